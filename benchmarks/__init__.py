@@ -1,0 +1,10 @@
+"""What measures and what is kept: microbenchmarks, timing, and the records that every result is written to.
+
+    records       the types of one result file (`Record` and its parts), writing and reading it
+    validation    the check against `results/schema/`, with one line that says what is wrong and where
+    storage       files written whole or not at all; digests of files and of configurations
+    provenance    what a record says about the commit, the machine and the command that made it
+
+Depends on `ptdp_core` and `kernels`; `reproduce` stands on it. Importing any of these four loads neither
+torch nor numpy nor jsonschema.
+"""

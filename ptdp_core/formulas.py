@@ -1,0 +1,91 @@
+"""The paper's closed formulas, each with its equation or section. Nothing here is fitted or simulated.
+
+Letters as in Section 3.1. Communication volumes are in elements, as in the paper; times in seconds unless both sides
+of a ratio share a unit.
+"""
+
+from math import sqrt
+
+from ptdp_core.config import ModelConfig
+
+
+def parameters(model: ModelConfig) -> int:
+    """Parameters of the model, P = 12lh^2 (1 + 13/(12h) + (V + s)/(12lh)) (eq. 2), exactly."""
+    layers, h = model.layers, model.hidden
+    return 12 * layers * h**2 + 13 * layers * h + (model.vocab + model.seq) * h
+
+
+def flops_per_iteration(model: ModelConfig, B: int) -> int:
+    """FLOPs of one iteration with full recomputation, F = 96Bslh^2 (1 + s/(6h) + V/(16lh)) (eq. 3), exactly.
+
+    This is the FLOP count behind every teraFLOP/s in the paper. It counts GEMMs only, and the extra forward pass.
+    """
+    layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
+    return 4 * model.layers * layer + logit_flops(model, B)
+
+
+def model_flops_per_iteration(model: ModelConfig, B: int) -> int:
+    """FLOPs of one iteration without the recomputed forward pass: 3 instead of 4 passes per layer (Appendix)."""
+    layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
+    return 3 * model.layers * layer + logit_flops(model, B)
+
+
+def logit_flops(model: ModelConfig, B: int) -> int:
+    """FLOPs of the logit layer, forward and backward: 6BshV (Appendix)."""
+    return 6 * B * model.seq * model.hidden * model.vocab
+
+
+def training_time(model: ModelConfig, B: int, tokens: float, n: int, flops_per_gpu: float) -> float:
+    """Seconds to train on `tokens` tokens: T/(Bs) iterations of F FLOPs on n GPUs at X FLOP/s each (Section 5.1)."""
+    iterations = tokens / (B * model.seq)
+    return iterations * flops_per_iteration(model, B) / (n * flops_per_gpu)
+
+
+def training_time_approximate(P: float, tokens: float, n: int, flops_per_gpu: float) -> float:
+    """Seconds to train P parameters on T tokens, 8TP/(nX) (eq. 4), for 6h >> s, 16lh >> V + s and 12lh >> V."""
+    return 8 * tokens * P / (n * flops_per_gpu)
+
+
+def bubble_fraction(p: int, m: int, v: int = 1) -> float:
+    """Pipeline bubble over ideal time, (p - 1)/(vm): GPipe and 1F1B with v = 1 (Section 2.2.1), interleaved (2.2.2)."""
+    return (p - 1) / (v * m)
+
+
+def bubble_fraction_data_parallel(n: int, d: int, b_prime: int) -> float:
+    """Pipeline bubble over ideal time when t = 1: (n - d)/b', with b' = B/b (Section 3.3.1)."""
+    return (n - d) / b_prime
+
+
+def batch_time(b_prime: int, b: int, p: int, forward: float, backward: float) -> float:
+    """Time of a batch without communication, (b'/b + p - 1)(t_f(b) + t_b(b)) with b' = B/d (eq. 1, Section 3.4)."""
+    return (b_prime / b + p - 1) * (forward + backward)
+
+
+def pipeline_elements(model: ModelConfig, b: int) -> int:
+    """Elements sent between two consecutive devices per microbatch and direction: bsh (Section 3.2)."""
+    return b * model.seq * model.hidden
+
+
+def scatter_gather_elements(model: ModelConfig, b: int, t: int) -> float:
+    """Elements each GPU sends with scatter/gather per microbatch and direction: bsh/t (Section 4.1)."""
+    return pipeline_elements(model, b) / t
+
+
+def tensor_parallel_elements(model: ModelConfig, b: int, t: int) -> float:
+    """Elements each device sends per layer and microbatch for tensor parallelism: 8bsh(t - 1)/t (Section 3.2)."""
+    return 8 * pipeline_elements(model, b) * (t - 1) / t
+
+
+def ring_factor(k: int) -> float:
+    """Share of a tensor that a ring of k ranks moves in each of its two phases: (k - 1)/k (Section 3.3.1)."""
+    return (k - 1) / k
+
+
+def checkpoint_memory(c: float, layers: int, input_bytes: float, intermediate_bytes: float) -> float:
+    """Activation bytes of a stage of l layers with c checkpoints: c A_input + (l/c) A_intermediate (Section 3.5)."""
+    return c * input_bytes + layers / c * intermediate_bytes
+
+
+def optimal_checkpoints(layers: int, input_bytes: float, intermediate_bytes: float) -> float:
+    """The c that minimises `checkpoint_memory`: sqrt(l A_intermediate/A_input) (Section 3.5)."""
+    return sqrt(layers * intermediate_bytes / input_bytes)

@@ -1,0 +1,110 @@
+"""What a pipeline schedule is made of: actions, in order, per pipeline rank (Section 2.2).
+
+A model split into p*v stages runs on p pipeline ranks: stage g is on rank g mod p, as model chunk g div p, so
+chunk c of rank r is stage c*p + r (Section 2.2.2). An action is one forward or one backward pass of one stage
+for one microbatch.
+"""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_ACTION = re.compile(r"(\d+)([FB])(\d+)", re.ASCII)
+
+
+class Action(NamedTuple):
+    """One forward ('F') or backward ('B') pass of a stage for a microbatch (Section 2.2); as text, `2F0`."""
+
+    kind: str
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Action":
+        """Read `2F0` (stage 2, forward, microbatch 0), the text form of `torch.distributed.pipelining`."""
+        match = _ACTION.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(
+                f"action={text!r} is not a compute action; needs <stage>F<microbatch> or "
+                "<stage>B<microbatch>; try '2F0'"
+            )
+        return cls(match[2], int(match[1]), int(match[3]))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A pipeline schedule as data (Section 2.2): per pipeline rank r, `ranks[r]`, its actions in order.
+
+    p pipeline ranks, v model chunks per rank, m microbatches. The object only records an order; `checks.py`
+    says whether that order is complete and can run.
+    """
+
+    name: str
+    p: int
+    v: int
+    m: int
+    ranks: tuple[tuple[Action, ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) != self.p:
+            raise ValueError(
+                f"ranks={len(self.ranks)} action lists for p={self.p}; needs one list per pipeline rank; "
+                f"try p={len(self.ranks)}"
+            )
+
+    @property
+    def stages(self) -> int:
+        """Model stages in all: p*v."""
+        return self.p * self.v
+
+    def rank_of(self, stage: int) -> int:
+        """The pipeline rank that holds a stage (Section 2.2.2)."""
+        return stage % self.p
+
+    def chunk_of(self, stage: int) -> int:
+        """Which of its rank's v model chunks a stage is (Section 2.2.2)."""
+        return stage // self.p
+
+    def to_csv(self) -> str:
+        """One line per rank: torch.distributed.pipelining's CSV of computations (`format="compute_only"`)."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(self.ranks)
+        return text.getvalue()
+
+    @classmethod
+    def from_csv(cls, text: str, name: str) -> "Schedule":
+        """Read what `to_csv` or torch's `_dump_csv(format="compute_only")` wrote; empty cells are idle slots.
+
+        p is the number of lines, v and m follow from the largest stage and microbatch. Run `check_complete`
+        on a table from elsewhere.
+        """
+        ranks = tuple(
+            tuple(_cell(cell, rank, column) for column, cell in enumerate(row) if cell.strip())
+            for rank, row in enumerate(csv.reader(io.StringIO(text, newline="")))
+        )
+        actions = [action for rank in ranks for action in rank]
+        if not actions:
+            raise ValueError(f"csv={text[:40]!r} holds no action; needs one line per pipeline rank; try '0F0,0B0'")
+        p = len(ranks)
+        stages = 1 + max(action.stage for action in actions)
+        if stages % p:
+            raise ValueError(
+                f"stages={stages} on p={p} ranks (lines); needs p*v stages, as many on every rank; "
+                f"try {(stages // p + 1) * p} stages, or a line per rank"
+            )
+        return cls(name, p, stages // p, 1 + max(action.microbatch for action in actions), ranks)
+
+
+def _cell(cell: str, rank: int, column: int) -> Action:
+    try:
+        return Action.parse(cell)
+    except ValueError as error:
+        raise ValueError(
+            f"cell={cell.strip()!r} at rank {rank}, column {column} is not a forward or backward pass; "
+            'needs compute actions only, such as 2F0; try exporting with format="compute_only"'
+        ) from error

@@ -1,0 +1,177 @@
+"""Run a schedule, or a lowered program, in exact arithmetic: integers or fractions.
+
+The assumptions are those of Section 2.2: equal stages, and messages that take no time. What real stages and
+links cost is the simulator's matter; this is the reference it is tested against.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.lowering import Compute, Exchange, Message, Program, message_into
+
+Time = int | Fraction
+
+
+class Span(NamedTuple):
+    """When an action ran; times in the unit of t_f and t_b."""
+
+    action: Action
+    start: Time
+    end: Time
+
+
+def _needs(action: Action, stages: int) -> Iterator[Action]:
+    kind, stage, microbatch = action
+    if kind == "F" and stage > 0:
+        yield Action("F", stage - 1, microbatch)
+    if kind == "B":
+        yield Action("F", stage, microbatch)
+        if stage < stages - 1:
+            yield Action("B", stage + 1, microbatch)
+
+
+def execute(schedule: Schedule, t_f: Time, t_b: Time) -> list[list[Span]]:
+    """Run the table: each action starts when its rank is free and its inputs exist (Section 2.2).
+
+    t_f and t_b are the times of one chunk's passes. Raises `ValueError` if the order cannot run.
+    """
+    cost = {"F": t_f, "B": t_b}
+    ends: dict[Action, Time] = {}
+    waiting: dict[Action, list[int]] = defaultdict(list)
+    timeline: list[list[Span]] = [[] for _ in schedule.ranks]
+    ready = list(range(schedule.p))
+    while ready:
+        rank = ready.pop()
+        actions, done = schedule.ranks[rank], timeline[rank]
+        while len(done) < len(actions):
+            action = actions[len(done)]
+            start: Time = done[-1].end if done else 0
+            for needed in _needs(action, schedule.stages):
+                if needed not in ends:
+                    waiting[needed].append(rank)
+                    break
+                start = max(start, ends[needed])
+            else:
+                ends[action] = start + cost[action.kind]
+                done.append(Span(action, start, ends[action]))
+                ready += waiting.pop(action, ())
+                continue
+            break
+    stuck = {
+        r: str(row[len(done)])
+        for r, (row, done) in enumerate(zip(schedule.ranks, timeline, strict=True))
+        if len(done) < len(row)
+    }
+    _raise_if_stuck(stuck)
+    return timeline
+
+
+def _raise_if_stuck(stuck: dict[int, str]) -> None:
+    if stuck:
+        shown = "; ".join(f"rank {rank} at {what}" for rank, what in list(stuck.items())[:8])
+        raise ValueError(
+            f"stuck={len(stuck)} ranks wait for each other: {shown}; needs an order in which every input "
+            "comes from an earlier action or message; try the same schedule from build()"
+        )
+
+
+class _Execution:
+    """The state of a program's ranks while it runs; `advance` takes one rank as far as it can go."""
+
+    def __init__(self, program: Program, t_f: Time, t_b: Time) -> None:
+        self.blocking = program.mode == "blocking"
+        self.p, self.v = program.schedule.p, program.schedule.v
+        self.stages = program.schedule.stages
+        self.cost = {"F": t_f, "B": t_b}
+        self.ranks = program.ranks
+        self.clock: list[Time] = [0] * self.p
+        self.position = [0] * self.p
+        self.posted_at = [-1] * self.p  # the last instruction whose messages this rank has posted
+        self.sent: dict[Message, Time] = {}
+        self.received: dict[Message, Time] = {}
+        self.ends: dict[Action, Time] = {}
+        self.timeline: list[list[Span]] = [[] for _ in program.ranks]
+
+    def advance(self, rank: int) -> set[int]:
+        """Run a rank until it has to wait; return the ranks that may go on because of it."""
+        woken: set[int] = set()
+        instructions = self.ranks[rank]
+        while self.position[rank] < len(instructions):
+            instruction = instructions[self.position[rank]]
+            if isinstance(instruction, Exchange):
+                woken |= self._post(rank, instruction)
+                done = self._exchange(rank, instruction)
+            else:
+                done = self._compute(rank, instruction)
+            if not done:
+                break
+            self.position[rank] += 1
+        return woken
+
+    def _post(self, rank: int, exchange: Exchange) -> set[int]:
+        if self.posted_at[rank] == self.position[rank]:
+            return set()
+        self.posted_at[rank] = self.position[rank]
+        for message in exchange.sends:
+            if message.made_by not in self.ends:
+                raise ValueError(
+                    f"message={message} is sent at instruction {self.position[rank]} of rank {rank}, before "
+                    f"it exists; needs its computation first; try the send after {message.made_by}"
+                )
+        self.sent.update(dict.fromkeys(exchange.sends, self.clock[rank]))
+        self.received.update(dict.fromkeys(exchange.receives, self.clock[rank]))
+        return {message.destination for message in exchange.sends} | {message.source for message in exchange.receives}
+
+    def _exchange(self, rank: int, exchange: Exchange) -> bool:
+        if self.blocking:
+            for mine, theirs in ((exchange.sends, self.received), (exchange.receives, self.sent)):
+                if not all(message in theirs for message in mine):
+                    return False
+            times = [self.received[message] for message in exchange.sends]
+            times += [self.sent[message] for message in exchange.receives]
+            self.clock[rank] = max(self.clock[rank], *times)
+        return True
+
+    def _compute(self, rank: int, instruction: Compute) -> bool:
+        action = instruction.action
+        start = self.clock[rank]
+        message = message_into(action, self.p, self.v)
+        for needed in _needs(action, self.stages):
+            if message and needed.stage == message.stage:
+                if message not in self.sent or message not in self.received:
+                    return False
+                start = max(start, self.sent[message], self.received[message])
+            elif needed not in self.ends:
+                return False
+        end = self.ends[action] = self.clock[rank] = start + self.cost[action.kind]
+        self.timeline[rank].append(Span(action, start, end))
+        return True
+
+
+def execute_program(program: Program, t_f: Time, t_b: Time) -> list[list[Span]]:
+    """Run a lowered program with messages that take no time: per rank (action, start, end) (Section 2.2).
+
+    In a blocking program a group ends when both sides have posted all of it, and the rank waits for that; in
+    an overlapped one a computation waits for its own input. Raises `ValueError` naming where ranks are stuck.
+    """
+    execution = _Execution(program, t_f, t_b)
+    ready = set(range(execution.p))
+    while ready:
+        ready |= execution.advance(ready.pop())
+    state = enumerate(zip(program.ranks, execution.position, strict=True))
+    _raise_if_stuck({rank: f"instruction {i}, {row[i]}" for rank, (row, i) in state if i < len(row)})
+    return execution.timeline
+
+
+def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time) -> Fraction:
+    """Idle time over ideal time (Section 2.2): (p-1)/m, interleaved (p-1)/(v*m).
+
+    t_f and t_b are the times of one chunk's passes; the ideal time is m*v*(t_f + t_b).
+    """
+    schedule = run if isinstance(run, Schedule) else run.schedule
+    timeline = execute(run, t_f, t_b) if isinstance(run, Schedule) else execute_program(run, t_f, t_b)
+    ideal = schedule.m * schedule.v * (t_f + t_b)
+    return Fraction(max(spans[-1].end for spans in timeline) - ideal) / ideal

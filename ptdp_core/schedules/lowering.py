@@ -1,0 +1,204 @@
+"""From a schedule to what each rank does: computations, and the messages between them (Sections 2.2 and 4.1).
+
+`lower` is a pure function of the schedule and the exchange mode:
+
+- `blocking`, the paper's: each exchange is one batched group of sends and receives, and the rank goes on only
+  when the whole group is done (a rendezvous: both sides have posted every message). Communication is exposed.
+- `overlapped`: an exchange only posts its sends and receives; a computation waits for its own input, which
+  was asked for one action ahead.
+
+Messages carry no tag on the wire: between two ranks the n-th receive gets the n-th send. So the order has to
+agree (`checks.check_order`), which matters most for p = 2 with chunks, where the next rank is also the
+previous one, and activations and gradients share the way.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
+
+from ptdp_core.schedules.actions import Action, Schedule
+
+MODES = ("blocking", "overlapped")
+
+
+class Message(NamedTuple):
+    """A boundary tensor, named by the pass that made it (kind, stage, microbatch), and its two ranks."""
+
+    kind: str
+    stage: int
+    microbatch: int
+    source: int
+    destination: int
+
+    @property
+    def made_by(self) -> Action:
+        """The pass whose output this is."""
+        return Action(self.kind, self.stage, self.microbatch)
+
+    @property
+    def used_by(self) -> Action:
+        """The pass whose input this is."""
+        return Action(self.kind, self.stage + (1 if self.kind == "F" else -1), self.microbatch)
+
+    def __str__(self) -> str:
+        return f"{self.made_by} (rank {self.source} to {self.destination})"
+
+
+class Compute(NamedTuple):
+    """Run one forward or backward pass."""
+
+    action: Action
+
+    def __str__(self) -> str:
+        return f"compute {self.action}"
+
+
+class Exchange(NamedTuple):
+    """Post these messages as one group; in a blocking program also wait until all of them are done."""
+
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+
+    def __str__(self) -> str:
+        parts = (("send", self.sends), ("receive", self.receives))
+        return ", ".join(f"{verb} {message}" for verb, messages in parts for message in messages)
+
+
+Instruction = Compute | Exchange
+
+
+@dataclass(frozen=True)
+class Program:
+    """A lowered schedule: `ranks[r]` holds the instructions of pipeline rank r in their order."""
+
+    mode: str
+    schedule: Schedule
+    ranks: tuple[tuple[Instruction, ...], ...]
+
+
+def message_into(action: Action, p: int, v: int) -> Message | None:
+    """The message an action waits for; None at the ends of the pipeline, or from the same rank (p = 1)."""
+    kind, stage, microbatch = action
+    producer = stage - 1 if kind == "F" else stage + 1
+    if p == 1 or not 0 <= producer < p * v:
+        return None
+    return Message(kind, producer, microbatch, producer % p, stage % p)
+
+
+def message_out_of(action: Action, p: int, v: int) -> Message | None:
+    """The message an action produces; None at the ends of the pipeline, or to the same rank (p = 1)."""
+    kind, stage, microbatch = action
+    consumer = stage + 1 if kind == "F" else stage - 1
+    if p == 1 or not 0 <= consumer < p * v:
+        return None
+    return Message(kind, stage, microbatch, stage % p, consumer % p)
+
+
+def lower(schedule: Schedule, mode: str) -> Program:
+    """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
+
+    Neither mode reorders the computations. With `mode='blocking'`, schedules without chunks exchange as 1F1B
+    and GPipe did, schedules with chunks as the interleaved one did (Section 2.2.2).
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
+    place: Callable[[tuple[Action, ...], Schedule], Iterator[Instruction]]
+    if mode == "overlapped":
+        place = _overlapped
+    elif schedule.v > 1:
+        place = _blocking_slots
+    else:
+        follows = {a: b for actions in schedule.ranks for a, b in pairwise(actions)}
+        place = partial(_blocking_neighbours, follows=follows)
+    return Program(mode, schedule, tuple(tuple(place(actions, schedule)) for actions in schedule.ranks))
+
+
+def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
+    """One exchange of the messages that exist; none if there are none."""
+    group = Exchange(tuple(filter(None, sends)), tuple(filter(None, receives)))
+    if group.sends or group.receives:
+        yield group
+
+
+def _blocking_neighbours(
+    actions: tuple[Action, ...], schedule: Schedule, follows: dict[Action, Action]
+) -> Iterator[Instruction]:
+    """Without chunks: one group of what goes to and comes from the same neighbour, else send, then receive.
+
+    After F the send goes to the next stage and before B the receive comes from it; after B and before F it is
+    the previous stage. Two F, or two B, in a row have different neighbours: the authors' code made two calls
+    there, which costs two synchronisations in the warm-up and in the cool-down but never delays a
+    computation. The neighbour has to make the same group (NCCL leaves the meeting of unlike groups
+    undefined). It does where it computes nothing between our two messages: in a steady state, but not between
+    the last F and the first B of GPipe, or of 1F1B with m < p; there it is send, then receive, too.
+    """
+    p, v = schedule.p, schedule.v
+    for previous, action in zip((None, *actions), actions, strict=False):
+        sent = message_out_of(previous, p, v) if previous else None
+        received = message_into(action, p, v)
+        if sent and received and follows.get(received.made_by) == sent.used_by:
+            yield from _exchange((sent,), (received,))
+        else:
+            yield from _exchange((sent,), ())
+            yield from _exchange((), (received,))
+        yield Compute(action)
+    yield from _exchange([message_out_of(action, p, v) for action in actions[-1:]], ())
+
+
+def _slots(actions: tuple[Action, ...]) -> list[tuple[Action, ...]]:
+    """What runs between two exchanges: an F in the warm-up, then (F, B), then a B in the cool-down.
+
+    If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
+    """
+    pairs = any(a.kind == "B" and b.kind == "F" for a, b in pairwise(actions))
+    slots: list[tuple[Action, ...]] = []
+    for action in actions:
+        if pairs and slots and action.kind == "B" and slots[-1][-1].kind == "F":
+            slots[-1] += (action,)
+        else:
+            slots.append((action,))
+    return slots
+
+
+def _blocking_slots(actions: tuple[Action, ...], schedule: Schedule) -> Iterator[Instruction]:
+    """With chunks: one group between two slots, of all the finished slot sends and all the next slot needs.
+
+    Receives are placed just in time, as late as they can be, and need not move: every message is sent and
+    received on the same diagonal. Number the group after slot i of rank r by i + r. Forward step k is slot k
+    on every rank; rank r+1 needs it after its slot k-1, and rank 0 needs what rank p-1 sends after slot k
+    after its own slot k+p-1: the same number each time. Backward step j is slot j + w(r) with w(r) = 2(p-r-1)
+    + (v-1)p, and w grows by 2 per rank towards the first, so that here too the numbers agree. Hence a group
+    only meets groups of its own diagonal: no deadlock, no overtaking, and with p = 2 the two groups that meet
+    hold the same messages, F before B on both sides. With m = p the backward phase has diagonals of its own,
+    i + (p-1-r): the last forward and the first backward messages are no group.
+    """
+    p, v = schedule.p, schedule.v
+    slots = _slots(actions)
+    for previous, slot in zip_longest(((), *slots), slots, fillvalue=()):
+        sends = [message_out_of(action, p, v) for action in previous]
+        receives = [message_into(action, p, v) for action in slot]
+        if [action.kind for action in (*previous, *slot)] == ["F", "B"]:
+            yield from _exchange(sends, ())
+            sends = []
+        yield from _exchange(sends, receives)
+        yield from map(Compute, slot)
+
+
+def _overlapped(actions: tuple[Action, ...], schedule: Schedule) -> Iterator[Instruction]:
+    """After each action post its send and the receive of the action after next, to arrive while one runs.
+
+    So at most two receive buffers per direction are in use: the running action's and the next one's. Receives
+    are posted in the order of the actions, as in the blocking program, so that the same argument keeps their
+    order. The two directions between a pair of ranks must not queue behind each other, nor a send behind a
+    receive of its exchange: a receive is posted before a send that its peer needs first. One NCCL
+    communicator per ordered pair keeps them apart; torch's default, one per pair for both directions,
+    would deadlock.
+    """
+    p, v = schedule.p, schedule.v
+    inputs = [message_into(action, p, v) for action in actions] + [None, None]
+    yield from _exchange((), inputs[:2])
+    for action, after_next in zip(actions, inputs[2:], strict=True):
+        yield Compute(action)
+        yield from _exchange((message_out_of(action, p, v),), (after_next,))

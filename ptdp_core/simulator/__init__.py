@@ -1,0 +1,26 @@
+"""The simulator: one training iteration of a configuration on a cluster, from mechanism (imports no torch).
+
+- `simulate.py`: `simulate(config, cluster) -> Estimate`; `estimate.py`: what it answers
+- `clusters/*.toml`: every number of the hardware model; `cluster.py` reads them
+- `operators.py`: what a GPU has to do (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: what that costs
+- `costs.py`: times of stages, messages, reductions and the optimizer of one configuration; `memory.py`: its bytes
+- `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly
+
+    estimate = simulate(TrainingConfig(ModelConfig(...), ParallelConfig(...)), load_cluster("selene"))
+"""
+
+from ptdp_core.simulator.cluster import Cluster, Parameter, cluster_path, load_cluster, read_parameters
+from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
+from ptdp_core.simulator.simulate import simulate
+
+__all__ = [
+    "PHASES",
+    "Cluster",
+    "Estimate",
+    "Parameter",
+    "Slot",
+    "cluster_path",
+    "load_cluster",
+    "read_parameters",
+    "simulate",
+]

@@ -1,0 +1,126 @@
+"""Clusters: every number of the hardware model, read from one data file per cluster (`clusters/*.toml`).
+
+A number carries its unit, its plausible range, its source and the data it was set with; nothing about hardware is a
+literal in code. `Cluster` holds the values alone, for the cost models; `read_parameters` gives the full entries.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CLUSTER_FOLDER = Path(__file__).parent / "clusters"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number of a cluster file: value with unit, plausible range (low, high), source, and what it was set with."""
+
+    name: str
+    value: float
+    unit: str
+    low: float
+    high: float
+    source: str
+    set_with: str
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """The values of one cluster file. Compared by identity: `load_cluster` returns one object per file."""
+
+    name: str
+    peak_flops: float
+    memory_bytes: float
+    memory_reserved: float
+    gpus_per_node: int
+    multiprocessors: int
+    memory_bandwidth: float
+    gemm_plateau: float
+    gemm_wave_efficiency: float
+    gemm_tile_intensity: float
+    gemm_write_efficiency: float
+    gemm_memory_efficiency: float
+    memory_efficiency: float
+    kernel_gap: float
+    host_per_kernel: float
+    nvlink_latency_2: float
+    nvlink_latency_4: float
+    nvlink_latency_8: float
+    nvlink_bandwidth_2: float
+    nvlink_bandwidth_4: float
+    nvlink_bandwidth_8: float
+    nvlink_p2p_bandwidth: float
+    hca_bandwidth: float
+    p2p_bandwidth: float
+    allreduce_hca_bandwidth: float
+    network_latency: float
+    exchange_host_time: float
+    iteration_host_time: float
+
+
+def cluster_path(name: str) -> Path:
+    """The data file of a cluster: a name known here ('selene'), or the path of a .toml file.
+
+    Raises ValueError for a name that is neither.
+    """
+    known = CLUSTER_FOLDER / f"{name}.toml"
+    if "/" not in name and known.is_file():
+        return known
+    if name.endswith(".toml") and Path(name).is_file():
+        return Path(name)
+    names = ", ".join(sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")))
+    raise ValueError(f"cluster={name!r} is unknown; needs one of {names}, or the path of a .toml file; try selene")
+
+
+def read_parameters(name: str) -> dict[str, Parameter]:
+    """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range."""
+    path = cluster_path(name)
+    try:
+        data = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+    parameters = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
+    expected = {field.name for field in fields(Cluster)} - {"name"}
+    missing, unknown = sorted(expected - parameters.keys()), sorted(parameters.keys() - expected)
+    if missing or unknown:
+        raise ValueError(
+            f"cluster file {path} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}; "
+            "needs exactly the numbers of clusters/selene.toml"
+        )
+    return parameters
+
+
+def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> Parameter:
+    try:
+        low, high = entry["range"]
+        value = entry["value"]
+        number = int(value) if isinstance(value, int) else float(value)
+        parameter = Parameter(
+            name,
+            number,
+            str(entry["unit"]),
+            float(low),
+            float(high),
+            str(entry["source"]),
+            str(entry["set_with"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"cluster file {path}, [{name}]: {error!r}; needs value, unit, range = [low, high], source and set_with"
+        ) from None
+    if not 0 < parameter.low <= parameter.value <= parameter.high:
+        raise ValueError(
+            f"cluster file {path}, [{name}]: value={parameter.value} lies outside its range "
+            f"[{parameter.low}, {parameter.high}]; needs 0 < low <= value <= high"
+        )
+    return parameter
+
+
+@cache
+def load_cluster(name: str = "selene") -> Cluster:
+    """The cluster of that name or file. Raises ValueError as `read_parameters` does."""
+    values = {key: parameter.value for key, parameter in read_parameters(name).items()}
+    return Cluster(name=name, **values)  # type: ignore[arg-type]

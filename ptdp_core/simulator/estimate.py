@@ -1,0 +1,71 @@
+"""What the simulator answers: one training iteration, in seconds, bytes and FLOP/s."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import flops_per_iteration
+from ptdp_core.schedules import Action
+
+PHASES = (
+    "forward",
+    "recompute",
+    "backward",
+    "embedding_and_logits",
+    "pipeline_communication",
+    "bubble",
+    "data_parallel",
+    "optimizer",
+    "host",
+)
+
+
+class Slot(NamedTuple):
+    """One stretch of a pipeline rank's time line, in seconds from the start of the iteration.
+
+    `kind` is 'F' or 'B' (with its action), 'exchange', 'data_parallel', 'optimizer' or 'host' (action None). What no
+    slot covers is idle.
+    """
+
+    kind: str
+    action: Action | None
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One simulated training iteration.
+
+    - `iteration_s`: from the first forward pass to the end of the optimizer step
+    - `phases_s`: the iteration split into `PHASES`, mean over pipeline ranks; they add up to `iteration_s`.
+      `pipeline_communication` is exposed time only; `bubble` is all waiting of a rank
+    - `bubble_fraction`: waiting over compute, mean over ranks: comparable with (p-1)/(vm) (Section 2.2)
+    - `peak_memory_bytes`: of the fullest GPU; `memory_bytes` splits it
+    - `link_bytes`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
+      over pipeline ranks
+    - `timeline`: per pipeline rank its slots, only if asked for
+    """
+
+    config: TrainingConfig
+    cluster: str
+    iteration_s: float
+    phases_s: Mapping[str, float]
+    bubble_fraction: float
+    peak_memory_bytes: int
+    memory_bytes: Mapping[str, int]
+    link_bytes: Mapping[str, int]
+    fits: bool
+    timeline: tuple[tuple[Slot, ...], ...] = field(default=(), repr=False)
+
+    @property
+    def flops_per_gpu(self) -> float:
+        """FLOP/s per GPU by the paper's count (eq. 3, with recomputation whether or not it was used)."""
+        parallel = self.config.parallel
+        return flops_per_iteration(self.config.model, parallel.B) / (self.iteration_s * parallel.n)
+
+    @property
+    def sequences_per_s(self) -> float:
+        """Sequences per second of the whole job: B over the iteration time."""
+        return self.config.parallel.B / self.iteration_s

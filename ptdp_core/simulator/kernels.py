@@ -1,0 +1,55 @@
+"""Time of single kernels on one GPU: GEMMs and memory-bound kernels. Shapes in elements, times in seconds."""
+
+from math import ceil
+
+from ptdp_core.simulator.cluster import Cluster
+
+FP16_BYTES = 2
+
+# Thread-block tiles of the fp16 GEMM libraries, rows x columns of the result.
+_SHAPES = ((256, 128), (128, 128), (256, 64), (128, 64), (64, 64))
+TILES = tuple(dict.fromkeys((*_SHAPES, *((n, m) for m, n in _SHAPES))))
+_LARGEST_INTENSITY = max(m * n / (m + n) for m, n in TILES)
+
+
+class KernelModel:
+    """Kernel times on one cluster's GPU. Remembers the GEMMs it has timed; holds no other state."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._gemms: dict[tuple[int, int, int, int], float] = {}
+        self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
+        self._tiles = [(m, n, *self._tile_costs(m, n)) for m, n in TILES]
+
+    def _tile_costs(self, rows: int, columns: int) -> tuple[float, float]:
+        """Seconds one multiprocessor spends on a tile: per element of the inner dimension, and to write the result."""
+        cluster = self._cluster
+        intensity = rows * columns / (rows + columns)
+        half = cluster.gemm_tile_intensity
+        relative = intensity / (intensity + half) * (_LARGEST_INTENSITY + half) / _LARGEST_INTENSITY
+        rate = cluster.peak_flops * cluster.gemm_wave_efficiency * relative / cluster.multiprocessors
+        write_rate = cluster.memory_bandwidth * cluster.gemm_write_efficiency / cluster.multiprocessors
+        return 2 * rows * columns / rate, FP16_BYTES * rows * columns / write_rate
+
+    def gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
+        """Seconds for `batch` products (M x K) times (K x N) in fp16, gap to the next kernel included.
+
+        The largest of: whole waves of tiles, the best tile taken, each tile's inner loop and then its write; FLOPs over
+        the power-limited plateau; bytes over bandwidth.
+        """
+        shape = (M, N, K, batch)
+        if shape not in self._gemms:
+            cluster = self._cluster
+            waves = min(
+                ceil(ceil(M / rows) * ceil(N / columns) * batch / cluster.multiprocessors) * (K * per_element + write)
+                for rows, columns, per_element, write in self._tiles
+            )
+            plateau = 2 * M * N * K * batch / (cluster.gemm_plateau * cluster.peak_flops)
+            traffic = FP16_BYTES * batch * (M * K + K * N + M * N)
+            traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
+            self._gemms[shape] = max(waves, plateau, traffic_time) + cluster.kernel_gap
+        return self._gemms[shape]
+
+    def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
+        """Seconds for `kernels` memory-bound kernels that read and write `traffic_bytes` in all."""
+        return traffic_bytes / self._kernel_bandwidth + kernels * self._cluster.kernel_gap

@@ -1,0 +1,132 @@
+"""What a GPU has to do for one microbatch: GEMMs, bytes of memory-bound kernels, all-reduces (Sections 2.3 and 4.2).
+
+The inventory of Megatron-LM's fused operators in fp16 (2 bytes an element, 1 for a dropout mask), as pure counts; what
+they cost is for `kernels.py` and `network.py`. Letters as in the paper, and
+
+    N = s*b*h          elements of a layer's input, replicated over the t tensor ranks
+    A = b*a*s*s/t      elements of the attention scores on one tensor rank
+    L = s*b*V/t        elements of the logits on one tensor rank, V padded to a multiple of 128*t
+"""
+
+from dataclasses import dataclass
+
+from ptdp_core.config import ModelConfig, padded_vocab
+
+Gemm = tuple[int, int, int, int]  # M, N, K, batch
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of one GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce."""
+
+    gemms: tuple[Gemm, ...] = ()
+    traffic_bytes: float = 0.0
+    kernels: int = 0
+    all_reduce_bytes: tuple[float, ...] = ()
+
+    @property
+    def launches(self) -> int:
+        """Operators the host has to issue."""
+        return len(self.gemms) + self.kernels + len(self.all_reduce_bytes)
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            self.gemms + other.gemms,
+            self.traffic_bytes + other.traffic_bytes,
+            self.kernels + other.kernels,
+            self.all_reduce_bytes + other.all_reduce_bytes,
+        )
+
+
+def _sizes(model: ModelConfig, b: int, t: int) -> tuple[float, float, float]:
+    N = model.seq * b * model.hidden
+    return N, N / t, b * model.heads * model.seq**2 / t
+
+
+def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """Forward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (g, Section 2.3)."""
+    N, N_t, A = _sizes(model, b, t)
+    s, h, head, heads = model.seq, model.hidden, model.hidden // model.heads, b * model.heads // t
+    tokens = s * b
+    gemms = (
+        (tokens, 3 * h // t, h, 1),  # query, key, value
+        (s, s, head, heads),  # scores
+        (s, head, s, heads),  # over values
+        (tokens, h, h // t, 1),  # projection
+        (tokens, 4 * h // t, h, 1),  # h to 4h
+        (tokens, h, 4 * h // t, 1),  # 4h to h
+    )
+    traffic = (
+        2 * 4 * N  # layer norm: read, write
+        + 2 * 7 * N  # bias + dropout + add: two reads, write, mask
+        + 12 * N_t  # bias of query, key, value: read, write
+        + 4 * N_t  # context made contiguous
+        + 16 * N_t  # bias + GeLU: read, write, 4h wide
+        + 3 * A  # scale + causal mask + softmax: half of it read, all written
+        + 5 * A  # attention dropout: read, write, mask
+    )
+    return Work(gemms, traffic, kernels=9, all_reduce_bytes=(2 * N, 2 * N) if t > 1 else ())
+
+
+def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """Backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3)."""
+    N, N_t, A = _sizes(model, b, t)
+    s, h, head, heads = model.seq, model.hidden, model.hidden // model.heads, b * model.heads // t
+    tokens = s * b
+    inner = ((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))  # (in, out) of the four linears
+    gemms = (
+        *((tokens, n_in, n_out, 1) for n_in, n_out in inner),  # gradients of inputs
+        *((n_out, n_in, tokens, 1) for n_in, n_out in inner),  # gradients of weights
+        (s, s, head, heads),  # of the attention probabilities
+        *(((s, head, s, heads),) * 3),  # of values, queries, keys
+    )
+    traffic = (
+        2 * 13 * N  # bias + dropout + add: through the mask 5, bias gradient 2, sum of two gradients 6
+        + 2 * 10 * N  # layer norm: input gradient 6, parameter gradients 4
+        + 32 * N_t  # GeLU 24, bias gradient 8
+        + 12 * N_t  # gradients of query, key, value put together
+        + 6 * N_t  # their bias gradient
+        + 4 * N_t  # context
+        + 5 * A  # attention dropout: read, mask, write
+        + 6 * A  # softmax: gradient and result read, write
+    )
+    return Work(gemms, traffic, kernels=17, all_reduce_bytes=(2 * N, 2 * N) if t > 1 else ())
+
+
+def gradient_accumulation(parameters: float, tensors: int) -> Work:
+    """Adding one microbatch's gradients to the sum: read, read, write; there is nothing to add for m = 1."""
+    return Work(traffic_bytes=6 * parameters, kernels=tensors)
+
+
+def embedding_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """Token and position embedding and dropout, on the first stage; one all-reduce if t > 1."""
+    N, _, _ = _sizes(model, b, t)
+    # look-up 4, rows of other ranks zeroed 2, positions added 6, dropout 5, to [s, b, h] 4
+    return Work(traffic_bytes=21 * N, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else ())
+
+
+def embedding_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """Dropout and layout back, and a dense gradient of the table: cleared (2 bytes a weight) and scattered into."""
+    N, _, _ = _sizes(model, b, t)
+    table = padded_vocab(model.vocab, t) // t * model.hidden
+    return Work(traffic_bytes=(5 + 4 + 4) * N + 2 * table, kernels=5)
+
+
+def logits_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """Final layer norm, logits and vocabulary-parallel cross-entropy in fp32, on the last stage (Appendix)."""
+    N, _, _ = _sizes(model, b, t)
+    tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
+    L = tokens * V_t
+    gemms = ((tokens, V_t, model.hidden, 1),)
+    # layer norm 4, to [b, s, h] 4; logits to fp32 6, maximum 4, its subtraction 8, exponent 8, sum 4, division 8
+    reductions = (4.0 * tokens,) * 3 if t > 1 else ()
+    return Work(gemms, 8 * N + 38 * L, kernels=8, all_reduce_bytes=reductions)
+
+
+def logits_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """Backward pass of `logits_forward`; one all-reduce of the input's gradient if t > 1."""
+    N, _, _ = _sizes(model, b, t)
+    tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
+    gemms = ((tokens, model.hidden, V_t, 1), (V_t, model.hidden, tokens, 1))
+    # softmax minus target, times the loss gradient 8, to fp16 6; layout 4, layer norm 10
+    return Work(gemms, 14 * N + 14 * tokens * V_t, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else ())

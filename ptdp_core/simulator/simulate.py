@@ -1,0 +1,155 @@
+"""One training iteration of a configuration on a cluster: `simulate`."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.costs import CostModel, StageTimes
+from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
+from ptdp_core.simulator.executor import PICOSECONDS, Costs
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, spans
+
+
+@lru_cache(maxsize=16)
+def _cost_model(cluster: Cluster) -> CostModel:
+    return CostModel(cluster)
+
+
+def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False) -> Estimate:
+    """Simulate one iteration: pipeline flush, data-parallel and embedding reduction, optimizer step.
+
+    With `timeline=True` the whole schedule is executed and the estimate holds every rank's slots; otherwise long
+    schedules use their periodic steady state, with the same result.
+    """
+    model = _cost_model(cluster)
+    parallel = config.parallel
+    stages = model.stages(config)
+    costs = _picoseconds(model, config, stages)
+    pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
+    flush_s = [end / PICOSECONDS for end in pipeline.ends]
+    parameters = model.rank_parameters(config)
+
+    reduction = [
+        model.data_parallel(config, count, sum(stage.backward for stage in stages[rank :: parallel.p]))
+        for rank, count in enumerate(parameters)
+    ]
+    if parallel.p > 1:
+        embedding = model.embedding_reduction(config)
+        reduction[0] += embedding
+        reduction[-1] += embedding
+    # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
+    step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
+    steps = [model.optimizer(count) for count in parameters]
+    iteration_s = step_start + max(steps) + cluster.iteration_host_time
+
+    phases = _phases(config, cluster, iteration_s, stages, pipeline, reduction, steps)
+    memory = _memory(config, parameters, pipeline.stash)
+    peak = sum(memory.values())
+    return Estimate(
+        config=config,
+        cluster=cluster.name,
+        iteration_s=iteration_s,
+        phases_s=phases,
+        bubble_fraction=phases["bubble"] / sum(phases[name] for name in PHASES[:4]),
+        peak_memory_bytes=peak,
+        memory_bytes=memory,
+        link_bytes=_link_bytes(model, config, parameters),
+        fits=peak <= cluster.memory_bytes - cluster.memory_reserved,
+        timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps) if timeline else (),
+    )
+
+
+def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[StageTimes]) -> Costs:
+    links = model.links_between_nodes(config)
+
+    def wire(concurrent: int) -> list[int]:
+        return [round(model.message(config, between, concurrent) * PICOSECONDS) for between in links]
+
+    return Costs(
+        forward=[round(stage.forward * PICOSECONDS) for stage in stages],
+        backward=[round(stage.backward * PICOSECONDS) for stage in stages],
+        message=(wire(1), wire(2)),
+        gather=round(model.gather(config) * PICOSECONDS),
+        exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
+    )
+
+
+def _phases(
+    config: TrainingConfig,
+    cluster: Cluster,
+    iteration_s: float,
+    stages: Sequence[StageTimes],
+    pipeline: Flush,
+    reduction: Sequence[float],
+    steps: Sequence[float],
+) -> dict[str, float]:
+    """The iteration by phase, mean over pipeline ranks; the bubble is what is left of the iteration."""
+    p, m = config.parallel.p, config.parallel.m
+    phases = {
+        "forward": sum(stage.layers_forward for stage in stages) * m / p,
+        "recompute": sum(stage.recompute for stage in stages) * m / p,
+        "backward": sum(stage.layers_backward for stage in stages) * m / p,
+        "embedding_and_logits": sum(stage.extra_forward + stage.extra_backward for stage in stages) * m / p,
+        "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
+        "data_parallel": sum(reduction) / p,
+        "optimizer": sum(steps) / p,
+        "host": cluster.iteration_host_time,
+    }
+    phases["bubble"] = iteration_s - sum(phases.values())
+    return {name: phases[name] for name in PHASES}
+
+
+def _memory(config: TrainingConfig, parameters: Sequence[float], stash: Sequence[int]) -> dict[str, int]:
+    """Memory of the fullest pipeline rank."""
+    p = config.parallel.p
+    ranks = [rank_memory(config, parameters[rank], stash[rank], rank == p - 1) for rank in range(p)]
+    return max(ranks, key=lambda memory: sum(memory.values()))
+
+
+def _link_bytes(model: CostModel, config: TrainingConfig, parameters: Sequence[float]) -> dict[str, int]:
+    """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
+
+    Rings send 2(k-1)/k of an all-reduced and (k-1)/k of a gathered tensor from every GPU.
+    """
+    parallel = config.parallel
+    p, v, m, t, d = parallel.p, parallel.v, parallel.m, parallel.t, parallel.d
+    boundary = FP16_BYTES * config.model.seq * parallel.b * config.model.hidden
+    # A rank in the middle sends an activation and a gradient per chunk; the first and last stage lack one each.
+    messages = (2 * v - (1 if p == 2 and v == 1 else 0)) * m if p > 1 else 0
+    layers = config.layers_per_chunk * v
+    passes = 6 if parallel.recompute == "full" else 4
+    tensor = passes * layers * m * boundary * 2 * (t - 1) / t
+    if parallel.scatter_gather:
+        tensor += messages * boundary * (t - 1) / t
+    return {
+        "pipeline": round(messages * model.message_bytes(config)),
+        "tensor": round(tensor),
+        "data": round(FP16_BYTES * max(parameters) * 2 * (d - 1) / d),
+        "embedding": round(FP16_BYTES * config.padded_vocab / t * config.model.hidden) if p > 1 else 0,
+    }
+
+
+def _timeline(
+    config: TrainingConfig,
+    cluster: Cluster,
+    costs: Costs,
+    flush_s: Sequence[float],
+    reduction: Sequence[float],
+    step_start: float,
+    steps: Sequence[float],
+) -> tuple[tuple[Slot, ...], ...]:
+    parallel = config.parallel
+    compiled = compiled_schedule(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    timeline = []
+    for rank, rank_spans in enumerate(spans(compiled, costs)):
+        slots = [Slot(kind, action, start / PICOSECONDS, end / PICOSECONDS) for kind, action, start, end in rank_spans]
+        if reduction[rank]:
+            slots.append(Slot("data_parallel", None, flush_s[rank], flush_s[rank] + reduction[rank]))
+        step_end = step_start + steps[rank]
+        slots.append(Slot("optimizer", None, step_start, step_end))
+        slots.append(Slot("host", None, step_end, step_end + cluster.iteration_host_time))
+        timeline.append(tuple(slots))
+    return tuple(timeline)

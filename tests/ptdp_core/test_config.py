@@ -1,0 +1,78 @@
+import re
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from ptdp_core.config import ParallelConfig, TrainingConfig, padded_vocab
+
+GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
+
+
+def configured(**values: object) -> TrainingConfig:
+    return TrainingConfig.from_plain(GPT3 | {"p": 12, "t": 8, "B": 12} | values)
+
+
+def test_letters_of_section_3_1() -> None:
+    parallel = ParallelConfig(p=12, t=8, d=4, b=2, B=96)
+    assert (parallel.n, parallel.m) == (384, 12)
+
+
+def test_schedule_follows_v_unless_it_is_given() -> None:
+    assert ParallelConfig(p=4, B=8).schedule == "1f1b"
+    assert ParallelConfig(p=4, v=2, B=8).schedule == "interleaved"
+    assert ParallelConfig(p=4, B=8, schedule="gpipe").schedule == "gpipe"
+
+
+def test_fewer_microbatches_than_stages_are_legal_for_1f1b() -> None:
+    assert ParallelConfig(p=16, t=8, B=1).m == 1
+
+
+def test_plain_values_round_trip_and_ignore_other_keys() -> None:
+    config = configured(v=4, label="not a field")
+    assert TrainingConfig.from_plain(config.to_plain()) == config
+    assert config.layers_per_chunk == 2
+
+
+def test_configurations_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        configured().model.layers = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("vocab", "t", "padded"), [(51200, 8, 51200), (51200, 32, 53248), (50257, 1, 50304)])
+def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded: int) -> None:
+    assert padded_vocab(vocab, t) == padded
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layers": 0}, "layers=0 is not a positive whole number; needs layers >= 1; try layers=1"),
+        ({"b": 1.0}, "b=1.0 is not a positive whole number; needs b >= 1; try b=1"),
+        ({"p": True}, "p=True is not a positive whole number"),
+        ({"heads": 100}, "hidden=12288 is not divisible by heads=100; needs equal heads; try heads=96"),
+        ({"schedule": "1f1"}, "schedule='1f1' is unknown; needs one of gpipe, 1f1b, interleaved"),
+        ({"recompute": "some"}, "recompute='some' is unknown; needs one of full, none; try recompute='full'"),
+        ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch"),
+        ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),
+        (
+            {"d": 5, "b": 2, "B": 12},
+            "B=12 does not split into microbatches of b=2 on d=5 replicas; needs a multiple of d*b=10; try B=20",
+        ),
+        ({"v": 4, "schedule": "gpipe"}, "v=4 with schedule='gpipe'; needs v=1"),
+        ({"schedule": "interleaved"}, "v=1 with schedule='interleaved'; needs v >= 2 model chunks per device"),
+        ({"v": 4, "p": 1}, "p=1 with v=4 model chunks; needs p >= 2 pipeline stages to interleave; try v=1"),
+        (
+            {"v": 4, "B": 20},
+            "m=20 microbatches with v=4 model chunks on p=12 devices; needs m a multiple of p (Section 2.2.2); "
+            "try m=24, or v=1",
+        ),
+        ({"t": 5}, "t=5 does not divide heads=96; needs whole attention heads on every tensor rank; try t=4"),
+        (
+            {"p": 7, "B": 7},
+            "layers=96 does not split into p*v=7*1=7 equal stages; needs a multiple of 7; try layers=98",
+        ),
+    ],
+)
+def test_impossible_values_say_the_numbers_the_rule_and_a_fix(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        configured(**values)

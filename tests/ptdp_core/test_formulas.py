@@ -1,0 +1,97 @@
+"""The paper's formulas against its own numbers, and against independent counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptdp_core import formulas
+from ptdp_core.config import ModelConfig
+
+PUBLISHED = json.loads((Path(__file__).parents[2] / "reproduce" / "published.json").read_text())["artifacts"]
+TABLE_1 = PUBLISHED["table_weak_scaling"]["rows"]
+DAY = 86400
+
+
+def model_of(row: dict[str, int]) -> ModelConfig:
+    return ModelConfig(row["layers"], row["hidden"], row["heads"])
+
+
+@pytest.mark.parametrize("row", TABLE_1, ids=lambda row: f"{row['parameters_B']}B")
+def test_equation_2_gives_table_1s_parameters(row: dict) -> None:
+    assert formulas.parameters(model_of(row)) / 1e9 == pytest.approx(row["parameters_B"], abs=0.05)
+
+
+def test_equation_2_counts_the_parameters_of_a_written_out_model() -> None:
+    model = ModelConfig(layers=3, hidden=8, heads=2, seq=5, vocab=7)
+    h = 8
+    attention = h * 3 * h + 3 * h + h * h + h
+    mlp = h * 4 * h + 4 * h + 4 * h * h + h
+    layer_norms = 2 * 2 * h
+    # eq. 2 has no final layer norm (2h)
+    assert formulas.parameters(model) == 3 * (attention + mlp + layer_norms) + 7 * h + 5 * h
+
+
+@given(st.integers(1, 200), st.integers(1, 200).map(lambda k: 64 * k), st.integers(1, 4096))
+def test_equation_3_equals_the_appendixs_sum_of_gemms(layers: int, hidden: int, B: int) -> None:
+    model = ModelConfig(layers, hidden, heads=1)
+    s, h, V = model.seq, hidden, model.vocab
+    forward = 6 * B * s * h**2 + 2 * B * s**2 * h + 2 * B * s**2 * h + 2 * B * s * h**2 + 16 * B * s * h**2
+    assert formulas.flops_per_iteration(model, B) == 4 * layers * forward + 6 * B * s * h * V
+    closed = 96 * B * s * layers * h**2 * (1 + s / (6 * h) + V / (16 * layers * h))
+    assert formulas.flops_per_iteration(model, B) == pytest.approx(closed, rel=1e-12)
+    assert formulas.model_flops_per_iteration(model, B) == 3 * layers * forward + 6 * B * s * h * V
+
+
+@pytest.mark.parametrize("row", PUBLISHED["table_training_time"]["rows"], ids=lambda row: row["model"])
+def test_equation_4_gives_the_training_times_of_section_5_1(row: dict) -> None:
+    P = 175e9 if "175B" in row["model"] else 1008e9
+    seconds = formulas.training_time_approximate(P, row["tokens"], row["gpus"], row["tflops_per_gpu"] * 1e12)
+    assert round(seconds / DAY) == row["days"]
+
+
+@pytest.mark.parametrize("row", PUBLISHED["table_zero3"]["rows"])
+def test_full_training_time_gives_table_2s_days(row: dict) -> None:
+    model = ModelConfig(96, 12288, 96) if row["parameters_B"] < 200 else ModelConfig(105, 20480, 128)
+    seconds = formulas.training_time(model, row["B"], 300e9, row["gpus"], row["tflops_per_gpu"] * 1e12)
+    # teraFLOP/s are printed as whole numbers: half a unit of 44 is 1.2 %
+    assert seconds / DAY == pytest.approx(row["training_days_300B_tokens"], rel=0.012, abs=0.5)
+
+
+def test_figure_6_from_the_bubble_formula_with_t_1() -> None:
+    for series in PUBLISHED["fig_bubble"]["series"]:
+        n, b_prime = (int(part.split("=")[1]) for part in series["name"].split(", "))
+        for point in series["points"]:
+            d = point["d"]
+            value = formulas.bubble_fraction_data_parallel(n, d, b_prime)
+            assert value == pytest.approx(point["y"], abs=0.0051)
+            assert value == pytest.approx(formulas.bubble_fraction(n // d, b_prime / d))  # type: ignore[arg-type]
+
+
+def test_figure_8_is_equation_1_over_figure_7() -> None:
+    throughput = {p["microbatch"]: p["y"] for p in PUBLISHED["fig_microbatch_single_gpu"]["series"][0]["points"]}
+    for series in PUBLISHED["fig_microbatch_estimate"]["series"]:
+        B = int(series["name"].split("=")[1])
+        times = {b: formulas.batch_time(B, b, 8, forward=b / rate, backward=0.0) for b, rate in throughput.items()}
+        for point in series["points"]:
+            # Figure 7's points are rounded to 1 in 68
+            assert times[1] / times[point["microbatch"]] == pytest.approx(point["y"], abs=0.02)
+
+
+def test_communication_volumes() -> None:
+    model = ModelConfig(96, 12288, 96)
+    assert formulas.pipeline_elements(model, b=1) == 2048 * 12288
+    assert formulas.scatter_gather_elements(model, b=1, t=8) == 2048 * 12288 / 8
+    # four all-reduces a layer, each sending 2(t-1)/t of bsh
+    assert formulas.tensor_parallel_elements(model, b=1, t=8) == 4 * 2 * 7 / 8 * 2048 * 12288
+    assert formulas.tensor_parallel_elements(model, b=1, t=1) == 0
+    assert formulas.ring_factor(4) == 0.75
+
+
+@given(st.integers(1, 64), st.floats(1, 1e9), st.floats(1, 1e9), st.floats(0.5, 2))
+def test_checkpoint_optimum_is_the_minimum(layers: int, a_in: float, a_mid: float, factor: float) -> None:
+    best = formulas.optimal_checkpoints(layers, a_in, a_mid)
+    least = formulas.checkpoint_memory(best, layers, a_in, a_mid)
+    assert least <= formulas.checkpoint_memory(best * factor, layers, a_in, a_mid) * (1 + 1e-12)

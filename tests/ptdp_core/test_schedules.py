@@ -1,0 +1,494 @@
+"""Schedules, their lowering and their checks, against the paper's formulas and against mutations of
+themselves."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptdp_core.schedules import (
+    MODES,
+    Action,
+    Compute,
+    Exchange,
+    Instruction,
+    Message,
+    Program,
+    Schedule,
+    bubble_fraction,
+    build,
+    check_complete,
+    check_groups,
+    check_order,
+    check_progress,
+    execute,
+    execute_program,
+    gpipe,
+    interleaved,
+    lower,
+    one_f_one_b,
+    peak_stash,
+)
+
+COSTS = [(1, 1), (1, 2), (3, 1), (Fraction(2, 3), Fraction(7, 5))]
+FLAT = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 17)]
+CHUNKED = [(p, k * p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4) for k in (1, 2, 3)]
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    name = draw(st.sampled_from(("gpipe", "1f1b", "interleaved")))
+    if name == "interleaved":
+        p = draw(st.integers(2, 8))
+        return build(name, p, p * draw(st.integers(1, 4)), draw(st.integers(2, 4)))
+    return build(name, draw(st.integers(1, 8)), draw(st.integers(1, 24)))
+
+
+def texts(schedule: Schedule) -> list[str]:
+    return [" ".join(map(str, actions)) for actions in schedule.ranks]
+
+
+def instructions(program: Program, rank: int) -> list[str]:
+    return [str(instruction) for instruction in program.ranks[rank]]
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def test_gpipe_runs_all_forwards_then_all_backwards() -> None:
+    assert texts(gpipe(2, 3)) == ["0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"]
+
+
+def test_1f1b_warms_up_one_less_on_every_rank() -> None:
+    assert texts(one_f_one_b(3, 4)) == [
+        "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3",
+        "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3",
+        "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3",
+    ]
+
+
+def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_first() -> None:
+    assert texts(one_f_one_b(4, 2)) == [
+        "0F0 0F1 0B0 0B1",
+        "1F0 1F1 1B0 1B1",
+        "2F0 2F1 2B0 2B1",
+        "3F0 3B0 3F1 3B1",
+    ]
+
+
+def test_interleaved_matches_the_papers_figure() -> None:
+    """Figure 4, bottom: p = 4, m = 8, v = 2; its devices 1 and 4 up to the second backward pass."""
+    first, *_, last = (text.split() for text in texts(interleaved(4, 8, 2)))
+    assert first[:10] == ["0F0", "0F1", "0F2", "0F3", "4F0", "4F1", "4F2", "4F3", "0F4", "0F5"]
+    assert first[10:14] == ["0F6", "4B0", "0F7", "4B1"]
+    assert last[:8] == ["3F0", "3F1", "3F2", "3F3", "7F0", "7B0", "7F1", "7B1"]
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@pytest.mark.parametrize("v", [2, 3])
+def test_interleaved_with_m_equal_p_runs_all_forwards_first(p: int, v: int) -> None:
+    for actions in interleaved(p, p, v).ranks:
+        assert "".join(action.kind for action in actions) == "F" * (p * v) + "B" * (p * v)
+
+
+def test_build_returns_the_same_object_and_equals_the_functions() -> None:
+    assert build("1f1b", 4, 8) is build("1f1b", 4, 8)
+    assert build("gpipe", 4, 8) == gpipe(4, 8)
+    assert build("1f1b", 4, 8) == one_f_one_b(4, 8)
+    assert build("interleaved", 4, 8, 2) == interleaved(4, 8, 2)
+
+
+def test_stages_live_on_rank_stage_mod_p() -> None:
+    schedule = build("interleaved", 4, 8, 3)
+    assert schedule.stages == 12
+    assert [(schedule.rank_of(g), schedule.chunk_of(g)) for g in (0, 3, 4, 11)] == [
+        (0, 0),
+        (3, 0),
+        (0, 1),
+        (3, 2),
+    ]
+
+
+# --- bubble and memory, the paper's formulas --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", COSTS)
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_bubble_is_p_minus_1_over_m(name: str, t: tuple[int | Fraction, int | Fraction]) -> None:
+    for p, m in FLAT:
+        schedule = build(name, p, m)
+        assert bubble_fraction(schedule, *t) == Fraction(p - 1, m)
+        for mode in MODES:
+            assert bubble_fraction(lower(schedule, mode), *t) == Fraction(p - 1, m), (p, m, mode)
+
+
+@pytest.mark.parametrize("t", COSTS)
+def test_interleaved_bubble_is_v_times_smaller(t: tuple[int | Fraction, int | Fraction]) -> None:
+    for p, m, v in CHUNKED:
+        schedule = build("interleaved", p, m, v)
+        assert bubble_fraction(schedule, *t) == Fraction(p - 1, v * m)
+        for mode in MODES:
+            assert bubble_fraction(lower(schedule, mode), *t) == Fraction(p - 1, v * m), (p, m, v, mode)
+
+
+def test_overlapped_program_runs_as_the_table() -> None:
+    for schedule in (build("1f1b", 4, 7), build("gpipe", 3, 5), build("interleaved", 4, 8, 3)):
+        assert execute_program(lower(schedule, "overlapped"), 2, 3) == execute(schedule, 2, 3)
+
+
+def test_spans_do_not_overlap_and_respect_every_dependency() -> None:
+    schedule = build("interleaved", 3, 6, 2)
+    timeline = execute(schedule, 2, 5)
+    ends = {span.action: span.end for spans in timeline for span in spans}
+    starts = {span.action: span.start for spans in timeline for span in spans}
+    for spans in timeline:
+        assert all(a.end <= b.start for a, b in pairwise(spans))
+    for action, start in starts.items():
+        kind, stage, microbatch = action
+        assert ends[action] - start == (2 if kind == "F" else 5)
+        before = Action(kind, stage - 1 if kind == "F" else stage + 1, microbatch)
+        assert start >= ends.get(before, 0)
+        assert kind == "F" or start >= ends[Action("F", stage, microbatch)]
+
+
+def test_peak_stash_of_gpipe_is_m() -> None:
+    for p, m in FLAT:
+        assert peak_stash(build("gpipe", p, m)) == [m] * p
+
+
+def test_peak_stash_of_1f1b_is_at_most_the_pipeline_depth() -> None:
+    for p, m in FLAT:
+        assert peak_stash(build("1f1b", p, m)) == [min(m, p - r) for r in range(p)]
+
+
+def test_peak_stash_of_interleaved() -> None:
+    for p, m, v in CHUNKED:
+        first = Fraction(peak_stash(build("interleaved", p, m, v))[0], v)
+        assert first == (m if m == p else p * (1 + Fraction(p - 1, p * v))), (p, m, v)
+
+
+# --- lowering ---------------------------------------------------------------------------------------------
+
+
+def test_blocking_1f1b_joins_send_forward_with_receive_backward() -> None:
+    program = lower(build("1f1b", 3, 3), "blocking")
+    assert instructions(program, 1) == [
+        "receive 0F0 (rank 0 to 1)",
+        "compute 1F0",
+        "send 1F0 (rank 1 to 2)",
+        "receive 0F1 (rank 0 to 1)",
+        "compute 1F1",
+        "send 1F1 (rank 1 to 2), receive 2B0 (rank 2 to 1)",
+        "compute 1B0",
+        "send 1B0 (rank 1 to 0), receive 0F2 (rank 0 to 1)",
+        "compute 1F2",
+        "send 1F2 (rank 1 to 2), receive 2B1 (rank 2 to 1)",
+        "compute 1B1",
+        "send 1B1 (rank 1 to 0)",
+        "receive 2B2 (rank 2 to 1)",
+        "compute 1B2",
+        "send 1B2 (rank 1 to 0)",
+    ]
+
+
+def test_blocking_interleaved_exchanges_four_ways_once_per_pair() -> None:
+    program = lower(build("interleaved", 4, 8, 2), "blocking")
+    exchanges = [i for i in program.ranks[1] if isinstance(i, Exchange)]
+    assert max(len(e.sends) for e in exchanges) == max(len(e.receives) for e in exchanges) == 2
+    for first, second in pairwise(program.ranks[1]):
+        assert not (isinstance(first, Exchange) and isinstance(second, Exchange))
+    # Chunk 0 of the first rank receives no activation, and the last chunk of the last rank sends none.
+    assert str(program.ranks[0][0]) == "compute 0F0"
+    sends = [message for i in program.ranks[3] if isinstance(i, Exchange) for message in i.sends]
+    assert not [message for message in sends if message.kind == "F" and message.stage == 7]
+
+
+def test_overlapped_posts_receives_one_action_ahead_and_sends_right_after() -> None:
+    program = lower(build("1f1b", 2, 3), "overlapped")
+    assert instructions(program, 1) == [
+        "receive 0F0 (rank 0 to 1)",
+        "compute 1F0",
+        "receive 0F1 (rank 0 to 1)",
+        "compute 1B0",
+        "send 1B0 (rank 1 to 0)",
+        "compute 1F1",
+        "receive 0F2 (rank 0 to 1)",
+        "compute 1B1",
+        "send 1B1 (rank 1 to 0)",
+        "compute 1F2",
+        "compute 1B2",
+        "send 1B2 (rank 1 to 0)",
+    ]
+
+
+@given(schedules())
+@settings(max_examples=60, deadline=None)
+def test_overlapped_needs_two_receive_buffers_per_direction(schedule: Schedule) -> None:
+    for row in lower(schedule, "overlapped").ranks:
+        live = {"F": 0, "B": 0}
+        for instruction in row:
+            if isinstance(instruction, Compute):
+                kind, stage, _ = instruction.action
+                has_input = stage > 0 if kind == "F" else stage < schedule.stages - 1
+                live[kind] -= has_input and schedule.p > 1
+            else:
+                for message in instruction.receives:
+                    live[message.kind] += 1
+            assert max(live.values()) <= 2
+        assert set(live.values()) == {0}
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [case for case in CHUNKED if case[1] > case[0]])
+def test_blocking_interleaved_groups_meet_on_one_diagonal(p: int, m: int, v: int) -> None:
+    """The reason why just-in-time receives cannot deadlock: sender and receiver agree on (slots done) +
+    rank."""
+    sent: dict[Message, int] = {}
+    received: dict[Message, int] = {}
+    for rank, row in enumerate(lower(build("interleaved", p, m, v), "blocking").ranks):
+        slots = 0
+        for position, instruction in enumerate(row):
+            if isinstance(instruction, Exchange):
+                sent.update(dict.fromkeys(instruction.sends, slots + rank))
+                received.update(dict.fromkeys(instruction.receives, slots + rank))
+            else:
+                after = row[position + 1 : position + 2]
+                # A pair is two computations without an exchange between them.
+                slots += not (after and isinstance(after[0], Compute) and after[0].action.kind == "B")
+    assert sent == received
+
+
+def test_one_rank_exchanges_nothing() -> None:
+    for name in ("gpipe", "1f1b"):
+        for mode in MODES:
+            assert all(isinstance(i, Compute) for i in lower(build(name, 1, 4), mode).ranks[0])
+
+
+# --- checks accept what build makes -----------------------------------------------------------------------
+
+
+@given(schedules(), st.sampled_from(MODES))
+@settings(max_examples=150, deadline=None)
+def test_every_schedule_is_complete_ordered_and_runs(schedule: Schedule, mode: str) -> None:
+    check_complete(schedule)
+    program = lower(schedule, mode)
+    check_order(program)
+    check_progress(program)
+    if mode == "blocking":
+        check_groups(program)
+    computed = tuple(tuple(i.action for i in row if isinstance(i, Compute)) for row in program.ranks)
+    assert computed == schedule.ranks
+
+
+@given(schedules())
+@settings(max_examples=60, deadline=None)
+def test_csv_round_trip(schedule: Schedule) -> None:
+    assert Schedule.from_csv(schedule.to_csv(), schedule.name) == schedule
+
+
+@given(st.sampled_from("FB"), st.integers(0, 999), st.integers(0, 9999))
+def test_action_text_round_trip(kind: str, stage: int, microbatch: int) -> None:
+    assert Action.parse(str(Action(kind, stage, microbatch))) == Action(kind, stage, microbatch)
+
+
+# --- checks reject mutations ------------------------------------------------------------------------------
+
+
+def swap_actions(schedule: Schedule, rank: int, i: int, j: int) -> Schedule:
+    row = list(schedule.ranks[rank])
+    row[i], row[j] = row[j], row[i]
+    return replace_row(schedule, rank, row)
+
+
+def replace_row(schedule: Schedule, rank: int, row: list[Action]) -> Schedule:
+    ranks = (*schedule.ranks[:rank], tuple(row), *schedule.ranks[rank + 1 :])
+    return replace(schedule, ranks=ranks)
+
+
+def mutate(program: Program, rank: int, row: list[Instruction]) -> Program:
+    return replace(program, ranks=(*program.ranks[:rank], tuple(row), *program.ranks[rank + 1 :]))
+
+
+def test_backward_before_its_forward_is_caught() -> None:
+    with pytest.raises(ValueError, match=r"action=1B0 at rank 1, position 0, comes before.*try 1F0 first"):
+        check_complete(swap_actions(build("1f1b", 2, 2), 1, 0, 1))
+
+
+def test_missing_repeated_misplaced_and_foreign_actions_are_caught() -> None:
+    schedule = build("interleaved", 2, 4, 2)
+    row = list(schedule.ranks[1])
+    with pytest.raises(ValueError, match=rf"action={row[-1]} is missing from rank 1"):
+        check_complete(replace_row(schedule, 1, row[:-1]))
+    with pytest.raises(ValueError, match=rf"action={row[0]} at rank 1, position {len(row)}, runs twice"):
+        check_complete(replace_row(schedule, 1, [*row, row[0]]))
+    with pytest.raises(ValueError, match=r"action=0F0 at rank 1, position 0, is on a wrong rank.*try rank 0"):
+        check_complete(replace_row(schedule, 1, [Action("F", 0, 0), *row]))
+    for foreign in (Action("F", 9, 0), Action("F", 1, 4), Action("W", 1, 0)):
+        with pytest.raises(ValueError, match=rf"action={foreign} at rank 1, position 0, is not of this schedule"):
+            check_complete(replace_row(schedule, 1, [foreign, *row]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", [("gpipe", 3, 4, 1), ("interleaved", 2, 4, 2), ("interleaved", 4, 8, 2)])
+def test_two_receives_swapped_are_caught_by_order(case: tuple[str, int, int, int], mode: str) -> None:
+    """The silent bug: two messages of one pair of ranks, received in the other order."""
+    program = lower(build(*case), mode)
+    row = list(program.ranks[1])
+    held = [i for i, x in enumerate(row) if isinstance(x, Exchange) and x.receives and x.receives[0].source == 0]
+    i, j = held[1], held[2]
+    a, b = row[i], row[j]
+    assert isinstance(a, Exchange)
+    assert isinstance(b, Exchange)
+    row[i] = Exchange(a.sends, (b.receives[0], *a.receives[1:]))
+    row[j] = Exchange(b.sends, (a.receives[0], *b.receives[1:]))
+    with pytest.raises(ValueError, match=r"ranks=0->1 disagree on message \d+: sent .*received") as caught:
+        check_order(mutate(program, 1, row))
+    assert str(a.receives[0]) in str(caught.value)
+    assert str(b.receives[0]) in str(caught.value)
+
+
+def test_p2_group_with_receives_in_the_other_order_is_caught() -> None:
+    """With p = 2 an activation and a gradient come from the same rank in one group: their order in it
+    counts."""
+    program = lower(build("interleaved", 2, 4, 2), "blocking")
+    row = list(program.ranks[0])
+    i, group = next((i, x) for i, x in enumerate(row) if isinstance(x, Exchange) and len(x.receives) == 2)
+    row[i] = Exchange(group.sends, group.receives[::-1])
+    with pytest.raises(ValueError, match="ranks=1->0 disagree"):
+        check_order(mutate(program, 0, row))
+
+
+def test_group_that_meets_two_is_caught() -> None:
+    """Both orders agree and nothing deadlocks, but one rank's group is two groups on the other."""
+    program = lower(build("gpipe", 2, 2), "blocking")
+    check_groups(program)
+    row = list(program.ranks[0])
+    i = next(i for i, (a, b) in enumerate(pairwise(row)) if isinstance(a, Exchange) and isinstance(b, Exchange))
+    send, receive = row[i : i + 2]
+    assert isinstance(send, Exchange)
+    assert isinstance(receive, Exchange)
+    row[i : i + 2] = [Exchange(send.sends, receive.receives)]
+    joined = mutate(program, 0, row)
+    check_order(joined)
+    check_progress(joined)
+    with pytest.raises(ValueError, match=r"ranks=0,1 disagree on group 1: rank 0 has send 0F1 .*receive 1B0"):
+        check_groups(joined)
+
+
+def test_missing_receive_is_caught_by_order_and_by_progress() -> None:
+    program = lower(build("1f1b", 2, 2), "blocking")
+    broken = mutate(program, 1, list(program.ranks[1][1:]))
+    with pytest.raises(ValueError, match=r"ranks=0->1 disagree on message 0: sent 0F0 .*received 0F1"):
+        check_order(broken)
+    with pytest.raises(ValueError, match=r"rank 0 at instruction 1, send 0F0.*rank 1 at instruction 0, compute 1F0"):
+        check_progress(broken)
+
+
+def test_deadlock_names_the_stuck_instructions() -> None:
+    """Send and receive of a group taken apart, both ranks sending first: the classic deadlock of blocking
+    sends."""
+    program = lower(build("1f1b", 2, 3), "blocking")
+    broken = program
+    for rank in (0, 1):
+        row = list(program.ranks[rank])
+        i = next(i for i, x in enumerate(row) if isinstance(x, Exchange) and x.sends and x.receives)
+        group = row[i]
+        assert isinstance(group, Exchange)
+        row[i : i + 1] = [Exchange(group.sends, ()), Exchange((), group.receives)]
+        broken = mutate(broken, rank, row)
+    check_order(broken)
+    with pytest.raises(
+        ValueError,
+        match=r"stuck=2 ranks.*rank 0 at instruction \d+, send 0F1 .*rank 1 at instruction \d+, send 1B0 ",
+    ):
+        check_progress(broken)
+
+
+def test_sending_before_computing_is_caught() -> None:
+    program = lower(build("gpipe", 2, 1), "overlapped")
+    row = list(program.ranks[0])
+    i = next(i for i, x in enumerate(row) if isinstance(x, Exchange) and x.sends)
+    row.insert(0, row.pop(i))
+    with pytest.raises(ValueError, match=r"message=0F0 .*sent at instruction 0 of rank 0, before it exists"):
+        check_progress(mutate(program, 0, row))
+
+
+def test_an_order_that_cannot_run_is_caught_by_execution() -> None:
+    swapped = swap_actions(build("1f1b", 2, 2), 0, 0, 2)
+    with pytest.raises(ValueError, match=r"stuck=2 ranks.*rank 0 at 0B0; rank 1 at 1F0"):
+        execute(swapped, 1, 1)
+
+
+def objection(schedule: Schedule, mode: str) -> str:
+    """What the checks say about a schedule and its lowering; empty if nothing."""
+    try:
+        check_complete(schedule)
+        program = lower(schedule, mode)
+        check_order(program)
+        check_progress(program)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@given(schedules(), st.data())
+@settings(max_examples=80, deadline=None)
+def test_any_two_actions_swapped_are_noticed_or_harmless(schedule: Schedule, data: st.DataObject) -> None:
+    """Either a check objects, in the form of all our errors, or the table still runs."""
+    rank = data.draw(st.integers(0, schedule.p - 1))
+    position = st.integers(0, len(schedule.ranks[rank]) - 1)
+    swapped = swap_actions(schedule, rank, data.draw(position), data.draw(position))
+    for mode in MODES:
+        message = objection(swapped, mode)
+        if message:
+            assert "; needs " in message
+            assert "; try " in message
+        else:
+            execute(swapped, 1, 1)
+
+
+# --- error messages ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "F0", "2W0", "2F", "2F0x", "0SEND_F1", "(0F0;1B0)OVERLAP_F_B", "²F0"])
+def test_parse_rejects_what_is_no_compute_action(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a compute action; needs .*; try '2F0'"):
+        Action.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no action"),
+        ("0F0,0B0\n1F0,1I0\n", "cell='1I0' at rank 1, column 1 is not a forward or backward pass"),
+        ("0F0,0B0\n1F0,2F0,1B0,2B0\n", r"stages=3 on p=2 ranks.*try 4 stages"),
+    ],
+)
+def test_from_csv_rejects(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Schedule.from_csv(text, "file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("1f1b", 0, 4), "p=0 is not a positive whole number; needs p >= 1; try p=1"),
+        (("gpipe", 2, -1), "m=-1 is not a positive whole number"),
+        (("interleaved", 2, 0, 2), "m=0 is not a positive whole number"),
+        (("1f1b", 2, 4, 2), "v=2 with schedule='1f1b'"),
+        (("interleaved", 4, 6, 2), "m=6 microbatches .* needs m a multiple of p .*try m=8"),
+        (("zigzag", 2, 2), "schedule='zigzag' is unknown"),
+    ],
+)
+def test_build_rejects(arguments: tuple[str, int, int, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(*arguments)
+
+
+def test_lower_and_schedule_reject() -> None:
+    with pytest.raises(ValueError, match=r"mode='eager' is unknown; needs one of blocking, overlapped; try"):
+        lower(build("1f1b", 2, 2), "eager")
+    with pytest.raises(ValueError, match=r"ranks=1 action lists for p=2; needs .*; try p=1"):
+        Schedule("1f1b", 2, 1, 1, ((Action("F", 0, 0), Action("B", 0, 0)),))

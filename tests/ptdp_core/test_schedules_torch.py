@@ -1,0 +1,100 @@
+"""Our tables against those of torch.distributed.pipelining, generated without a process group, and CSV both
+ways."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+
+from ptdp_core.schedules import Action, Schedule, build, check_complete  # noqa: E402
+
+CASES = [(p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4)]
+
+
+def stages(p: int, v: int) -> list[Any]:
+    """What a multi-stage schedule of torch reads from the stages of rank 0 while it builds its table."""
+    return [
+        SimpleNamespace(num_stages=p * v, group_size=p, group_rank=0, stage_index=c * p, submod=None) for c in range(v)
+    ]
+
+
+def torch_interleaved(p: int, m: int, v: int) -> Any:
+    return torch_schedules.ScheduleInterleaved1F1B(stages(p, v), m)
+
+
+def table(order: dict[int, list[Any]]) -> tuple[tuple[Action, ...], ...]:
+    """torch's table as ours, without the idle slots."""
+    return tuple(tuple(Action.parse(str(a)) for a in order[rank] if a is not None) for rank in sorted(order))
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize(("p", "v"), CASES)
+def test_interleaved_equals_torch(p: int, v: int, k: int) -> None:
+    assert build("interleaved", p, k * p, v).ranks == table(torch_interleaved(p, k * p, v).pipeline_order)
+
+
+@pytest.mark.parametrize(("p", "v"), CASES)
+def test_m_equal_p_differs_from_torch_only_in_running_all_forwards_first(p: int, v: int) -> None:
+    """The authors' code has a branch of its own for m = p; torch keeps the general rule. Each kind's order is
+    equal."""
+    ours, theirs = build("interleaved", p, p, v).ranks, table(torch_interleaved(p, p, v).pipeline_order)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == tuple(a for kind in "FB" for a in other if a.kind == kind)
+    assert ours != theirs
+    # The last rank is where it shows most: torch's warm-up there is (v-1)p of the pv forward passes.
+    assert [a.kind for a in theirs[-1]].index("B") == (v - 1) * p + 1
+    assert [a.kind for a in ours[-1]].index("B") == p * v
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 4), (3, 7), (4, 8), (8, 16)])
+def test_gpipe_equals_torch(p: int, m: int) -> None:
+    theirs = SimpleNamespace(_num_stages=p, _n_microbatches=m)
+    order = torch_schedules.ScheduleGPipe._get_pipeline_order(theirs)
+    compute = {r: [a for a in row if a is None or a.is_compute_op] for r, row in order.items()}
+    assert build("gpipe", p, m).ranks == table(compute)
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (2, 2, 2), (4, 8, 3), (3, 12, 2)])
+def test_torch_loads_our_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
+    """torch validates the order and places sends and receives in it; nothing may be lost."""
+    schedule = build("interleaved", p, m, v)
+    path = tmp_path / "schedule.csv"
+    path.write_text(schedule.to_csv())
+    runtime = torch_schedules._PipelineScheduleRuntime(stages(p, v), m)
+    runtime._load_csv(str(path), format="compute_only")
+    assert table(runtime.pipeline_order) == schedule.ranks
+    lowered = runtime.pipeline_order_with_comms
+    computed = {rank: [a for a in row if a.is_compute_op] for rank, row in lowered.items()}
+    assert table(computed) == schedule.ranks
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 2)])
+def test_torch_loads_our_csv_of_one_stage_per_rank(name: str, p: int, m: int, tmp_path: Path) -> None:
+    schedule = build(name, p, m)
+    path = tmp_path / "schedule.csv"
+    path.write_text(schedule.to_csv())
+    runtime = torch_schedules._PipelineScheduleRuntime(stages(p, 1), m)
+    runtime._load_csv(str(path), format="compute_only")
+    assert table(runtime.pipeline_order) == schedule.ranks
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 12, 2)])
+def test_we_load_torchs_csv(p: int, m: int, v: int, tmp_path: Path) -> None:
+    path = tmp_path / "schedule.csv"
+    torch_interleaved(p, m, v)._dump_csv(str(path), format="compute_only")
+    text = path.read_bytes().decode()
+    assert ",," in text  # idle slots are empty cells
+    loaded = Schedule.from_csv(text, "interleaved")
+    check_complete(loaded)
+    assert loaded == build("interleaved", p, m, v)
+
+
+def test_torchs_lowered_csv_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.csv"
+    torch_interleaved(2, 4, 2)._dump_csv(str(path), format="compute_comms")
+    with pytest.raises(ValueError, match=r"cell='.*' at rank 0.*try exporting with format=\"compute_only\""):
+        Schedule.from_csv(path.read_text(), "interleaved")

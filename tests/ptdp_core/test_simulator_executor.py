@@ -1,0 +1,106 @@
+"""The event-driven executor: against the exact reference execution, and long schedules against stepped ones."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptdp_core.schedules import build, execute_program, lower, peak_stash
+from ptdp_core.simulator import steady_state
+from ptdp_core.simulator.executor import Costs, compile_blocking, end_of, execute_blocking
+
+
+def free_messages(p: int, forward: list[int], backward: list[int]) -> Costs:
+    return Costs(forward, backward, ([0] * p, [0] * p), gather=0, exchange=0)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, longest: int = 24) -> tuple[str, int, int, int]:
+    name = draw(st.sampled_from(["gpipe", "1f1b", "interleaved"]))
+    p = draw(st.integers(2 if name == "interleaved" else 1, 6))
+    if name == "interleaved":
+        return name, p, p * draw(st.integers(1, longest // p)), draw(st.integers(2, 4))
+    return name, p, draw(st.integers(1, longest)), 1
+
+
+@given(schedules(), st.integers(1, 9), st.integers(1, 9))
+@settings(deadline=None, max_examples=60)
+def test_free_messages_give_the_reference_execution(case: tuple[str, int, int, int], t_f: int, t_b: int) -> None:
+    name, p, m, v = case
+    program = lower(build(name, p, m, v), "blocking")
+    compiled = steady_state.compiled_schedule(name, p, m, v)
+    spans = steady_state.spans(compiled, free_messages(p, [t_f] * p * v, [t_b] * p * v))
+    ours = [[(action, start, end) for _, action, start, end in rank] for rank in spans]
+    reference = [[tuple(span) for span in rank] for rank in execute_program(program, t_f, t_b)]
+    assert ours == reference
+    # Section 2.2: (p - 1) slots of bubble, exactly
+    assert max(rank[-1][2] for rank in ours) == (m * v + p - 1) * (t_f + t_b)
+
+
+def test_message_times_by_hand() -> None:
+    """p = 2, m = 1: forward 10, message 3 (+ 1 on the host, + 2 to gather), forward 20, backward 30, message, 40."""
+    events = compile_blocking(lower(build("1f1b", 2, 1), "blocking"))
+    costs = Costs([10, 20], [40, 30], ([3, 99], [99, 99]), gather=2, exchange=1)
+    times = execute_blocking(events, costs)
+    ends = {event.rank: end_of(event, times, costs) for event in events if event.following < 0}
+    # the sender pays no gather, but posts and waits
+    assert ends == {0: 10 + (3 + 1 + 2) + 20 + 30 + (3 + 1 + 2) + 40, 1: 10 + (3 + 1 + 2) + 20 + 30 + (3 + 1)}
+
+
+def test_two_messages_the_same_way_take_the_shared_time() -> None:
+    """In the steady state of the interleaved schedule a rank sends both ways at once (p > 2)."""
+    p, m, v = 4, 8, 2
+    slow = Costs([10] * 8, [20] * 8, ([1] * p, [5] * p), 0, 0)
+    fast = Costs([10] * 8, [20] * 8, ([1] * p, [1] * p), 0, 0)
+    assert max(steady_state.flush("interleaved", p, m, v, slow).ends) > max(
+        steady_state.flush("interleaved", p, m, v, fast).ends
+    )
+    assert (
+        steady_state.flush("1f1b", p, m, 1, slow).ends == steady_state.flush("1f1b", p, m, 1, fast).ends
+    )  # 1F1B never does
+
+
+@st.composite
+def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
+    name = draw(st.sampled_from(["1f1b", "interleaved"]))
+    p = draw(st.integers(2, 6))
+    v = draw(st.integers(2, 3)) if name == "interleaved" else 1
+    m = p * draw(st.integers(6, 14)) if name == "interleaved" else draw(st.integers(p + 9, 90))
+    if draw(st.booleans()):  # all stages different, or the simulator's case: all but the first and the last equal
+        forward, backward = (draw(st.lists(st.integers(1, 50), min_size=p * v, max_size=p * v)) for _ in "fb")
+    else:
+        forward, backward = [draw(st.integers(5, 50))] * (p * v), [draw(st.integers(5, 99))] * (p * v)
+        forward[0] += draw(st.integers(0, 9))
+        forward[-1] += draw(st.integers(0, 9))
+        backward[-1] += draw(st.integers(0, 9))
+    alone, shared = (draw(st.lists(st.integers(0, 9), min_size=p, max_size=p)) for _ in "as")
+    return name, p, m, v, Costs(forward, backward, (alone, shared), draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+
+
+@given(long_runs())
+@settings(deadline=None, max_examples=60)
+def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, int, int, Costs]) -> None:
+    name, p, m, v, costs = case
+    short = steady_state.flush(name, p, m, v, costs)
+    compiled = steady_state.compiled_schedule(name, p, m, v)
+    times = execute_blocking(compiled.events, costs)
+    stepped = {event.rank: end_of(event, times, costs) for event in compiled.events if event.following < 0}
+    assert list(short.ends) == [stepped[rank] for rank in range(p)]
+    spans = steady_state.spans(compiled, costs)
+    exchanged = [sum(end - start for kind, _, start, end in rank if kind == "exchange") for rank in spans]
+    assert list(short.communication) == exchanged
+    assert list(short.stash) == peak_stash(compiled.schedule)
+
+
+def test_a_trillion_parameter_row_is_not_stepped_through() -> None:
+    """Table 1's last row has 64 stages and 512 microbatches; its steady state shows on far fewer."""
+    p = 64
+    costs = Costs([40] * p, [121] * (p - 1) + [130], ([1] * p, [2] * p), 0, 0)
+    assert steady_state.flush("1f1b", p, 512, 1, costs).executed < 150
+
+
+def test_a_program_that_cannot_run_is_refused() -> None:
+    schedule = build("1f1b", 2, 2)
+    first, second = schedule.ranks
+    swapped = type(schedule)(schedule.name, 2, 1, 2, (first, second[1::-1] + second[2:]))
+    with pytest.raises(ValueError, match="deadlocks on ranks"):
+        compile_blocking(lower(swapped, "blocking"))
