@@ -11,7 +11,7 @@ from typing import Any
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved")
 RECOMPUTE = ("full", "none")
-DATA_PARALLEL = ("local", "torch")
+DATA_PARALLEL = ("local", "torch", "zero3")
 
 
 def _require_positive_ints(config: object, fields: tuple[str, ...]) -> None:
@@ -54,8 +54,10 @@ class ModelConfig:
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*d GPUs (Section 3.1).
 
-    `schedule` left empty follows v: '1f1b' for v = 1, 'interleaved' for v > 1. `data_parallel` is 'local' (one fp16
-    all-reduce after the flush) or 'torch' (bucketed, overlapped with the last backward pass).
+    `schedule` left empty follows v: '1f1b' for v = 1, 'interleaved' for v > 1. `recompute` is 'full' (of every
+    `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'. `fused` says whether the operators of
+    Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the flush), 'torch' (bucketed, overlapped
+    with the last backward pass) or 'zero3' (all states sharded, no model parallelism: the baseline of Section 5.2).
     """
 
     p: int = 1
@@ -67,19 +69,24 @@ class ParallelConfig:
     schedule: str = ""
     scatter_gather: bool = True
     recompute: str = "full"
+    checkpoint_layers: int = 1
+    fused: bool = True
     data_parallel: str = "local"
 
     def __post_init__(self) -> None:
-        _require_positive_ints(self, ("p", "t", "d", "v", "b", "B"))
+        _require_positive_ints(self, ("p", "t", "d", "v", "b", "B", "checkpoint_layers"))
         if not self.schedule:
             object.__setattr__(self, "schedule", "interleaved" if self.v > 1 else "1f1b")
         _require_one_of("schedule", self.schedule, SCHEDULES)
         _require_one_of("recompute", self.recompute, RECOMPUTE)
         _require_one_of("data_parallel", self.data_parallel, DATA_PARALLEL)
-        if not isinstance(self.scatter_gather, bool):
+        for field, value in (("scatter_gather", self.scatter_gather), ("fused", self.fused)):
+            if not isinstance(value, bool):
+                raise ValueError(f"{field}={value!r} is not a truth value; needs true or false; try {field}=true")
+        if self.data_parallel == "zero3" and self.p * self.t > 1:
             raise ValueError(
-                f"scatter_gather={self.scatter_gather!r} is not a truth value; needs true or false; "
-                "try scatter_gather=true"
+                f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
+                f"parallelism; try d={self.n}"
             )
         per_step = self.d * self.b
         if self.B % per_step:
@@ -142,6 +149,12 @@ class TrainingConfig:
             raise ValueError(
                 f"layers={model.layers} does not split into p*v={parallel.p}*{parallel.v}={chunks} equal stages; "
                 f"needs a multiple of {chunks}; try layers={(model.layers // chunks + 1) * chunks}"
+            )
+
+        if parallel.checkpoint_layers > self.layers_per_chunk:
+            raise ValueError(
+                f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
+                f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
             )
 
     @classmethod

@@ -35,6 +35,7 @@ class Cluster:
     peak_flops: float
     memory_bytes: float
     memory_reserved: float
+    allocator_efficiency: float
     gpus_per_node: int
     multiprocessors: int
     memory_bandwidth: float
@@ -58,7 +59,15 @@ class Cluster:
     allreduce_hca_bandwidth: float
     network_latency: float
     exchange_host_time: float
+    zero3_bandwidth: float
+    zero3_interference: float
+    microbatch_host_time: float
     iteration_host_time: float
+
+    @property
+    def usable_memory(self) -> float:
+        """Bytes of a GPU's memory that a training run can fill."""
+        return self.memory_bytes - self.memory_reserved
 
 
 def cluster_path(name: str) -> Path:

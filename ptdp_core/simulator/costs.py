@@ -20,8 +20,9 @@ PARAMETER_TENSORS_PER_LAYER = 12
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Seconds of one microbatch's passes through one stage: its layers, and embedding or logits where it has them."""
+    """Seconds of one microbatch's passes through one stage: fetching it, the layers, and embedding or logits if any."""
 
+    fetch: float
     layers_forward: float
     recompute: float
     layers_backward: float
@@ -31,7 +32,7 @@ class StageTimes:
     @property
     def forward(self) -> float:
         """The forward pass."""
-        return self.layers_forward + self.extra_forward
+        return self.fetch + self.layers_forward + self.extra_forward
 
     @property
     def backward(self) -> float:
@@ -67,13 +68,15 @@ class CostModel:
                 return backward
             return backward + operators.gradient_accumulation(parameters, tensors)
 
-        forward = self.seconds(operators.layer_forward(model, b, t), group)
-        backward = self.seconds(
-            accumulated(operators.layer_backward(model, b, t), 12 * model.hidden**2 / t, PARAMETER_TENSORS_PER_LAYER),
-            group,
-        )
+        layer_forward, layer_backward = operators.layer_forward(model, b, t), operators.layer_backward(model, b, t)
+        if not parallel.fused:
+            layer_forward += operators.unfused_forward(model, b, t)
+            layer_backward += operators.unfused_backward(model, b, t)
+        layer_backward = accumulated(layer_backward, 12 * model.hidden**2 / t, PARAMETER_TENSORS_PER_LAYER)
+        forward, backward = self.seconds(layer_forward, group), self.seconds(layer_backward, group)
         recompute = forward if parallel.recompute == "full" else 0.0
-        stages = [StageTimes(layers * forward, layers * recompute, layers * backward)] * (parallel.p * parallel.v)
+        inner = StageTimes(self.cluster.microbatch_host_time, layers * forward, layers * recompute, layers * backward)
+        stages = [inner] * (parallel.p * parallel.v)
         for stage, into, out_of in (
             (0, operators.embedding_forward, operators.embedding_backward),
             (-1, operators.logits_forward, operators.logits_backward),

@@ -1,14 +1,17 @@
 """Memory of one GPU: model states and activations, in bytes (Sections 2.2 and 3.5).
 
-fp16 training with Adam: 2 bytes a parameter for the weight, 2 for its gradient, 16 for the optimizer (fp32 weight,
-momentum, variance and unscaled gradient).
+fp16 training with Adam keeps 2 bytes a parameter for the weight, 2 for its gradient and 12 for the optimizer (fp32
+weight, momentum, variance). The optimizer step unscales gradients into 4 more, when the activations are gone.
 """
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator.cluster import Cluster
 
 WEIGHT_BYTES = 2
 GRADIENT_BYTES = 2
-OPTIMIZER_BYTES = 16
+OPTIMIZER_BYTES = 12
+UNSCALED_GRADIENT_BYTES = 4
+LOGIT_BYTES = 10  # fp16, fp32, and their softmax
 
 
 def layer_input_bytes(config: TrainingConfig) -> int:
@@ -27,27 +30,57 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     return 10 * unit + (24 * unit + 5 * parallel.b * model.heads * model.seq**2) // parallel.t
 
 
-def rank_memory(config: TrainingConfig, parameters: float, stash: int, last: bool) -> dict[str, int]:
-    """Bytes on one GPU of a pipeline rank, by use; their sum is its peak.
+def stash_bytes(config: TrainingConfig, cluster: Cluster) -> int:
+    """Bytes that one chunk keeps of one microbatch between its forward and its backward pass.
 
-    `parameters` of that GPU, `stash` the most microbatches of a chunk whose activations it holds at once
-    (`ptdp_core.schedules.peak_stash`), `last` if it also computes the loss.
+    With recomputation the inputs of every `checkpoint_layers` layers, tensors of one size. Without, everything the
+    backward pass needs, in many sizes, of which the caching allocator can fill only a part of the memory.
+    """
+    layers = config.layers_per_chunk
+    if config.parallel.recompute == "none":
+        return round(layers * layer_intermediate_bytes(config) / cluster.allocator_efficiency)
+    return -(-layers // config.parallel.checkpoint_layers) * layer_input_bytes(config)
+
+
+def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
+    """Bytes of activations alive only while a backward pass goes through one layer, or through the logits.
+
+    The fuller of two moments: in the MLP, with all recomputed intermediates and the gradients of its 4h-wide tensors;
+    or in the attention, when the MLP's intermediates (5 + 16/t of them) are gone and a gradient of the scores is there.
     """
     model, parallel = config.model, config.parallel
-    boundary, intermediate = layer_input_bytes(config), layer_intermediate_bytes(config)
-    layers = config.layers_per_chunk
+    unit, t = model.seq * parallel.b * model.hidden, parallel.t
+    recomputed = 0
     if parallel.recompute == "full":
-        stashed, working = layers * boundary * stash, intermediate
-    else:
-        stashed, working = layers * intermediate * stash, 0
-    logits = model.seq * parallel.b * config.padded_vocab // parallel.t
-    return {
+        recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
+    in_mlp = 16 * unit // t
+    in_attention = 2 * parallel.b * model.heads * model.seq**2 // t - (5 * unit + 16 * unit // t)
+    layers = recomputed + 2 * layer_input_bytes(config) + max(in_mlp, in_attention)
+    logits = LOGIT_BYTES * model.seq * parallel.b * config.padded_vocab // t if computes_loss else 0
+    return max(layers, logits)
+
+
+def rank_memory(
+    config: TrainingConfig, cluster: Cluster, parameters: float, stash: int, computes_loss: bool
+) -> dict[str, int]:
+    """Bytes on one GPU of a pipeline rank at its fullest, by use.
+
+    `parameters` of that GPU; `stash`, the most microbatches of a chunk whose activations it holds at once
+    (`ptdp_core.schedules.peak_stash`). The fullest moment is in a backward pass, or in the optimizer step.
+    """
+    boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
+    states = {
         "weights": round(WEIGHT_BYTES * parameters),
         "gradients": round(GRADIENT_BYTES * parameters),
         "optimizer": round(OPTIMIZER_BYTES * parameters),
-        "stashed_activations": stashed,
-        # gradients on their way through one layer, and its recomputed activations or, on the last rank, the logits
-        # (in fp16, in fp32 and their softmax), whichever is more: the logits are gone when the layers' turn comes
-        "working_activations": 2 * boundary + max(working, 10 * logits if last else 0),
-        "boundary_buffers": (4 if parallel.v > 1 else 2) * boundary if parallel.p > 1 else 0,
     }
+    backward = {
+        "stashed_activations": stash * stash_bytes(config, cluster),
+        "working_activations": working_bytes(config, computes_loss),
+        # the outputs sent and not yet given up, and one buffer for each message on its way
+        "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,
+    }
+    unscaled = round(UNSCALED_GRADIENT_BYTES * parameters)
+    if sum(backward.values()) >= unscaled:
+        return states | backward | {"unscaled_gradients": 0}
+    return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

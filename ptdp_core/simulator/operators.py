@@ -1,7 +1,7 @@
 """What a GPU has to do for one microbatch: GEMMs, bytes of memory-bound kernels, all-reduces (Sections 2.3 and 4.2).
 
-The inventory of Megatron-LM's fused operators in fp16 (2 bytes an element, 1 for a dropout mask), as pure counts; what
-they cost is for `kernels.py` and `network.py`. Letters as in the paper, and
+The inventory of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a dropout mask), fused or not, as pure
+counts; what they cost is for `kernels.py` and `network.py`. Letters as in the paper, and
 
     N = s*b*h          elements of a layer's input, replicated over the t tensor ranks
     A = b*a*s*s/t      elements of the attention scores on one tensor rank
@@ -66,6 +66,25 @@ def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
         + 5 * A  # attention dropout: read, write, mask
     )
     return Work(gemms, traffic, kernels=9, all_reduce_bytes=(2 * N, 2 * N) if t > 1 else ())
+
+
+def unfused_forward(model: ModelConfig, b: int, t: int) -> Work:
+    """What a layer's forward pass moves more without the fusions and the data layout of Section 4.2."""
+    N, N_t, A = _sizes(model, b, t)
+    traffic = (
+        2 * (4 + 5 + 6 - 7) * N  # bias, dropout and add apart
+        + 16 * N_t  # bias and GeLU apart
+        + (6 + 8 + 8 + 8 + 6 - 3) * A  # to fp32, scale, mask, softmax, to fp16
+        + 12 * N_t  # query, key, value transposed out of [b, s, a, h]
+    )
+    return Work(traffic_bytes=traffic, kernels=12)
+
+
+def unfused_backward(model: ModelConfig, b: int, t: int) -> Work:
+    """What a layer's backward pass moves more without the fusions and the data layout of Section 4.2."""
+    _, N_t, A = _sizes(model, b, t)
+    # to fp32, softmax, mask, scale, to fp16; transposes
+    return Work(traffic_bytes=(6 + 12 + 8 + 8 + 6 - 6) * A + 12 * N_t, kernels=7)
 
 
 def layer_backward(model: ModelConfig, b: int, t: int) -> Work:

@@ -11,6 +11,7 @@ from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, spans
+from ptdp_core.simulator.zero3 import simulate_zero3
 
 
 @lru_cache(maxsize=16)
@@ -26,6 +27,8 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
     """
     model = _cost_model(cluster)
     parallel = config.parallel
+    if parallel.data_parallel == "zero3":
+        return simulate_zero3(config, model)
     stages = model.stages(config)
     costs = _picoseconds(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
@@ -46,7 +49,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
     iteration_s = step_start + max(steps) + cluster.iteration_host_time
 
     phases = _phases(config, cluster, iteration_s, stages, pipeline, reduction, steps)
-    memory = _memory(config, parameters, pipeline.stash)
+    memory = _memory(config, cluster, parameters, pipeline.stash)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -57,7 +60,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
         peak_memory_bytes=peak,
         memory_bytes=memory,
         link_bytes=_link_bytes(model, config, parameters),
-        fits=peak <= cluster.memory_bytes - cluster.memory_reserved,
+        fits=peak <= cluster.usable_memory,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps) if timeline else (),
     )
 
@@ -96,16 +99,18 @@ def _phases(
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
         "data_parallel": sum(reduction) / p,
         "optimizer": sum(steps) / p,
-        "host": cluster.iteration_host_time,
+        "host": cluster.iteration_host_time + sum(stage.fetch for stage in stages) * m / p,
     }
     phases["bubble"] = iteration_s - sum(phases.values())
     return {name: phases[name] for name in PHASES}
 
 
-def _memory(config: TrainingConfig, parameters: Sequence[float], stash: Sequence[int]) -> dict[str, int]:
+def _memory(
+    config: TrainingConfig, cluster: Cluster, parameters: Sequence[float], stash: Sequence[int]
+) -> dict[str, int]:
     """Memory of the fullest pipeline rank."""
     p = config.parallel.p
-    ranks = [rank_memory(config, parameters[rank], stash[rank], rank == p - 1) for rank in range(p)]
+    ranks = [rank_memory(config, cluster, parameters[rank], stash[rank], rank == p - 1) for rank in range(p)]
     return max(ranks, key=lambda memory: sum(memory.values()))
 
 

@@ -52,8 +52,14 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
         ({"heads": 100}, "hidden=12288 is not divisible by heads=100; needs equal heads; try heads=96"),
         ({"schedule": "1f1"}, "schedule='1f1' is unknown; needs one of gpipe, 1f1b, interleaved"),
         ({"recompute": "some"}, "recompute='some' is unknown; needs one of full, none; try recompute='full'"),
-        ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch"),
+        ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero3"),
         ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),
+        ({"data_parallel": "zero3"}, "data_parallel='zero3' with p=12, t=8; needs p=1 and t=1"),
+        ({"fused": 1}, "fused=1 is not a truth value; needs true or false; try fused=true"),
+        (
+            {"checkpoint_layers": 9},
+            "checkpoint_layers=9 with 8 layers in a model chunk; needs at most as many; try checkpoint_layers=8",
+        ),
         (
             {"d": 5, "b": 2, "B": 12},
             "B=12 does not split into microbatches of b=2 on d=5 replicas; needs a multiple of d*b=10; try B=20",

@@ -1,0 +1,77 @@
+"""ZeRO-3 without model parallelism, the baseline of Section 5.2: all states sharded over d = n data-parallel GPUs.
+
+Every GPU computes whole layers for its own microbatches and gathers each parameter tensor in fp16 just before use: for
+the forward pass, for its recomputation and for the backward pass; gradients are reduce-scattered. That traffic is the
+same however small the microbatches it could hide under.
+"""
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import parameters
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.estimate import PHASES, Estimate
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.memory import (
+    GRADIENT_BYTES,
+    OPTIMIZER_BYTES,
+    WEIGHT_BYTES,
+    stash_bytes,
+    working_bytes,
+)
+
+
+def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
+    """One iteration of ZeRO-3: computation and communication beside each other, then the sharded optimizer step.
+
+    The phase `data_parallel` holds what communication adds: the part it outlasts the computation, or slows it by.
+    """
+    cluster, parallel = model.cluster, config.parallel
+    (stage,) = model.stages(config)
+    compute = {
+        "forward": stage.layers_forward * parallel.m,
+        "recompute": stage.recompute * parallel.m,
+        "backward": stage.layers_backward * parallel.m,
+        "embedding_and_logits": (stage.extra_forward + stage.extra_backward) * parallel.m,
+    }
+    sent = communication_bytes(config)
+    host = cluster.iteration_host_time + stage.fetch * parallel.m
+    busy, wire = sum(compute.values()), sent / cluster.zero3_bandwidth
+    exposed = max(wire, busy * cluster.zero3_interference) - busy
+    own = parameters(config.model) / parallel.d
+    phases = dict.fromkeys(PHASES, 0.0) | compute
+    phases |= {"data_parallel": exposed, "optimizer": model.optimizer(own), "host": host}
+    memory = _memory(config, model)
+    peak = sum(memory.values())
+    return Estimate(
+        config=config,
+        cluster=cluster.name,
+        iteration_s=sum(phases.values()),
+        phases_s=phases,
+        bubble_fraction=0.0,
+        peak_memory_bytes=peak,
+        memory_bytes=memory,
+        link_bytes={"pipeline": 0, "tensor": 0, "data": round(sent), "embedding": 0},
+        fits=peak <= cluster.usable_memory,
+    )
+
+
+def communication_bytes(config: TrainingConfig) -> float:
+    """Bytes a GPU sends in an iteration: (d-1)/d of the fp16 parameters for each gather and for the reduction."""
+    parallel = config.parallel
+    gathers = 3 if parallel.recompute == "full" else 2
+    size = FP16_BYTES * parameters(config.model) * (parallel.d - 1) / parallel.d
+    return size * (gathers * parallel.m + 1)
+
+
+def _memory(config: TrainingConfig, model: CostModel) -> dict[str, int]:
+    """Sharded states, activations as without ZeRO, and one 4h x h tensor whole: weight, gradient, send buffer."""
+    own = parameters(config.model) / config.parallel.d
+    whole = 3 * FP16_BYTES * 4 * config.model.hidden**2
+    return {
+        "weights": round(WEIGHT_BYTES * own) + whole,
+        "gradients": round(GRADIENT_BYTES * own),
+        "optimizer": round(OPTIMIZER_BYTES * own),
+        "stashed_activations": stash_bytes(config, model.cluster),
+        "working_activations": working_bytes(config, computes_loss=True),
+        "boundary_buffers": 0,
+        "unscaled_gradients": 0,
+    }

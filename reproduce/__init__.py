@@ -1,0 +1,38 @@
+"""Reproduces the figures and tables of the SC'21 Megatron-LM paper: `reproduce list` shows them.
+
+    cli            the command line; exit codes in `errors`
+    catalog        which artifacts there are (`artifacts/`, one module each, types in `artifact`)
+    runner         runs one: `fidelities` evaluates its points, `claims` judges, `figures` and `tables` show
+    simulate       what-if estimates for configurations of one's own
+    published      the paper's numbers
+
+`kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so
+its folder goes first on the path here; the command line refuses to start where even that is not enough
+(`foreign_packages`).
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN_PACKAGES = ("kernels", "ptdp_core", "benchmarks")
+
+if sys.path[:1] != [str(ROOT)]:
+    sys.path.insert(0, str(ROOT))
+
+
+def foreign_packages() -> dict[str, str]:
+    """Those of our packages that would be imported from elsewhere, with that place. Imports none."""
+    from importlib.util import find_spec
+
+    found = {}
+    for name in OWN_PACKAGES:
+        try:
+            spec = find_spec(name)
+        except ValueError:  # already imported, by something that gave it no specification
+            found[name] = "a module without an origin"
+            continue
+        places = list(spec.submodule_search_locations or [spec.origin or "?"]) if spec else ["nowhere"]
+        if Path(places[0]).resolve() != ROOT / name:
+            found[name] = str(places[0])
+    return found

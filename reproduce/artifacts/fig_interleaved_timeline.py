@@ -1,0 +1,280 @@
+"""Figure 4: the default 1F1B schedule and the interleaved one with 2 chunks per device, on one time scale."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from benchmarks.records import Number, PaperValue, Record
+from ptdp_core.formulas import bubble_fraction as ideal_bubble
+from ptdp_core.schedules import Action, Schedule
+from reproduce import timelines
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.claims import holds_if
+from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+P, M, V = 4, 8, 2
+FIGURE, COMPARISON = "the figure", "for comparison"
+# (p, m): the figure's, one with m >> p, and deeper pipelines up to that of Figure 12.
+SIZES = ((P, M), (4, 64), (8, 16), (12, 24))
+DEEPEST = SIZES[-1]
+
+
+def _key(schedule: str, p: int, m: int, v: int = 1) -> str:
+    return f"{schedule}-p{p}-m{m}-v{v}"
+
+
+def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
+    parameters: dict[str, Scalar] = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
+    # What the paper's formula says there, (p-1)/(vm) (Sections 2.2.1 and 2.2.2).
+    paper = {"bubble_fraction": PaperValue((p - 1) / (v * m), "1", "text")}
+    chunks = f", v={v}" if v > 1 else ""
+    return Point(_key(schedule, p, m, v), series, f"{schedule}, p={p}, m={m}{chunks}", parameters, paper)
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """The figure's two schedules, and what the claims compare them with."""
+    figure = [_point(FIGURE, "1f1b", P, M), _point(FIGURE, "interleaved", P, M, V)]
+    others = [_point(COMPARISON, "gpipe", P, M), _point(COMPARISON, "interleaved", P, M, 4)]
+    for p, m in SIZES[1:]:
+        others += [_point(COMPARISON, "gpipe", p, m), _point(COMPARISON, "1f1b", p, m)]
+        others += [_point(COMPARISON, "interleaved", p, m, V)]
+    return (*figure, *others)
+
+
+def _timelines(record: Record) -> list[Timeline]:
+    """The figure's schedules, executed, with the begin of a second batch."""
+    shown = [point for point in record.points if point.series == FIGURE]
+    return [from_schedule(*schedule_of(point.parameters), batches=2) for point in shown]
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """1F1B above, interleaved below; cut when the second batch has begun on all devices."""
+    shown = _timelines(record)
+    return timelines.draw(shown, until=float(shown[0].flushes[0]) + P)
+
+
+def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
+    """The drawn schedules as one trace, a process each."""
+    return {"trace.json": trace(_timelines(record))}
+
+
+def _derived(**values: float) -> dict[str, Number]:
+    return {name: Number(value, "1", "derived") for name, value in values.items()}
+
+
+def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
+    """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
+    for point in results.points:
+        p, m, v = (int(str(point.parameters[name])) for name in ("p", "m", "v"))
+        if point.parameters["schedule"] == "interleaved":
+            yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
+
+
+def _same_bubble(results: Results) -> Judgement:
+    times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
+    stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
+    same = all(gpipe == one for gpipe, one in times.values())
+    few = all(stash <= p for (p, _), stash in stashes.items())
+    shown = ", ".join(f"{stash:g} (p={p}, m={m})" for (p, m), stash in stashes.items())
+    return holds_if(
+        same and few,
+        f"GPipe and 1F1B take {times[P, M][0]:g} and {times[P, M][1]:g} t_f at p={P}, m={M}"
+        f"{', equally long at all sizes' if same else ''}; 1F1B has at most {shown} forward passes outstanding",
+        _derived(gpipe_makespan=times[P, M][0], one_f_one_b_makespan=times[P, M][1]),
+    )
+
+
+def _stash(results: Results) -> Judgement:
+    stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
+    shown = ", ".join(f"{one:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one, gpipe) in stashes.items())
+    return holds_if(
+        all(one <= p and gpipe == m for (p, m), (one, gpipe) in stashes.items()),
+        f"microbatches stashed at most, 1F1B and GPipe: {shown}",
+        {
+            f"{name}_stash_m{m}": Number(value, "count", "derived")
+            for (_, m), both in stashes.items()
+            for name, value in zip(("one_f_one_b", "gpipe"), both, strict=True)
+        },
+    )
+
+
+def _flush_sooner(results: Results) -> Judgement:
+    default, new = (results.value(key, "makespan") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
+    bubbles = [results.value(key, "bubble_fraction") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V))]
+    return holds_if(
+        new < default and bubbles[1] < bubbles[0],
+        f"the flush is at {new:g} t_f instead of {default:g} t_f, the bubble {bubbles[1]:.2%} instead of "
+        f"{bubbles[0]:.2%} of the ideal time (p={P}, m={M}, v={V}, t_b = 2 t_f)",
+        _derived(one_f_one_b_flush=default, interleaved_flush=new),
+    )
+
+
+def _bubble_by_v(results: Results) -> Judgement:
+    ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
+    shown = ", ".join(f"{ratio:g} (p={p}, m={m}, v={v})" for (p, m, v), ratio in ratios.items())
+    return holds_if(
+        all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in ratios.items()),
+        f"the bubble of 1F1B over that of the interleaved schedule: {shown}",
+        _derived(reduction=ratios[P, M, V]),
+    )
+
+
+def _communication_by_v(results: Results) -> Judgement:
+    ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
+    sizes = dict.fromkeys(f"{ratio:.3f} (p={p}, v={v})" for (p, _, v), ratio in ratios.items())
+    neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
+    exact = all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in neighbours.items())
+    formula = all(abs(ratio - (p * v - 1) / (p - 1)) < 1e-9 for (p, _, v), ratio in ratios.items())
+    total = ratios[*DEEPEST, V]
+    return holds_if(
+        exact and abs(total / V - 1) <= 0.1,
+        f"between neighbouring devices {'exactly v' if exact else 'not v'} times as many messages as 1F1B. "
+        "The interleaved schedule also sends from the last device back to the first, which 1F1B never does: in total "
+        f"{'(pv-1)/(p-1)' if formula else 'not (pv-1)/(p-1)'} times as many, {', '.join(sizes)}",
+        _derived(neighbour_ratio=neighbours[P, M, V], total_ratio=ratios[P, M, V], total_ratio_deepest=total),
+    )
+
+
+def _uneven(p: int, m: int, v: int) -> Schedule:
+    """The interleaved order's rule with a last group of fewer than p microbatches (`schedules.interleaved`)."""
+    groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
+    ranks = []
+    for r in range(p):
+        forwards = [Action("F", c * p + r, i) for group in groups for c in range(v) for i in group]
+        backwards = [Action("B", c * p + r, i) for group in groups for c in reversed(range(v)) for i in group]
+        warmup = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+        steady = [
+            action for pair in zip(forwards[warmup:], backwards[: m * v - warmup], strict=True) for action in pair
+        ]
+        ranks.append((*forwards[:warmup], *steady, *backwards[m * v - warmup :]))
+    return Schedule("uneven", p, v, m, tuple(ranks))
+
+
+def _multiple_of_p(results: Results) -> Judgement:
+    excess: list[float] = []
+    stuck = 0
+    for p, v in ((4, 2), (4, 4), (8, 2)):
+        for m in range(p + 1, 2 * p):
+            try:
+                bubble = Fraction(from_schedule(_uneven(p, m, v)).bubble)
+            except ValueError:  # the order cannot run
+                stuck += 1
+            else:
+                excess.append(float(bubble) / ideal_bubble(p, m, v))
+    worse = [ratio for ratio in excess if ratio > 1 + 1e-9]
+    low, high = (min(excess), max(excess)) if excess else (1.0, 1.0)
+    return holds_if(
+        len(worse) == len(excess),
+        f"with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1) the order "
+        f"cannot run in {stuck} of {stuck + len(excess)} cases; in the others its bubble is {low:.2f} to "
+        f"{high:.2f} times (p-1)/(vm)",
+        _derived(least_excess=low, largest_excess=high),
+    )
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What interleaving costs in memory."""
+    one, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
+    return (
+        f"Peak stash at p={P}, m={M}: 1F1B {one:g} microbatches, interleaved with v={V} {new:g} "
+        f"(p(1 + (p-1)/(pv)); {new / one - 1:.0%} more).",
+    )
+
+
+CLAIMS = (
+    Claim(
+        id="one_f_one_b_bubble",
+        sentence=(
+            "The time spent in the bubble is the same for this new schedule, but the number of outstanding forward "
+            "passes is at most the number of pipeline stages for the PipeDream-Flush schedule."
+        ),
+        place="Section 2.2.1",
+        fidelity="derived",
+        tolerance="exactly, at every size",
+        judge=_same_bubble,
+    ),
+    Claim(
+        id="one_f_one_b_stash",
+        sentence=(
+            "As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m "
+            "microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more "
+            "memory-efficient than GPipe."
+        ),
+        place="Section 2.2.1",
+        fidelity="derived",
+        tolerance="at most p, and exactly m, at every size",
+        judge=_stash,
+    ),
+    Claim(
+        id="interleaved_flush_sooner",
+        sentence=(
+            "The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved "
+            "timeline)."
+        ),
+        place="Figure 4, caption",
+        fidelity="derived",
+        tolerance="an earlier flush and a smaller bubble, by any amount",
+        judge=_flush_sooner,
+    ),
+    Claim(
+        id="interleaved_bubble_by_v",
+        sentence="This means that the new schedule reduces the bubble time by v.",
+        place="Section 2.2.2",
+        fidelity="derived",
+        tolerance="a factor of v, exactly, at every size",
+        judge=_bubble_by_v,
+    ),
+    Claim(
+        id="interleaved_communication_by_v",
+        sentence="Quantitatively, the amount of communication also increases by v.",
+        place="Section 2.2.2",
+        fidelity="derived",
+        tolerance=(
+            "v times as many messages between neighbouring devices, exactly; in total within 10% of v for p = 12, the "
+            "pipeline of Figure 12"
+        ),
+        judge=_communication_by_v,
+    ),
+    Claim(
+        id="interleaved_multiple_of_p",
+        sentence=(
+            "This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an "
+            "integer multiple of the degree of pipeline parallelism (number of devices in the pipeline)."
+        ),
+        place="Section 2.2.2",
+        fidelity="derived",
+        tolerance="with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)",
+        judge=_multiple_of_p,
+    ),
+)
+
+ARTIFACT = Artifact(
+    id="fig_interleaved_timeline",
+    label="Figure 4",
+    section="2.2.2",
+    title="Default and interleaved 1F1B pipeline schedules",
+    description=(
+        "The timelines of 1F1B and of the interleaved schedule with 2 model chunks per device, on 4 devices with 8 "
+        "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
+        "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
+    ),
+    fidelities=("derived",),
+    points=points,
+    quantities=(
+        Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
+        Quantity("makespan", "time", "1", "t_f", digits=1),
+        Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
+        Quantity("messages", "messages", "count", "", digits=0),
+        Quantity("neighbour_messages", "between neighbours", "count", "", digits=0),
+    ),
+    columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
+    claims=CLAIMS,
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+    notes=notes,
+    files=extra_files,
+)

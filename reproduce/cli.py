@@ -1,0 +1,242 @@
+"""The command line: parsing, and errors as one line and an exit code. Commands import lazily."""
+
+import argparse
+import errno
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reproduce import ROOT, errors, foreign_packages
+from reproduce.errors import ReproduceError, UsageError
+
+DEFAULT_RESULTS = ROOT / "results" / "runs"
+COMMANDS = {
+    "list": "list the artifacts: the paper's figures and tables that can be reproduced",
+    "describe": "what an artifact shows, its points, the claims it judges",
+    "all": "run every artifact",
+    "simulate": "what-if: estimate training configurations of your own",
+    "timeline": "draw and export a pipeline schedule of any size",
+}
+
+
+def program() -> str:
+    """How this program was started, as its messages should say it."""
+    started = Path(sys.argv[0])
+    module = started.name == "__main__.py" and started.parent.name == "reproduce"
+    return "python -m reproduce" if module else "reproduce"
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong command line in one line, as all errors here."""
+
+    def error(self, message: str) -> "None":  # type: ignore[override]
+        raise UsageError(f"{message} ({self.prog} --help shows how)")
+
+
+def _epilog(text: str = "") -> str:
+    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in errors.MEANINGS.items())
+    return f"{text}exit codes:\n{codes}\n"
+
+
+def _parser(name: str, description: str, epilog: str) -> Parser:
+    parser = Parser(
+        prog=f"{program()} {name}".strip(),
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def run_parser(everything: bool = False) -> Parser:
+    """The parser of `reproduce ID [ID ...]` and of `reproduce all`."""
+    commands = "\n".join(f"  {name:<12} {text}" for name, text in COMMANDS.items())
+    text = f"commands:\n{commands}\n  ID [ID ...]  run these artifacts\n\nexamples:\n" + (
+        "  reproduce list\n  reproduce fig_interleaved\n  reproduce all --results /tmp/results --strict\n"
+        "  reproduce simulate points.json --json\n\n"
+    )
+    description = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
+    parser = _parser("all" if everything else "", COMMANDS["all"] if everything else description, _epilog(text))
+    if not everything:
+        parser.usage = "reproduce ID [ID ...] [options]\n       reproduce COMMAND [options]"
+        parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
+    parser.add_argument("--fidelity", help="simulated, emulated, measured or derived (default: the artifact's first)")
+    parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
+    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run and where; run nothing")
+    parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
+    parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    _add_results(parser)
+    return parser
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=DEFAULT_RESULTS,
+        metavar="DIR",
+        help="where to write (default: results/runs)",
+    )
+
+
+def _list(arguments: Sequence[str]) -> int:
+    from reproduce.listing import print_list
+
+    parser = _parser("list", COMMANDS["list"], _epilog())
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    return print_list(parser.parse_args(arguments).json)
+
+
+def _describe(arguments: Sequence[str]) -> int:
+    from reproduce.listing import print_description
+
+    parser = _parser("describe", COMMANDS["describe"], _epilog())
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parsed = parser.parse_args(arguments)
+    return print_description(parsed.id, parsed.json)
+
+
+def _simulate(arguments: Sequence[str]) -> int:
+    from reproduce import simulate
+
+    parser = _parser("simulate", COMMANDS["simulate"], _epilog(simulate.HELP))
+    parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
+    parser.add_argument("--cluster", default="selene", help="for points that name none: a name or a .toml file")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    parsed = parser.parse_args(arguments)
+    return simulate.run(parsed.file, parsed.cluster, parsed.json, parsed.debug)
+
+
+def _timeline(arguments: Sequence[str]) -> int:
+    parser = _parser("timeline", COMMANDS["timeline"], _epilog())
+    parser.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved"), default="1f1b")
+    parser.add_argument("-p", type=int, default=4, help="pipeline stages (devices)")
+    parser.add_argument("-m", type=int, default=8, help="microbatches in a batch")
+    parser.add_argument("-v", type=int, default=None, help="model chunks per device (default: 2 if interleaved)")
+    parser.add_argument("--t-forward", type=float, default=1.0, help="time of a microbatch's forward pass on a device")
+    parser.add_argument("--t-backward", type=float, default=2.0, help="time of its backward pass")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    if parsed.v is None:
+        parsed.v = 2 if parsed.schedule == "interleaved" else 1
+    from reproduce.timelines import run_cli
+
+    return int(run_cli(parsed) or 0)
+
+
+def _run(arguments: Sequence[str], everything: bool = False) -> int:
+    parsed = run_parser(everything).parse_args(arguments)
+    from reproduce import catalog
+
+    ids = list(catalog.ids()) if everything else list(dict.fromkeys(parsed.ids))
+    if commands := [name for name in ids if name in COMMANDS]:
+        raise UsageError(f"put the command first: {program()} {commands[0]} ...")
+    if not ids:
+        raise errors.NothingSelectedError(
+            f"nothing selected: name artifacts ({program()} list shows them) or run {program()} all"
+        )
+    artifacts = [catalog.load(name, tuple(COMMANDS)) for name in ids]
+    from reproduce.run_command import Options, run_artifacts
+
+    return run_artifacts(
+        artifacts,
+        Options(
+            results=parsed.results,
+            fidelity=parsed.fidelity,
+            scale=parsed.scale,
+            cluster=parsed.cluster,
+            dry_run=parsed.dry_run,
+            fresh=parsed.fresh,
+            strict=parsed.strict,
+            json=parsed.json,
+            debug=parsed.debug,
+            everything=everything,
+            program=program(),
+            command=(*program().split(), *(("all",) if everything else ()), *arguments),
+        ),
+    )
+
+
+HANDLERS: dict[str, Callable[[Sequence[str]], int]] = {
+    "list": _list,
+    "describe": _describe,
+    "all": lambda arguments: _run(arguments, everything=True),
+    "simulate": _simulate,
+    "timeline": _timeline,
+}
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    if foreign := foreign_packages():
+        name, place = next(iter(foreign.items()))
+        raise errors.UnavailableError(
+            f"the package {name!r} would be imported from {place}, not from this project ({ROOT}); "
+            f"remove that package, or what imports it before {program()} starts"
+        )
+    if arguments and arguments[0] in HANDLERS:
+        return HANDLERS[arguments[0]](arguments[1:])
+    if not arguments:
+        run_parser().print_usage(sys.stderr)
+    return _run(arguments)
+
+
+def resume_command(arguments: Sequence[str]) -> str:
+    """The command that goes on where this one was interrupted."""
+    return shlex.join([*program().split(), *(a for a in arguments if a != "--fresh")])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = _dispatch(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        _drop_output()
+        return errors.DONE
+    except KeyboardInterrupt as error:
+        _say(f"{str(error) or 'interrupted'}; resume with: {resume_command(arguments)}")
+        return errors.INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        return _explain(error)
+
+
+def _drop_output() -> None:
+    """Let nothing more go to stdout, so that Python does not fail on it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _explain(error: Exception) -> int:
+    from benchmarks.records import StorageError
+
+    if isinstance(error, ReproduceError):
+        _say(str(error))
+        return error.code
+    if isinstance(error, StorageError):
+        _say(str(error))
+        return errors.UNAVAILABLE
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _drop_output()
+        _say("cannot write standard output: no space left on device")
+        return errors.UNAVAILABLE
+    text = " ".join(str(error).split())
+    _say(f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
+    return errors.INTERNAL
+
+
+def _say(message: str) -> None:
+    print(f"reproduce: {message}", file=sys.stderr)

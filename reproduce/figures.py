@@ -1,0 +1,204 @@
+"""Drawing: one style for all figures, and the line plot that most of them are.
+
+Figures are 3.0 in wide (a column of the paper; time lines 5.2 in), in 7 pt, with fonts that stay text in the
+PDF, in colours that are told apart with any colour vision. They are made from the record alone, with
+matplotlib's figure objects, no global state; the same record gives the same bytes.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import PointResult, Record
+from reproduce.artifact import Artifact, Quantity, XAxis
+from reproduce.claims import accuracy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 3.0
+WIDE = 5.2
+HEIGHT = 2.3
+# Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+# The paper's points: hollow, so that they can be seen around ours.
+PAPER: Mapping[str, Any] = {
+    "markersize": 5.5,
+    "markerfacecolor": "none",
+    "markeredgewidth": 0.8,
+    "linestyle": (0, (2, 2)),
+    "linewidth": 0.7,
+}
+STYLE: Mapping[str, Any] = {
+    "font.size": 7,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.linewidth": 0.4,
+    "grid.color": "#dddddd",
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 2.2,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "text.usetex": False,
+    "savefig.dpi": 300,
+    "svg.hashsalt": "ptdp",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The suite's style, for as long as it lasts: over matplotlib's defaults, not over the user's own."""
+    import matplotlib
+
+    settings: Any = STYLE  # its keys are a closed list to the type checker
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
+    """An empty figure of that size in inches, laid out so that nothing overlaps; draw inside `style()`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def render(artifact: Artifact, record: Record) -> dict[str, bytes]:
+    """`figure.pdf` and `figure.png` of a record, byte-stable; nothing for an artifact that draws none."""
+    if artifact.draw is None:
+        return {}
+    with style():
+        figure = artifact.draw(artifact, record)
+        return {
+            "figure.pdf": figure_bytes(
+                figure, "pdf", {"CreationDate": None, "Title": f"{artifact.label}: {artifact.id}"}
+            ),
+            "figure.png": figure_bytes(figure, "png", {"Software": None}),
+        }
+
+
+def figure_bytes(figure: "Figure", format: str, metadata: Mapping[str, str | None]) -> bytes:
+    """The figure as a file of that format, in memory."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=format, metadata=dict(metadata))
+    return buffer.getvalue()
+
+
+def add_origin(figure: "Figure", lines: list[str]) -> None:
+    """Small text at the foot of the figure that says where its numbers come from."""
+    figure.supxlabel("\n".join(lines), fontsize=5.5, color="#555555")
+
+
+def origin_lines(artifact: Artifact, record: Record) -> list[str]:
+    """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
+    hows = sorted({p.paper[artifact.main.name].how for p in record.points if artifact.main.name in p.paper})
+    cluster = record.provenance.cluster
+    ours = f"{record.fidelity}: ptdp on {cluster.name.capitalize()} model" if cluster else f"{record.fidelity}: ptdp"
+    lines = [f"{ours}; hollow: paper ({', '.join(hows)})" if hows else ours]
+    if found := accuracy(artifact, record.points):
+        apart = f"|difference| from paper: mean {found.mean:.1%}, worst {found.worst:.1%}"
+        equal = f"all {found.count} points equal the paper's, as rounded"
+        lines.append(equal if found.equal == found.count else apart)
+    if record.state != "complete":
+        lines.append("PARTIAL: the run was interrupted")
+    return lines
+
+
+def line_plot(artifact: Artifact, record: Record) -> "Figure":
+    """The main quantity over the x axis: a line per series for ours, hollow markers for the paper's.
+
+    For `Artifact.draw`. Points without a result leave a gap; the y axis starts at zero, so that ratios can be
+    seen.
+    """
+    import seaborn
+    from matplotlib.lines import Line2D
+
+    assert artifact.x_axis is not None
+    main, series = artifact.main, list(dict.fromkeys(point.series for point in record.points))
+    columns = 3 if len(series) == 2 else 2
+    figure = new_figure(height=HEIGHT + 0.14 * (len(series) // columns))
+    axes = figure.subplots()
+    positions = x_positions(artifact.x_axis, record)
+    x_of = {point.key: positions[point.parameters[artifact.x_axis.parameter]] for point in record.points}
+    handles = []
+    for index, name in enumerate(series):
+        look: dict[str, Any] = {
+            "color": PALETTE[index % len(PALETTE)],
+            "marker": MARKERS[index % len(MARKERS)],
+            "clip_on": False,
+        }
+        points = [point for point in record.points if point.series == name]
+        xs, ys = _ours(main, points, x_of)
+        if xs:
+            seaborn.lineplot(
+                x=xs, y=ys, ax=axes, label=name or main.name, markeredgewidth=0, errorbar=None, legend=False, **look
+            )
+        xs, ys = _papers(main, points, x_of)
+        if xs:
+            axes.plot(xs, ys, label=f"{name} (paper)".strip(), **look, **PAPER)
+        handles.append(Line2D([], [], markeredgewidth=0, label=name or record.fidelity, **look))
+    if any(main.name in point.paper for point in record.points):
+        handles.append(Line2D([], [], color="#777777", marker="o", label="paper", **PAPER))
+    _label_axes(axes, artifact, record)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.0)
+    add_origin(figure, origin_lines(artifact, record))
+    return figure
+
+
+def x_positions(x_axis: XAxis, record: Record) -> dict[Any, Any]:
+    """Where each x value is drawn: at itself, or with scale 'category' at its rank."""
+    values = dict.fromkeys(point.parameters[x_axis.parameter] for point in record.points)
+    return {x: i if x_axis.scale == "category" else x for i, x in enumerate(values)}
+
+
+def _ours(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
+    found = [
+        (x_of[point.key], metric.value / main.factor)
+        for point in points
+        if (metric := point.metrics.get(main.name)) is not None and metric.value is not None
+    ]
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def _papers(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
+    found = [
+        (x_of[point.key], point.paper[main.name].value / main.factor) for point in points if main.name in point.paper
+    ]
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def _label_axes(axes: "Axes", artifact: Artifact, record: Record) -> None:
+    x_axis = artifact.x_axis
+    assert x_axis is not None
+    axes.set_xlabel(x_axis.label)
+    axes.set_ylabel(artifact.main.axis or artifact.main.heading)
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.05)  # room for the markers at the top
+    if x_axis.scale == "log2":
+        axes.set_xscale("log", base=2)
+    labels = {point.parameters[x_axis.parameter]: point.label for point in record.points}
+    positions = x_positions(x_axis, record)
+    texts = [labels[x] if x_axis.scale == "category" else str(x) for x in positions]
+    axes.set_xticks(list(positions.values()), labels=texts)
+    axes.minorticks_off()

@@ -1,0 +1,197 @@
+"""`reproduce ID ...` and `reproduce all`: run, print ours against the paper, say what to do next."""
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reproduce import catalog, errors
+from reproduce.artifact import Artifact
+from reproduce.claims import accuracy
+from reproduce.errors import InvalidResultsError, NothingSelectedError
+from reproduce.fidelities import check_fidelity, open_cluster
+from reproduce.progress import progress
+from reproduce.runner import RECORD, Plan, Run, plan, run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asked for; `command` is recorded with the results."""
+
+    results: Path
+    fidelity: str | None = None
+    scale: str | None = None
+    cluster: str = "selene"
+    dry_run: bool = False
+    fresh: bool = False
+    strict: bool = False
+    json: bool = False
+    debug: bool = False
+    everything: bool = False
+    program: str = "reproduce"
+    command: tuple[str, ...] = ("reproduce",)
+
+
+def run_artifacts(artifacts: Sequence[Artifact], options: Options) -> int:
+    """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact."""
+    plans = _plans(artifacts, options)
+    if options.dry_run:
+        return _print_plans(plans, options)
+    runs, codes = [], [errors.DONE]
+    for one in plans:
+        started = time.monotonic()
+        try:
+            with progress(one.artifact.id, len(one.points)) as on_point:
+                done = run(one, options.command, options.cluster, options.fresh, options.debug, on_point)
+        except InvalidResultsError as error:
+            print(f"reproduce: {error}", file=sys.stderr)
+            codes.append(error.code)
+            continue
+        runs.append(done)
+        codes.append(exit_code(done, options.strict))
+        if not options.json:
+            _print_run(done, time.monotonic() - started)
+    code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
+    if options.json:
+        print(json.dumps({"exit_code": code, "artifacts": [_as_json(done) for done in runs]}, indent=1))
+    elif runs:
+        _print_end(runs, options)
+    return code
+
+
+def _plans(artifacts: Sequence[Artifact], options: Options) -> list[Plan]:
+    if options.everything and options.fidelity:
+        artifacts = [artifact for artifact in artifacts if options.fidelity in artifact.fidelities]
+    if not artifacts:
+        raise NothingSelectedError(
+            f"no artifact has fidelity {options.fidelity!r} (reproduce list shows which has what)"
+        )
+    plans = [plan(artifact, options.results, options.fidelity, options.scale) for artifact in artifacts]
+    for one in plans:  # all of them before the first one runs
+        check_fidelity(one.artifact, one.fidelity)
+    if any(one.fidelity == "simulated" for one in plans):
+        open_cluster(options.cluster)
+    return plans
+
+
+def exit_code(done: Run, strict: bool) -> int:
+    """The exit code that a run by itself asks for."""
+    if any(point.status in ("failed", "invalid") for point in done.record.points):
+        return errors.POINTS_FAILED
+    if strict and any(claim.verdict == "contradicted" for claim in done.record.claims):
+        return errors.CONTRADICTED
+    return errors.DONE
+
+
+def _print_plans(plans: list[Plan], options: Options) -> int:
+    if options.json:
+        document = [
+            {
+                "id": one.artifact.id,
+                "fidelity": one.fidelity,
+                "scale": one.scale,
+                "folder": str(one.folder),
+                "points": [{"key": point.key, "parameters": dict(point.parameters)} for point in one.points],
+            }
+            for one in plans
+        ]
+        print(json.dumps({"dry_run": document}, indent=1))
+        return errors.DONE
+    for one in plans:
+        cluster = f" on {options.cluster}" if one.fidelity == "simulated" else ""
+        print(f"{one.artifact.id}: would evaluate {len(one.points)} points, {one.fidelity}{cluster}, scale {one.scale}")
+        for point in one.points:
+            print(f"  {point.key}: " + " ".join(f"{name}={value}" for name, value in point.parameters.items()))
+        print(f"  would write {shown_path(one.folder)}{os.sep}")
+    return errors.DONE
+
+
+def _as_json(done: Run) -> dict[str, Any]:
+    found = accuracy(done.plan.artifact, done.record.points)
+    return {
+        "id": done.plan.artifact.id,
+        "fidelity": done.plan.fidelity,
+        "scale": done.plan.scale,
+        "folder": str(done.plan.folder),
+        "files": [path.name for path in done.files],
+        "computed": done.computed,
+        "reused": done.reused,
+        "difference_from_paper": {"points": found.count, "mean": found.mean, "worst": found.worst} if found else None,
+        "record": done.record.to_json(),
+    }
+
+
+def console() -> "Console":
+    """A console on stdout, 120 columns wide where that is no terminal."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=120)
+
+
+def _print_run(done: Run, seconds: float) -> None:
+    from rich.text import Text
+
+    from reproduce.tables import claim_table, failures, origin_of, print_table, result_table
+
+    artifact, record, out = done.plan.artifact, done.record, console()
+    out.print(Text(f"{artifact.label}: {artifact.title}", style="bold"))
+    out.print(
+        f"{origin_of(record)}, scale {record.scale}: {done.computed} points computed, {done.reused} reused, "
+        f"{seconds:.1f} s",
+        highlight=False,
+    )
+    print_table(out, result_table(artifact, record), artifact.main.label[:1].upper() + artifact.main.label[1:])
+    for line in failures(record):
+        out.print(Text(line))
+    if record.claims:
+        print_table(out, claim_table(record), "The paper's claims")
+    for note in record.notes:
+        out.print(Text(note))
+    names = ", ".join(path.name for path in done.files)
+    out.print(Text(f"files: {shown_path(done.plan.folder)}{os.sep}  ({names})"), soft_wrap=True)
+    out.print()
+
+
+def _print_end(runs: list[Run], options: Options) -> None:
+    from rich.text import Text
+
+    out = console()
+    if len(runs) > 1:
+        verdicts = [claim.verdict for done in runs for claim in done.record.claims]
+        counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+        out.print(Text(f"{len(runs)} artifacts; claims: {counts or 'none'}"))
+    out.print(Text(f"next: {next_command(runs, options)}"), soft_wrap=True)
+
+
+def next_command(runs: list[Run], options: Options) -> str:
+    """What to try after these runs."""
+    failed = [done for done in runs if any(point.status == "failed" for point in done.record.points)]
+    where = [] if options.results == _default_results() else ["--results", str(options.results)]
+    missing = [id for id in catalog.ids() if not any((options.results / id).glob(f"*/{RECORD}"))]
+    if failed:
+        words = [failed[0].plan.artifact.id, "--debug", *where]
+    elif missing:
+        words = [missing[0], *where]
+    else:
+        words = ["describe", runs[-1].plan.artifact.id]
+    return shlex.join([*options.program.split(), *words])
+
+
+def _default_results() -> Path:
+    from reproduce.cli import DEFAULT_RESULTS
+
+    return DEFAULT_RESULTS
+
+
+def shown_path(path: Path) -> str:
+    """`path` from here if it lies below, else as it is."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,190 @@
+"""A record as a table (ours, paper, ratio, verdict): as Markdown, as CSV, and on a terminal."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.records import PointResult, Record
+from reproduce.artifact import Artifact, Quantity, Scalar
+from reproduce.claims import agreement, ratio_to_paper
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NONE = "-"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of text; `numeric` columns are aligned right."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+
+
+def _shown(value: Scalar) -> str:
+    return NONE if value is None else str(value)
+
+
+def origin_of(record: Record) -> str:
+    """'simulated on selene', 'derived': how a heading says where our numbers come from."""
+    cluster = record.provenance.cluster
+    return f"{record.fidelity} on {cluster.name}" if cluster else record.fidelity
+
+
+def result_table(artifact: Artifact, record: Record) -> Table:
+    """One row per point: what it is, the main quantity (ours, paper, their ratio, verdict), the others."""
+    main, others = artifact.main, artifact.quantities[1:]
+    paper = any(main.name in point.paper for point in record.points)
+    series = any(point.series for point in record.points)
+    headings = [*(["series"] if series else []), *artifact.columns.values()]
+    left = len(headings)
+    unit = f" ({main.shown})" if main.shown else ""
+    headings.append(f"ours{unit} [{record.fidelity}]")
+    if paper:
+        headings += [f"paper{unit}", "ratio"]
+    headings.append("verdict" if paper else "status")
+    headings += [f"{quantity.heading} [{record.fidelity}]" for quantity in others]
+    rows = []
+    for point in record.points:
+        row = [
+            *([point.series] if series else []),
+            *(_shown(point.parameters.get(c)) for c in artifact.columns),
+        ]
+        row.append(ours_text(main, point))
+        if paper:
+            value, ratio = point.paper.get(main.name), ratio_to_paper(main, point)
+            row += [main.show(value.value) if value else NONE, NONE if ratio is None else f"{ratio:.3f}"]
+        row.append(agreement(artifact, point) if paper else point.status)
+        rows.append((*row, *(ours_text(quantity, point) for quantity in others)))
+    text = {"series", "verdict", "status"}
+    numeric = tuple(i >= left and name not in text for i, name in enumerate(headings))
+    return Table(tuple(headings), tuple(rows), numeric)
+
+
+def ours_text(quantity: Quantity, point: PointResult) -> str:
+    """Our value of a quantity in its shown unit, or '-'."""
+    metric = point.metrics.get(quantity.name)
+    return NONE if metric is None or metric.value is None else quantity.show(metric.value)
+
+
+def claim_table(record: Record) -> Table:
+    """One row per claim: its id, the verdict, and why."""
+    rows = tuple((claim.id, claim.verdict, claim.explanation) for claim in record.claims)
+    return Table(("claim", "verdict", "why"), rows, (False, False, False))
+
+
+def markdown_table(table: Table) -> list[str]:
+    """The lines of `table` in Markdown."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = "|" + "|".join(" ---: " if right else " --- " for right in table.numeric) + "|"
+    return [line(table.headings), rule, *(line(row) for row in table.rows)]
+
+
+def markdown(artifact: Artifact, record: Record) -> str:
+    """The whole record for people: what it is, the table, why points failed, claims with sentences, notes."""
+    lines = [f"# {artifact.label}: {artifact.title}", "", artifact.description, ""]
+    lines += [
+        f"Artifact `{artifact.id}`, scale {record.scale}, ours: {origin_of(record)}. State: {record.state}.",
+        "",
+    ]
+    lines += [f"Compared with the paper: {artifact.main.heading}; ratio is ours/paper.", ""]
+    lines += markdown_table(result_table(artifact, record))
+    if reasons := failures(record):
+        lines += ["", "## Points without a result", "", *(f"- {reason}" for reason in reasons)]
+    if record.claims:
+        lines += ["", "## Claims", ""]
+    for claim in record.claims:
+        lines += [f'- **{claim.id}: {claim.verdict}.** "{claim.sentence}" ({claim.place})']
+        lines += [f"  - {claim.explanation}"]
+        if claim.tolerance:
+            lines += [f"  - tolerance: {claim.tolerance}; tested at fidelity: {claim.fidelity} or better"]
+    if record.notes:
+        lines += ["", "## Notes", "", *(f"- {note}" for note in record.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def failures(record: Record) -> list[str]:
+    """A line for each point that has no result."""
+    return [
+        f"{f'{p.series}, ' if p.series else ''}{p.label}: {p.status}: {p.reason}"
+        for p in record.points
+        if p.status != "ok"
+    ]
+
+
+def csv_text(record: Record) -> str:
+    """All numbers of the record in base units: a row per point, a column per parameter and metric.
+
+    Headings say what, unit and origin: 'throughput_per_gpu [FLOP/s] simulated'. Missing values are empty.
+    """
+    parameters = list(dict.fromkeys(name for p in record.points for name in p.parameters))
+    metrics = {name: (m.unit, m.origin) for p in record.points for name, m in p.metrics.items()}
+    paper = {name: value.unit for p in record.points for name, value in p.paper.items()}
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(
+        ["key", "series", "label", *parameters, "status", "reason"]
+        + [f"{name} [{unit}] {origin}" for name, (unit, origin) in metrics.items()]
+        + [heading for name, unit in paper.items() for heading in (f"{name} [{unit}] paper", f"{name} ours/paper")]
+    )
+    for point in record.points:
+        row: list[Scalar] = [point.key, point.series, point.label]
+        row += [point.parameters.get(name) for name in parameters]
+        row += [point.status, point.reason]
+        row += [point.metrics[name].value if name in point.metrics else None for name in metrics]
+        for name in paper:
+            theirs, ours = point.paper.get(name), point.metrics.get(name)
+            both = theirs and theirs.value and ours and ours.value is not None
+            row += [theirs.value if theirs else None]
+            row += [ours.value / theirs.value if both and ours and theirs and ours.value is not None else None]
+        writer.writerow(["" if cell is None else cell for cell in row])
+    return buffer.getvalue()
+
+
+VERDICT_STYLES = {
+    "holds": "green",
+    "contradicted": "bold red",
+    "inconclusive": "yellow",
+    "not testable here": "dim",
+    "paper inconsistent": "magenta",
+}
+
+
+def print_table(console: "Console", table: Table, title: str | None = None) -> None:
+    """`table` on a terminal: columns at the right that do not fit are left out, verdicts are coloured if possible."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    fitting = _fitting_columns(table, console.width)
+    for heading, right in list(zip(table.headings, table.numeric, strict=True))[:fitting]:
+        # What numbers and their units need stays on one line; only explanations wrap.
+        text = Text(heading.replace(" (", "\n(").replace(" [", "\n["))
+        shown.add_column(text, justify="right" if right else "left", vertical="top", no_wrap=heading != "why")
+    for row in table.rows:
+        shown.add_row(*(Text(cell, style=VERDICT_STYLES.get(cell, "")) for cell in row[:fitting]))
+    console.print(shown)
+    if left := table.headings[fitting:]:
+        console.print(Text(f"in table.md, for a wider terminal: {', '.join(left)}", style="dim"))
+
+
+def _fitting_columns(table: Table, width: int) -> int:
+    used = 0
+    for i, heading in enumerate(table.headings):
+        if heading == "why":  # wraps
+            continue
+        lines = heading.replace(" (", "\n(").replace(" [", "\n[").split("\n")
+        used += 2 + max(len(cell) for cell in (*lines, *(row[i] for row in table.rows)))
+        if used > width:
+            return max(i, 1)
+    return len(table.headings)

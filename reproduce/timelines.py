@@ -1,0 +1,387 @@
+"""Timelines of pipeline schedules as figures like the paper's Figures 3 and 4, and on the terminal.
+
+    draw            figure: one row per device, a numbered box per forward and backward pass
+    ascii_timeline  the same in characters, at most 80 columns
+    run_cli         `reproduce timeline`: prints one, and writes figure, trace and table
+
+Forward passes are blue, backward passes orange, the first model chunk dark and the last one light; idle time
+is a grey that stays apart from all of them with any colour vision.
+"""
+
+import json
+import os
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.storage import atomic_write_bytes
+from ptdp_core.schedules import Schedule
+from reproduce import figures
+from reproduce.errors import DONE, UsageError
+from reproduce.traces import Box, Timeline, from_schedule, measure, schedule_of, trace
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IDLE = "#e0e0e0"
+DARK = {"F": "#08458c", "B": "#b34700"}
+LIGHT = {"F": "#7db3e0", "B": "#f2a95f"}
+PASSES = {"F": "Forward pass", "B": "Backward pass"}
+# What a simulated iteration has besides: hatched, so that it needs no further colours.
+OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
+NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B"}
+
+MAX_BOXES = 4000  # in a figure; with more, neither boxes nor rows can be told apart
+MAX_PASSES = 500_000  # of a schedule; its trace is 170 MB
+COLUMNS = 80
+MAX_LINES = 32
+LARGEST, SMALLEST = 7.0, 3.2  # points: numbers in boxes
+_LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
+_POINTS = 72  # per inch
+
+
+def colour(kind: str, chunk: int, v: int) -> str:
+    """The colour of a pass of a chunk: dark for the first, light for the last of v, graded between."""
+    share = chunk / (v - 1) if v > 1 else 0.0
+    ends = [[int(end[kind][i : i + 2], 16) for i in (1, 3, 5)] for end in (DARK, LIGHT)]
+    mixed = [round(dark + share * (light - dark)) for dark, light in zip(*ends, strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of '#rrggbb', 0 (black) to 1 (white), as the WCAG define it."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def text_colour(background: str) -> str:
+    """Black or white, whichever has more contrast on `background`."""
+    light = luminance(background) + 0.05
+    return "white" if 1.05 / light > light / 0.05 else "black"
+
+
+def title(timeline: Timeline) -> str:
+    """The schedule and its bubble when executed: '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %'."""
+    p, m, v = timeline.p, timeline.m, timeline.v
+    sizes = f"p = {p}, m = {m}" + (f", v = {v}" if v > 1 else "")
+    formula, ideal = ("(p−1)/(vm)" if v > 1 else "(p−1)/m"), Fraction(p - 1, v * m)
+    bubble, percent = timeline.bubble, f"{100 * float(timeline.bubble):.4g} %"
+    if isinstance(bubble, Fraction) and bubble == ideal:
+        text = f"{formula} = {p - 1}/{v * m} = {percent}"
+    elif isinstance(bubble, Fraction):
+        text = f"{bubble} = {percent}, not {formula} = {p - 1}/{v * m}"
+    else:
+        text = f"{percent}, ideal {formula} = {100 * float(ideal):.4g} %"
+    return f"{NAMES.get(timeline.schedule, timeline.schedule)}, {sizes}: bubble {text}"
+
+
+# --- figure
+
+
+def draw(timelines: Sequence[Timeline], until: float | None = None) -> "Figure":
+    """A panel per timeline, above each other on one time scale, cut at `until` (default: end of the longest).
+
+    Call it, and save, inside `figures.style()`. Boxes have their microbatch's number, counted from 1 as in
+    the paper, where it fits.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    until = max(float(timeline.end) for timeline in timelines) if until is None else until
+    row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
+    above = [_TITLE + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines]
+    above[0] -= _BETWEEN
+    height = sum(above) + sum(timeline.p * row for timeline in timelines) + _BELOW + _LEGEND
+    figure = Figure(figsize=(figures.WIDE, height), dpi=300)
+    FigureCanvasAgg(figure)
+    top = height
+    for timeline, space in zip(timelines, above, strict=True):
+        top -= space + timeline.p * row
+        width = figures.WIDE - _LEFT - _RIGHT
+        size = (_LEFT / figures.WIDE, top / height, width / figures.WIDE, timeline.p * row / height)
+        axes = figure.add_axes(size, gid=timeline.schedule)
+        _panel(axes, timeline, until, width * _POINTS / until, row * _POINTS, last=timeline is timelines[-1])
+    _time_axis(figure.axes[-1], timelines[-1])
+    _legend(figure, timelines)
+    origin = "; ".join(dict.fromkeys(timeline.origin for timeline in timelines))
+    origin = origin.replace("t_f", "$t_f$").replace("t_b", "$t_b$")
+    figure.text(
+        1 - _RIGHT / figures.WIDE,
+        0.03 / height,
+        origin,
+        ha="right",
+        va="bottom",
+        fontsize=5.5,
+        color="#555555",
+    )
+    return figure
+
+
+def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: float, last: bool) -> None:
+    """One timeline; `scale` is points per unit of time, `row` the height of a row in points."""
+    axes.set(xlim=(0, until), ylim=(timeline.p, 0), facecolor=IDLE)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.set_yticks([r + 0.5 for r in range(timeline.p)], [f"Device {r + 1}" for r in range(timeline.p)])
+    axes.tick_params(axis="y", length=0, pad=2, labelsize=min(7, row * 0.65))
+    axes.tick_params(axis="x", length=2.5, pad=1.5, labelbottom=last, bottom=last)
+    for r in range(1, timeline.p):
+        axes.axhline(r, color="white", linewidth=1.2, zorder=0.5)
+    shown = [(r, box) for r, boxes in enumerate(timeline.rows) for box in boxes if box.start < until]
+    _boxes(axes, timeline, shown, until, scale)
+    _numbers(axes, timeline, shown, until, scale, row)
+    _idle(axes, timeline, until, scale)
+    heading = axes.annotate(
+        title(timeline), (0, 1), (0, (_FLUSH if timeline.flushes else 0) * _POINTS + 3.5),
+        xycoords="axes fraction", textcoords="offset points", fontsize=8, va="bottom", gid="title",
+    )  # fmt: skip
+    heading.set_fontsize(min(8.0, 7.8 * until * scale / _width(heading)))
+    for flush in timeline.flushes:
+        if flush <= until:
+            x = float(flush)
+            axes.plot([x, x], [timeline.p, -0.12], color="black", linewidth=1.1, clip_on=False, gid="flush")
+            axes.annotate(
+                "pipeline flush", (x, 0), (0, 3), textcoords="offset points", fontsize=7,
+                ha="center" if x < 0.9 * until else "right", va="bottom", annotation_clip=False,
+            )  # fmt: skip
+
+
+def _width(artist: "Artist") -> float:
+    """Width of what is drawn, in points."""
+    figure = artist.get_figure(root=True)
+    assert figure is not None
+    return float(artist.get_window_extent().width) / figure.dpi * _POINTS
+
+
+def _boxes(axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float) -> None:
+    """A collection of rectangles per pass and chunk, and per kind of what else there is; its gid names it."""
+    from matplotlib.collections import PolyCollection
+
+    kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
+    for r, box in shown:
+        left, right = float(box.start), min(float(box.end), until)
+        corners = [(left, r + 0.04), (right, r + 0.04), (right, r + 0.96), (left, r + 0.96)]
+        kinds[box.kind, timeline.chunk_of(box.action) if box.action else 0].append(corners)
+    narrow = min((float(box.end - box.start) for _, box in shown), default=1.0) * scale
+    for (kind, chunk), boxes in sorted(kinds.items()):
+        options: dict[str, Any] = {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
+        if kind in DARK:
+            options["facecolor"] = colour(kind, chunk, timeline.v)
+        else:
+            options |= {"facecolor": "white", "edgecolor": "black", "hatch": OTHERS[kind], "linewidth": 0.2}
+        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **options))
+
+
+def _digit_width() -> float:
+    """Width of a digit in points, at one point."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return float(TextPath((0, 0), "0000", size=100, prop=FontProperties()).get_extents().width) / 390
+
+
+def _numbers(
+    axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float, row: float
+) -> None:
+    """The microbatches' numbers: all in one size, narrow boxes in a smaller one, too narrow boxes without."""
+    digit, fits = _digit_width(), []
+    for r, box in shown:
+        if box.action is not None:
+            left, right = float(box.start), min(float(box.end), until)
+            number = str(box.action.microbatch + 1)
+            size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
+            fits.append(
+                (
+                    r,
+                    (left + right) / 2,
+                    number,
+                    size,
+                    colour(box.kind, timeline.chunk_of(box.action), timeline.v),
+                )
+            )
+    usual = sorted(size for _, _, _, size, _ in fits)[len(fits) // 3] if fits else 0.0
+    for r, x, number, size, background in fits:
+        if size >= SMALLEST:
+            axes.text(
+                x, r + 0.52, number, fontsize=min(size, max(usual, SMALLEST)), color=text_colour(background),
+                ha="center", va="center_baseline", gid="number",
+            )  # fmt: skip
+
+
+def _idle(axes: "Axes", timeline: Timeline, until: float, scale: float) -> None:
+    """Says 'devices idle' in the widest gap before the first flush (the end), if it fits there."""
+    end = min(float(timeline.flushes[0] if timeline.flushes else timeline.end), until)
+    gaps = [gap for r, row in enumerate(timeline.rows) for gap in _gaps(r, row, end)]
+    width, r, left = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0, 0.0))
+    for text, needed in (("devices idle", 44), ("idle", 15)):
+        if width * scale >= needed:
+            axes.text(
+                left + width / 2,
+                r + 0.52,
+                text,
+                ha="center",
+                va="center_baseline",
+                fontsize=7,
+                style="italic",
+            )
+            break
+
+
+def _gaps(r: int, row: Sequence[Box], end: float) -> Iterator[tuple[float, int, float]]:
+    """The idle stretches of a row up to `end`: width, row, begin."""
+    now = 0.0
+    for box in row:
+        if box.start >= end:
+            break
+        yield float(box.start) - now, r, now
+        now = float(box.end)
+    yield end - now, r, now
+
+
+def _time_axis(axes: "Axes", timeline: Timeline) -> None:
+    place: dict[str, Any] = {"xycoords": "axes points", "annotation_clip": False}
+    arrow = {"arrowstyle": "-|>", "linewidth": 0.8, "color": "black", "shrinkA": 0, "shrinkB": 0}
+    unit = "in seconds" if timeline.unit == "s" else "in $t_f$, a device's forward pass for one microbatch"
+    axes.annotate("Time", (0, -21), va="center", fontsize=7, **place)
+    axes.annotate("", (52, -21), (20, -21), textcoords="axes points", arrowprops=arrow, **place)
+    axes.annotate(unit, (57, -21), va="center", fontsize=7, **place)
+
+
+def _legend(figure: "Figure", timelines: Sequence[Timeline]) -> None:
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.patches import Patch
+
+    v = max(timeline.v for timeline in timelines)
+    chunks = "" if v == 1 else f", chunks 1 {'and' if v == 2 else 'to'} {v}"
+    handles: list[Any] = [tuple(Patch(color=colour(kind, chunk, v)) for chunk in range(v)) for kind in PASSES]
+    labels = [f"{name}{chunks}" for name in PASSES.values()]
+    kinds = {box.kind for timeline in timelines for row in timeline.rows for box in row}
+    for kind, hatch in OTHERS.items():
+        if kind in kinds:
+            handles.append(Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.3))
+            labels.append(kind.replace("_", " ").capitalize())
+    handles.append(Patch(color=IDLE))
+    labels.append("Idle")
+    for size in (7.0, 6.0, 5.0, 4.5):
+        legend = figure.legend(
+            handles, labels, ncols=len(labels), handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+            loc="lower left", bbox_to_anchor=(_LEFT / figures.WIDE, 0.13 / figure.get_figheight()),
+            borderpad=0, borderaxespad=0, columnspacing=1.2, handletextpad=0.5, handlelength=1.6, fontsize=size,
+        )  # fmt: skip
+        if _width(legend) <= (figures.WIDE - _LEFT) * _POINTS or size == 4.5:
+            break
+        legend.remove()
+
+
+# --- terminal
+
+
+def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str], list[str]]:
+    """The timeline as lines of at most `columns` characters, one per device, and notes on how to read them.
+
+    A forward pass is `F` and its microbatch, a backward pass `B`, microbatch and dashes; small letters are
+    passes of later chunks; dots are idle. If only that fits, a pass is its microbatch's last digit, and
+    dashes say backward.
+    """
+    prefix = len(f"Device {timeline.p} ")
+    lengths = {kind: _shortest(timeline, kind) for kind in PASSES}
+    shortest = min(lengths.values())
+    letters, scale = True, (1 + len(str(timeline.m))) / shortest
+    if prefix + timeline.end * scale > columns and lengths["B"] >= 2 * shortest:
+        letters, scale = False, 1 / shortest
+    lines = []
+    for rank, row in enumerate(timeline.rows[:MAX_LINES]):
+        line = ""
+        for box in row:
+            # Rounding down leaves each box the columns that the shortest one has, and none overlap.
+            left, right = (min(int(time * scale), columns) for time in (box.start, box.end))
+            line = f"{line:.<{left}}{_cells(box, timeline, right - left, letters)}"
+        line = f"{f'Device {rank + 1}':<{prefix}}{line:.<{min(int(timeline.end * scale), columns)}}"
+        lines.append(line if len(line) <= columns else line[: columns - 1] + ">")
+    if not letters:
+        notes = ["a number is a microbatch (its last digit), of a backward pass if dashes follow; dots are idle"]
+    else:
+        small = "; f, b: later chunks" if timeline.v > 1 else ""
+        notes = [f"F: forward pass of a microbatch, B: backward pass{small}; dots are idle"]
+    if any(line.endswith(">") for line in lines):
+        notes.append(f"cut at {columns} columns; the written files hold all of it")
+    if timeline.p > MAX_LINES:
+        notes.append(f"the first {MAX_LINES} of {timeline.p} devices")
+    return lines, notes
+
+
+def _shortest(timeline: Timeline, kind: str) -> Fraction:
+    return min(Fraction(box.end - box.start) for row in timeline.rows for box in row if box.kind == kind)
+
+
+def _cells(box: Box, timeline: Timeline, width: int, letters: bool) -> str:
+    assert box.action is not None
+    number, filler = str(box.action.microbatch + 1), "-" if box.kind == "B" else " "
+    letter = box.kind if timeline.chunk_of(box.action) == 0 else box.kind.lower()
+    return f"{letter + number if letters else number[-1]:{filler}<{width}}"[:width]
+
+
+# --- command
+
+
+def run_cli(args: Namespace) -> int:
+    """`reproduce timeline`: print a schedule's timeline, and write it as figure, trace and table.
+
+    Reads `schedule`, `p`, `m`, `v`, `t_forward`, `t_backward`, `results`, `json`. Raises `UsageError` for a
+    schedule that does not exist.
+    """
+    parameters = {
+        "schedule": args.schedule, "p": args.p, "m": args.m, "v": args.v,
+        "t_f": args.t_forward, "t_b": args.t_backward,
+    }  # fmt: skip
+    passes = 2 * args.p * args.m * args.v
+    if passes > MAX_PASSES and min(args.p, args.m, args.v) > 0:
+        raise UsageError(
+            f"m={args.m} with p={args.p}, v={args.v} makes {passes} passes; needs at most {MAX_PASSES}; try a smaller m"
+        )
+    try:
+        schedule, factor = schedule_of(parameters)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    timeline, numbers = from_schedule(schedule, factor), measure(schedule, factor)
+    folder = Path(args.results) / "timeline" / f"{schedule.name}-p{schedule.p}-m{schedule.m}-v{schedule.v}"
+    if not args.json:
+        lines, legend = ascii_timeline(timeline)
+        messages, neighbours = numbers["messages"][0], numbers["neighbour_messages"][0]
+        print(title(timeline).replace("−", "-"), *lines, *legend, sep="\n")
+        print(f"time: {numbers['makespan'][0]:g} t_f ({timeline.origin})")
+        print(f"peak stash: {numbers['peak_stash'][0]:g} microbatches on the fullest device")
+        print(f"messages: {messages}" + (f", {neighbours} of them between neighbours" * (neighbours < messages)))
+    files, notes = timeline_files(schedule, timeline)
+    for name, data in files.items():
+        atomic_write_bytes(folder / name, data)
+    if args.json:
+        metrics = {name: {"value": value, "unit": unit, "origin": "derived"} for name, (value, unit) in numbers.items()}
+        document = {
+            "parameters": parameters, "metrics": metrics, "folder": str(folder), "files": list(files), "notes": notes,
+        }  # fmt: skip
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        print(*notes, f"files: {folder}{os.sep}  ({', '.join(files)})", sep="\n")
+    return DONE
+
+
+def timeline_files(schedule: Schedule, timeline: Timeline) -> tuple[dict[str, bytes], list[str]]:
+    """Figure (if it can be read), trace and table of a schedule, by name, and notes on what was left out."""
+    files = {"trace.json": trace([timeline]), "schedule.csv": schedule.to_csv().encode()}
+    if timeline.boxes > MAX_BOXES:
+        note = f"no figure: {timeline.boxes} boxes, more than {MAX_BOXES}; open trace.json in https://ui.perfetto.dev"
+        return files, [note]
+    with figures.style():
+        figure = draw([timeline])
+        drawn = {
+            "figure.pdf": figures.figure_bytes(figure, "pdf", {"CreationDate": None, "Title": title(timeline)}),
+            "figure.png": figures.figure_bytes(figure, "png", {"Software": None}),
+        }
+    return drawn | files, []

@@ -1,0 +1,117 @@
+"""Fixtures: a small artifact that counts its evaluations, results made by hand, and the simulated Figure 12."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmarks.records import Metric, PaperValue, PointResult, Record
+from reproduce import runner
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.artifacts import fig_interleaved
+
+
+class Counter:
+    """A `derive` that counts; `fail_at` maps the number of a call to what it raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fail_at: dict[int, BaseException] = {}
+
+    def derive(self, point: Point) -> dict[str, Metric]:
+        self.calls.append(point.key)
+        if error := self.fail_at.get(len(self.calls)):
+            raise error
+        x = point.parameters["x"]
+        assert isinstance(x, int)
+        return {"square": Metric(x * x, "s", "derived")}
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+def small(counter: Counter) -> Artifact:
+    """Five derived points, without a figure."""
+
+    def points(scale: str) -> tuple[Point, ...]:
+        return tuple(
+            Point(f"x{x}", "squares", f"x={x}", {"x": x}, {"square": PaperValue(x * x + 1, "s", "text")})
+            for x in range(1, 6)
+        )
+
+    def judge(results: Results) -> Judgement:
+        return Judgement("contradicted", f"x=5 gives {results.value('x5', 'square')}")
+
+    return Artifact(
+        id="fig_squares",
+        label="Figure 0",
+        section="0",
+        title="Squares",
+        description="Squares.",
+        fidelities=("derived",),
+        points=points,
+        quantities=(Quantity("square", "square", "s", "ms", 1e-3, 1),),
+        columns={"x": "x"},
+        claims=(Claim("never", "Never.", "Section 0", "derived", None, judge),),
+        derive=counter.derive,
+        notes=lambda results: (f"{len(results.points)} points",),
+    )
+
+
+@pytest.fixture
+def load_small(small: Artifact, monkeypatch: pytest.MonkeyPatch) -> Artifact:
+    """The command line finds the small artifact under the id 'fig_squares'."""
+    monkeypatch.setattr("reproduce.catalog.load", lambda id, commands=(): small)
+    return small
+
+
+Make = Callable[[Mapping[tuple[str, int], Mapping[str, float]]], Results]
+
+
+@pytest.fixture
+def make_results() -> Make:
+    """Results of Figure 12 with the values given by (series, B) and metric; the paper's are the real ones."""
+    units = {"throughput_per_gpu": "FLOP/s", "peak_memory": "B", "pipeline_traffic": "B"}
+
+    def make(values: Mapping[tuple[str, int], Mapping[str, float]]) -> Results:
+        points = []
+        for point in fig_interleaved.points("paper"):
+            given = values.get((point.series, int(str(point.parameters["B"]))))
+            points.append(
+                PointResult(
+                    key=point.key,
+                    series=point.series,
+                    label=point.label,
+                    parameters=point.parameters,
+                    status="ok" if given else "failed",
+                    reason=None if given else "not given",
+                    fingerprint="0" * 64,
+                    metrics={k: Metric(v, units.get(k, "s"), "simulated") for k, v in (given or {}).items()},
+                    paper=point.paper,
+                )
+            )
+        return Results(tuple(points), "simulated")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def figure_12(tmp_path_factory: pytest.TempPathFactory) -> runner.Run:
+    """Figure 12, simulated once."""
+    folder: Path = tmp_path_factory.mktemp("figure_12")
+    return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"])
+
+
+@pytest.fixture
+def with_point(figure_12: runner.Run) -> Callable[..., Record]:
+    """Figure 12's record with its first point changed."""
+    from dataclasses import replace
+
+    def change(**changes: Scalar | Mapping[str, Metric]) -> Record:
+        first, *rest = figure_12.record.points
+        return replace(figure_12.record, points=(replace(first, **changes), *rest))  # type: ignore[arg-type]
+
+    return change

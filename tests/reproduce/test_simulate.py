@@ -1,0 +1,193 @@
+"""`reproduce simulate`: the answers, and everything that can be wrong with the file."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce import ROOT
+from reproduce.cli import main
+
+GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
+NUMBERS = ("iteration_s", "tflops_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory_bytes")
+
+
+@pytest.fixture
+def ask(tmp_path, capsys):
+    """Write `points` to a file, run the command on it, and return the exit code and the answers."""
+
+    def run(points, *options):
+        path = tmp_path / "points.json"
+        path.write_text(json.dumps(points))
+        code = main(["simulate", str(path), "--json", *options])
+        return code, json.loads(capsys.readouterr().out)["points"]
+
+    return run
+
+
+def test_the_answer_is_the_simulators(ask):
+    code, (answer,) = ask([{**GPT3, "v": 4, "label": "mine"}])
+    config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(p=12, t=8, v=4, B=24))
+    estimate = simulate(config, load_cluster())
+    assert code == 0
+    assert (answer["label"], answer["status"], answer["reason"], answer["origin"]) == ("mine", "ok", None, "simulated")
+    assert answer["iteration_s"] == estimate.iteration_s
+    assert answer["tflops_per_gpu"] == estimate.flops_per_gpu / 1e12
+    assert answer["sequences_per_s"] == estimate.sequences_per_s
+    assert answer["bubble_fraction"] == estimate.bubble_fraction
+    assert answer["peak_memory_bytes"] == estimate.peak_memory_bytes
+    assert answer["phases_s"] == dict(estimate.phases_s)
+    assert answer["memory_bytes"] == dict(estimate.memory_bytes)
+    assert answer["link_bytes"] == dict(estimate.link_bytes)
+    assert (answer["gpus"], answer["cluster"]) == (96, "selene")
+
+
+def test_options_reach_the_simulator(ask):
+    variants = [{}, {"scatter_gather": False}, {"recompute": "none"}, {"schedule": "gpipe"}, {"b": 2}, {"seq": 1024}]
+    code, answers = ask([{**GPT3, "d": 2, "data_parallel": kind, **v} for kind in ("local", "torch") for v in variants])
+    assert code == 0
+    assert len({answer["iteration_s"] for answer in answers}) > len(variants)
+
+
+def test_input_order_and_default_labels(ask):
+    _, answers = ask([{**GPT3, "B": 48}, {"bad": 1}, GPT3])
+    assert [answer["label"] for answer in answers] == ["point 1", "point 2", "point 3"]
+    assert [answer["status"] for answer in answers] == ["ok", "invalid", "ok"]
+    assert answers[0]["iteration_s"] > answers[2]["iteration_s"]
+
+
+def test_what_does_not_fit_has_numbers_and_a_reason(ask):
+    code, (answer,) = ask([{**GPT3, "p": 1}])
+    assert (code, answer["status"]) == (0, "oom")
+    assert f"({answer['peak_memory_bytes']} bytes)" in answer["reason"]
+    assert all(answer[name] is not None for name in NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hiden": 4}, "unknown key 'hiden'; did you mean 'hidden'?"),
+        ({"zzzzzz": 4}, "unknown key 'zzzzzz'; known: layers, hidden"),
+        ({"B": None}, "B=None is not a positive whole number"),
+        ({"B": "24"}, "B='24' is not a positive whole number"),
+        ({"layers": 96.0}, "layers=96.0 is not a positive whole number"),
+        ({"p": True}, "p=True is not a positive whole number"),
+        ({"t": 0}, "t=0 is not a positive whole number"),
+        ({"p": 5}, "layers=96 does not split"),
+        ({"d": 5}, "B=24 does not split into microbatches"),
+        ({"t": 7}, "t=7 does not divide heads=96"),
+        ({"v": 4, "B": 20}, "needs m a multiple of p"),
+        ({"schedule": "dualpipe"}, "schedule='dualpipe' is unknown"),
+        ({"schedule": ""}, "schedule='' is not a name"),
+        ({"schedule": ["1f1b"]}, "schedule=['1f1b'] is not a name"),
+        ({"recompute": "some"}, "recompute='some' is unknown"),
+        ({"data_parallel": {}}, "data_parallel={} is not a name"),
+        ({"scatter_gather": 1}, "scatter_gather=1 is not a truth value"),
+        ({"cluster": "selen"}, "cluster='selen' is unknown"),
+        ({"cluster": 3}, "cluster=3 is not text"),
+        ({"label": 3}, "label=3 is not text"),
+        ({"B": 10**12}, "needs at most 10000000"),
+    ],
+)
+def test_an_invalid_point_says_why_and_the_others_run(ask, change, reason):
+    code, (answer, other) = ask([{**GPT3, **change}, GPT3])
+    assert code == 4
+    assert answer["status"] == "invalid"
+    assert reason in answer["reason"]
+    assert all(answer[name] is None for name in (*NUMBERS, "phases_s"))
+    assert other["status"] == "ok"
+
+
+@pytest.mark.parametrize("key", ["layers", "hidden", "heads", "B"])
+def test_required_keys(ask, key):
+    code, (answer,) = ask([{name: value for name, value in GPT3.items() if name != key}])
+    assert code == 4
+    assert f"missing '{key}'" in answer["reason"]
+
+
+@pytest.mark.parametrize("entry", [7, None, "x", [], [1]])
+def test_a_point_that_is_no_object(ask, entry):
+    code, (answer,) = ask([entry])
+    assert code == 4
+    assert "needs an object with the keys" in answer["reason"]
+
+
+def test_an_empty_list(ask):
+    assert ask([]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"[{\n  'a': 1}]", "line 2, column 3: not valid JSON"),
+        (b"", "line 1, column 1: not valid JSON"),
+        (b"[1,]", "column 4: not valid JSON"),
+        (b"\n\n  {}", "line 3, column 3: found an object; needs a list"),
+        (b'"x"', "line 1, column 1: found a text; needs a list"),
+        (b"3", "found a number; needs a list"),
+        (b"null", "found null; needs a list"),
+        (b"[\n\xff]", "line 2, column 1: not UTF-8 text"),
+        (b"[" * 100_000, "cannot be read as JSON"),
+    ],
+)
+def test_a_file_that_is_no_list(tmp_path, capsys, data, message):
+    path = tmp_path / "points.json"
+    path.write_bytes(data)
+    assert main(["simulate", str(path), "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert str(path) in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there(tmp_path, capsys):
+    assert main(["simulate", str(tmp_path / "none.json")]) == 2
+    assert main(["simulate", str(tmp_path)]) == 2
+    assert main(["simulate"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert "No such file" in errors[0]
+    assert "Is a directory" in errors[1]
+    assert "POINTS.json" in errors[2]
+
+
+def test_the_default_cluster(tmp_path, ask):
+    from ptdp_core.simulator import cluster_path
+
+    own = tmp_path / "own.toml"
+    own.write_text(cluster_path("selene").read_text())
+    _, (answer,) = ask([GPT3], "--cluster", str(own))
+    assert answer["cluster"] == str(own)
+    with pytest.raises(json.JSONDecodeError):  # nothing on stdout
+        ask([GPT3], "--cluster", "nowhere")
+
+
+def test_standard_input_and_a_readable_table(monkeypatch, capsys):
+    points = [{**GPT3, "label": "mine"}, {**GPT3, "p": 1, "label": "large"}, {"label": "wrong"}]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(points).encode())))
+    assert main(["simulate", "-"]) == 4
+    text = capsys.readouterr().out
+    for part in (
+        "simulated on selene",
+        "teraFLOP/s per GPU",
+        "sequences/s",
+        "iteration",
+        "mine",
+        "oom",
+        "wrong: invalid",
+    ):
+        assert part in text
+
+
+def test_no_torch_and_only_the_result_on_stdout():
+    code = "import sys; from reproduce.cli import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "simulate", "-", "--json"],
+        cwd=ROOT, input=json.dumps([GPT3]), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["origin"] == "simulated"
+    assert done.stderr == ""
