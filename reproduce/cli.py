@@ -18,6 +18,10 @@ COMMANDS = {
     "all": "run every artifact",
     "simulate": "what-if: estimate training configurations of your own",
     "timeline": "draw and export a pipeline schedule of any size",
+    "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
+    "report": "all results as one HTML page",
+    "verify": "every claim of the paper, with its verdict",
+    "accuracy": "the simulator against every published value, and what its numbers matter",
 }
 
 
@@ -132,6 +136,53 @@ def _timeline(arguments: Sequence[str]) -> int:
     return int(run_cli(parsed) or 0)
 
 
+def _plan(arguments: Sequence[str]) -> int:
+    from reproduce import plan
+
+    parser = _parser("plan", COMMANDS["plan"], _epilog(plan.help_text()))
+    parser.add_argument("--model", metavar="NAME", help="a model of the paper, such as 175b")
+    for size, letter in (("layers", "l"), ("hidden", "h"), ("heads", "a"), ("seq", "s"), ("vocab", "V")):
+        parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{letter} of a model of your own")
+    parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
+    parser.add_argument("--batch", type=int, metavar="B", help="global batch size, in sequences")
+    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many of the best to show (default 10)")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    parsed.command = (*program().split(), "plan", *arguments)
+    return plan.run(parsed)
+
+
+def _report(arguments: Sequence[str]) -> int:
+    parser = _parser("report", COMMANDS["report"], _epilog())
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: report.html in --results)")
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    from reproduce.report import run
+
+    return run(parsed.results, parsed.out, program())
+
+
+def _verify(arguments: Sequence[str]) -> int:
+    from reproduce import verify
+
+    parser = _parser("verify", COMMANDS["verify"], _epilog(verify.HELP))
+    verify.add_arguments(parser)
+    _add_results(parser)
+    return verify.run(parser.parse_args(arguments))
+
+
+def _accuracy(arguments: Sequence[str]) -> int:
+    from reproduce import accuracy_command
+
+    parser = _parser("accuracy", COMMANDS["accuracy"], _epilog(accuracy_command.HELP))
+    accuracy_command.add_arguments(parser)
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    return accuracy_command.run(parsed, (*program().split(), "accuracy", *arguments))
+
+
 def _run(arguments: Sequence[str], everything: bool = False) -> int:
     parsed = run_parser(everything).parse_args(arguments)
     from reproduce import catalog
@@ -171,6 +222,10 @@ HANDLERS: dict[str, Callable[[Sequence[str]], int]] = {
     "all": lambda arguments: _run(arguments, everything=True),
     "simulate": _simulate,
     "timeline": _timeline,
+    "plan": _plan,
+    "report": _report,
+    "verify": _verify,
+    "accuracy": _accuracy,
 }
 
 

@@ -128,9 +128,9 @@ def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
 def code_digest(artifact: Artifact, fidelity: str) -> str:
     """A digest of the sources that the numbers of `artifact` at `fidelity` come from."""
     core = ROOT / "ptdp_core"
-    paths = [core / "config.py", core / "formulas.py", *(core / "schedules").glob("*.py"), Path(__file__)]
-    if fidelity == "simulated":
-        paths += (core / "simulator").glob("*.py")
+    # Derived numbers may use the simulator's counts, too; they cost nothing to compute again.
+    paths = [core / "config.py", core / "formulas.py", core / "layout.py", Path(__file__)]
+    paths += [*(core / "schedules").glob("*.py"), *(core / "simulator").glob("*.py")]
     own = artifact.further if fidelity == "simulated" else artifact.derive
     module = sys.modules.get(own.__module__) if own else None
     if module is not None and module.__file__:

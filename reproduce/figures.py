@@ -6,8 +6,10 @@ matplotlib's figure objects, no global state; the same record gives the same byt
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import PointResult, Record
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 WIDTH = 3.0
 WIDE = 5.2
 HEIGHT = 2.3
+LEAST_GAP = 0.08  # between labelled ticks, of the axis
+LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -32,6 +36,10 @@ PAPER: Mapping[str, Any] = {
     "linestyle": (0, (2, 2)),
     "linewidth": 0.7,
 }
+# Points that do not fit, on the x axis.
+OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
+OOM = "out of memory"
+WITHHELD = "paper's values withheld"  # how the note begins that says so
 STYLE: Mapping[str, Any] = {
     "font.size": 7,
     "font.family": "sans-serif",
@@ -118,36 +126,44 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     ours = f"{record.fidelity}: ptdp on {cluster.name.capitalize()} model" if cluster else f"{record.fidelity}: ptdp"
     lines = [f"{ours}; hollow: paper ({', '.join(hows)})" if hows else ours]
     if found := accuracy(artifact, record.points):
-        apart = f"|difference| from paper: mean {found.mean:.1%}, worst {found.worst:.1%}"
+        count = "1 published point" if found.count == 1 else f"{found.count} published points"
+        apart = f"{record.fidelity}, mean error {found.mean:.1%} on {count} (worst {found.worst:.1%})"
         equal = f"all {found.count} points equal the paper's, as rounded"
         lines.append(equal if found.equal == found.count else apart)
+    if any(note.startswith(WITHHELD) for note in record.notes):
+        lines.append(f"{WITHHELD} (blind test)")
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines
 
 
-def line_plot(artifact: Artifact, record: Record) -> "Figure":
+def line_plot(
+    artifact: Artifact, record: Record, looks: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> "Figure":
     """The main quantity over the x axis: a line per series for ours, hollow markers for the paper's.
 
-    For `Artifact.draw`. Points without a result leave a gap; the y axis starts at zero, so that ratios can be
-    seen.
+    For `Artifact.draw`. Points without a result leave a gap, a cross at the foot if they are out of memory; the y
+    axis starts at zero, so that ratios can be seen. `looks` may give a series its own color, marker and linestyle.
     """
     import seaborn
     from matplotlib.lines import Line2D
 
     assert artifact.x_axis is not None
     main, series = artifact.main, list(dict.fromkeys(point.series for point in record.points))
-    columns = 3 if len(series) == 2 else 2
-    figure = new_figure(height=HEIGHT + 0.14 * (len(series) // columns))
+    extra = [text for text, there in (("paper", _has_paper(artifact, record)), (OOM, _has_oom(record))) if there]
+    columns, rows = legend_shape([*(name or record.fidelity for name in series), *extra])
+    figure = new_figure(height=HEIGHT + 0.14 * (rows - 1))
     axes = figure.subplots()
     positions = x_positions(artifact.x_axis, record)
     x_of = {point.key: positions[point.parameters[artifact.x_axis.parameter]] for point in record.points}
     handles = []
+    unjoined = {"linestyle": "none"} if looks else {}  # the paper's dashes would hide what the looks say
     for index, name in enumerate(series):
         look: dict[str, Any] = {
             "color": PALETTE[index % len(PALETTE)],
             "marker": MARKERS[index % len(MARKERS)],
             "clip_on": False,
+            **looks.get(name, {}),
         }
         points = [point for point in record.points if point.series == name]
         xs, ys = _ours(main, points, x_of)
@@ -157,14 +173,36 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
             )
         xs, ys = _papers(main, points, x_of)
         if xs:
-            axes.plot(xs, ys, label=f"{name} (paper)".strip(), **look, **PAPER)
+            axes.plot(xs, ys, label=f"{name} (paper)".strip(), **{**look, **PAPER, **unjoined})
+        if out := [x_of[point.key] for point in points if point.status == "oom"]:
+            axes.plot(out, [0.0] * len(out), label=f"{name} ({OOM})".strip(), **{**look, **OUT_OF_MEMORY})
         handles.append(Line2D([], [], markeredgewidth=0, label=name or record.fidelity, **look))
-    if any(main.name in point.paper for point in record.points):
-        handles.append(Line2D([], [], color="#777777", marker="o", label="paper", **PAPER))
+    if _has_paper(artifact, record):
+        handles.append(Line2D([], [], color="#777777", marker="o", label="paper", **{**PAPER, **unjoined}))
+    if _has_oom(record):
+        handles.append(Line2D([], [], color="#777777", label=OOM, **OUT_OF_MEMORY))
     _label_axes(axes, artifact, record)
     figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.0)
     add_origin(figure, origin_lines(artifact, record))
     return figure
+
+
+def _has_paper(artifact: Artifact, record: Record) -> bool:
+    return any(artifact.main.name in point.paper for point in record.points)
+
+
+def _has_oom(record: Record) -> bool:
+    return any(point.status == "oom" for point in record.points)
+
+
+def legend_shape(labels: Sequence[str]) -> tuple[int, int]:
+    """Columns and rows of a legend with these labels over a figure of a column's width: as few rows as fit."""
+    for columns in (3, 2, 1):
+        rows = ceil(len(labels) / columns)
+        widest = [max(len(label) for label in labels[at : at + rows]) for at in range(0, len(labels), rows)]
+        if sum(LETTER * letters + HANDLE for letters in widest) <= 72 * WIDTH:
+            break
+    return columns, rows
 
 
 def x_positions(x_axis: XAxis, record: Record) -> dict[Any, Any]:
@@ -200,5 +238,18 @@ def _label_axes(axes: "Axes", artifact: Artifact, record: Record) -> None:
     labels = {point.parameters[x_axis.parameter]: point.label for point in record.points}
     positions = x_positions(x_axis, record)
     texts = [labels[x] if x_axis.scale == "category" else str(x) for x in positions]
+    if x_axis.scale == "linear":
+        texts = _apart(list(positions.values()), texts)
     axes.set_xticks(list(positions.values()), labels=texts)
     axes.minorticks_off()
+
+
+def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
+    """The texts of ticks, without those too close to the one before to be read."""
+    least = (max(positions) - min(positions)) * LEAST_GAP
+    shown: list[str] = [""] * len(texts)
+    last = float("-inf")
+    for at, index in sorted((at, index) for index, at in enumerate(positions)):
+        if at - last >= least:
+            shown[index], last = texts[index], at
+    return shown

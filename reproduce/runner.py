@@ -1,9 +1,9 @@
 """Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
 
-In `<results>/<id>/<fidelity>/` there are record.json, figure.pdf, figure.png, table.md and table.csv, all of
-the same run: they are prepared next to their place and renamed at the end, so a failure leaves the earlier
-ones. While a run lasts it keeps what is finished as a partial record: in record.json, or, where that holds a
-complete record, in partial.json until the new one is complete.
+In `<results>/<id>/<fidelity>/` there are record.json, figure.pdf, figure.png, table.md, table.tex and
+table.csv, all of the same run: they are prepared next to their place and renamed at the end, so a failure
+leaves the earlier ones. While a run lasts it keeps what is finished as a partial record: in record.json, or,
+where that holds a complete record, in partial.json until the new one is complete.
 """
 
 import os
@@ -241,11 +241,12 @@ def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
 
 def _contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     from reproduce.figures import render
-    from reproduce.tables import csv_text, markdown
+    from reproduce.tables import csv_text, latex, markdown
 
     files = {
         **render(artifact, record),
         "table.md": markdown(artifact, record).encode(),
+        "table.tex": latex(artifact, record).encode(),
         "table.csv": csv_text(record).encode(),
     }
     return files | dict(artifact.files(artifact, record) if artifact.files else {})

@@ -1,4 +1,4 @@
-"""A record as a table (ours, paper, ratio, verdict): as Markdown, as CSV, and on a terminal."""
+"""A record as a table (ours, paper, ratio, verdict): as Markdown, LaTeX and CSV, and on a terminal."""
 
 import csv
 import io
@@ -47,7 +47,8 @@ def result_table(artifact: Artifact, record: Record) -> Table:
     if paper:
         headings += [f"paper{unit}", "ratio"]
     headings.append("verdict" if paper else "status")
-    headings += [f"{quantity.heading} [{record.fidelity}]" for quantity in others]
+    further = [(quantity, is_paper) for quantity in others for is_paper in _kinds(quantity, record)]
+    headings += [f"{q.heading} [{'paper' if is_paper else _origin(q, record)}]" for q, is_paper in further]
     rows = []
     for point in record.points:
         row = [
@@ -58,17 +59,46 @@ def result_table(artifact: Artifact, record: Record) -> Table:
         if paper:
             value, ratio = point.paper.get(main.name), ratio_to_paper(main, point)
             row += [main.show(value.value) if value else NONE, NONE if ratio is None else f"{ratio:.3f}"]
-        row.append(agreement(artifact, point) if paper else point.status)
-        rows.append((*row, *(ours_text(quantity, point) for quantity in others)))
+        row.append(outcome(artifact, point, paper))
+        rows.append((*row, *((paper_text if is_paper else ours_text)(q, point) for q, is_paper in further)))
     text = {"series", "verdict", "status"}
     numeric = tuple(i >= left and name not in text for i, name in enumerate(headings))
     return Table(tuple(headings), tuple(rows), numeric)
 
 
+def _kinds(quantity: Quantity, record: Record) -> tuple[bool, ...]:
+    """The columns of a further quantity: ours, and the paper's (True) where it gives any."""
+    return (False, True) if any(quantity.name in point.paper for point in record.points) else (False,)
+
+
+def _origin(quantity: Quantity, record: Record) -> str:
+    """Where our values of a quantity come from: in a simulated record, some may be derived."""
+    origins = dict.fromkeys(p.metrics[quantity.name].origin for p in record.points if quantity.name in p.metrics)
+    return ", ".join(origins) or record.fidelity
+
+
+def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
+    """What a row says became of its point; one whose parameter `expected` names its status is as it should be."""
+    found = agreement(artifact, point) if paper else point.status
+    expected = point.parameters.get("expected")
+    if expected is None:
+        return found
+    return f"{point.status}, as in the paper" if point.status == expected else f"{found}; {expected} in the paper"
+
+
+def paper_text(quantity: Quantity, point: PointResult) -> str:
+    """The paper's value of a quantity in its shown unit, or '-'."""
+    value = point.paper.get(quantity.name)
+    return NONE if value is None else quantity.show(value.value)
+
+
 def ours_text(quantity: Quantity, point: PointResult) -> str:
     """Our value of a quantity in its shown unit, or '-'."""
     metric = point.metrics.get(quantity.name)
-    return NONE if metric is None or metric.value is None else quantity.show(metric.value)
+    if metric is None or metric.value is None:
+        return NONE
+    text = quantity.show(metric.value)
+    return text.lstrip("-") if float(text) == 0 else text  # no '-0.0'
 
 
 def claim_table(record: Record) -> Table:
@@ -107,6 +137,52 @@ def markdown(artifact: Artifact, record: Record) -> str:
             lines += [f"  - tolerance: {claim.tolerance}; tested at fidelity: {claim.fidelity} or better"]
     if record.notes:
         lines += ["", "## Notes", "", *(f"- {note}" for note in record.notes)]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """`text` with what is special to LaTeX escaped."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _latex_heading(heading: str) -> str:
+    """A heading over several lines: what, unit, origin. Braces keep a bracket from being the break's argument."""
+    lines = heading.replace(" (", "\n(").replace(" [", "\n[").split("\n")
+    text = r"\\{}".join(map(latex_text, lines))
+    return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
+
+
+def latex(artifact: Artifact, record: Record) -> str:
+    r"""The table of results as a LaTeX `tabular` (package booktabs), to be \input; what it is stands in comments."""
+    table = result_table(artifact, record)
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    rows = [line([latex_text(cell.replace("\n", " ")) for cell in row]) for row in table.rows]
+    about = (
+        f"{artifact.label}: {artifact.title}",
+        f"artifact {artifact.id}, scale {record.scale}, ours: {origin_of(record)}, {record.state}; needs booktabs",
+        *record.notes,
+    )
+    lines = [f"% {' '.join(text.split())}" for text in about]
+    lines += [f"\\begin{{tabular}}{{@{{}}{''.join('r' if right else 'l' for right in table.numeric)}@{{}}}}"]
+    lines += [
+        r"\toprule",
+        line([*map(_latex_heading, table.headings)]),
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -56,6 +56,7 @@ class Cluster:
     nvlink_p2p_bandwidth: float
     hca_bandwidth: float
     p2p_bandwidth: float
+    tensor_hca_bandwidth: float
     allreduce_hca_bandwidth: float
     network_latency: float
     exchange_host_time: float

@@ -135,7 +135,7 @@ class CostModel:
         if parallel.d == 1:
             return 0.0
         group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
-        reduce = self.network.all_reduce(group, FP16_BYTES * parameters)
+        reduce = self.network.gradient_all_reduce(group, FP16_BYTES * parameters)
         copies = self.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2)
         if parallel.data_parallel == "local":
             return reduce + copies
@@ -145,7 +145,9 @@ class CostModel:
         """Time to sum the tied embedding's gradients over the first and the last pipeline rank."""
         parallel = config.parallel
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
-        return self.network.all_reduce(group, FP16_BYTES * config.padded_vocab / parallel.t * config.model.hidden)
+        return self.network.gradient_all_reduce(
+            group, FP16_BYTES * config.padded_vocab / parallel.t * config.model.hidden
+        )
 
     def optimizer(self, parameters: float) -> float:
         """Time of the mixed-precision Adam step over a GPU's parameters."""

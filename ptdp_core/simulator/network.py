@@ -65,26 +65,36 @@ class NetworkModel:
             bandwidth_low + share * (bandwidth_high - bandwidth_low),
         )
 
-    def _latency_and_bandwidth(self, group: Group) -> tuple[float, float]:
-        """Latency of one collective, and the bus bandwidth of its slowest link."""
-        latency, bandwidth = self._inside_node(group.per_node) if group.per_node > 1 else (0.0, float("inf"))
+    def _latency_and_bandwidth(self, group: Group, hca_bandwidth: float) -> tuple[float, float]:
+        """Latency of a ring, twice around: so much for each hop; and the bus bandwidth of its slowest link."""
+        latency, bandwidth = 0.0, float("inf")
+        if group.per_node > 1:
+            in_node, bandwidth = self._inside_node(group.per_node)
+            latency = in_node * (group.size - group.nodes) / (group.per_node - 1)
         if group.nodes > 1:
-            latency += 2 * (group.nodes - 1) * self._cluster.network_latency
-            bandwidth = min(bandwidth, group.per_node * self._cluster.allreduce_hca_bandwidth)
+            latency += 2 * group.nodes * self._cluster.network_latency
+            bandwidth = min(bandwidth, group.per_node * hca_bandwidth)
         return latency, bandwidth
 
     def all_reduce(self, group: Group, size_bytes: float) -> float:
         """Seconds to all-reduce `size_bytes` on every GPU: a ring moves 2(k-1)/k of it over each link."""
+        return self._ring(group, size_bytes, self._cluster.tensor_hca_bandwidth)
+
+    def gradient_all_reduce(self, group: Group, size_bytes: float) -> float:
+        """The same for gradients, once an iteration: at the rate the paper saw for it between nodes (Section 5.9)."""
+        return self._ring(group, size_bytes, self._cluster.allreduce_hca_bandwidth)
+
+    def _ring(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
         if group.size == 1:
             return 0.0
-        latency, bandwidth = self._latency_and_bandwidth(group)
+        latency, bandwidth = self._latency_and_bandwidth(group, hca_bandwidth)
         return latency + 2 * (group.size - 1) / group.size * size_bytes / bandwidth
 
     def all_gather(self, group: Group, size_bytes: float) -> float:
         """Seconds to gather shards into `size_bytes` on every GPU (also: to reduce-scatter as much): half a ring."""
         if group.size == 1:
             return 0.0
-        latency, bandwidth = self._latency_and_bandwidth(group)
+        latency, bandwidth = self._latency_and_bandwidth(group, self._cluster.tensor_hca_bandwidth)
         return latency + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def message(self, size_bytes: float, between_nodes: bool, concurrent: int) -> float:

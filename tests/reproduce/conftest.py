@@ -98,6 +98,37 @@ def make_results() -> Make:
     return make
 
 
+@pytest.fixture
+def results_for() -> Callable[..., Results]:
+    """Results of an artifact's own points: each metric by a function of the point, 'oom' where `oom` says so."""
+
+    def make(
+        artifact: Artifact,
+        metrics: Mapping[str, Callable[[Point], float]],
+        oom: Callable[[Point], bool] = lambda point: False,
+    ) -> Results:
+        points = []
+        for point in artifact.points("paper"):
+            out = oom(point)
+            values = {name: Metric(of(point), "1", "simulated") for name, of in metrics.items() if not out}
+            points.append(
+                PointResult(
+                    key=point.key,
+                    series=point.series,
+                    label=point.label,
+                    parameters=point.parameters,
+                    status="oom" if out else "ok",
+                    reason="needs 99.0 GB" if out else None,
+                    fingerprint="0" * 64,
+                    metrics=values,
+                    paper=point.paper,
+                )
+            )
+        return Results(tuple(points), "simulated")
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def figure_12(tmp_path_factory: pytest.TempPathFactory) -> runner.Run:
     """Figure 12, simulated once."""

@@ -11,6 +11,7 @@ import pytest
 from reproduce import ROOT, figures
 from reproduce.artifact import XAxis
 from reproduce.artifacts import fig_bubble, fig_interleaved
+from reproduce.claims import accuracy
 
 
 @pytest.fixture
@@ -44,10 +45,11 @@ def test_axes_say_what_and_in_which_unit(figure):
     assert [text.get_text() for text in axes.get_xticklabels()] == ["12", "24", "36", "48", "60"]
 
 
-def test_origin_and_accuracy_are_drawn(figure):
+def test_origin_and_accuracy_are_drawn(figure, figure_12):
     foot = figure._supxlabel.get_text()
     assert "simulated: ptdp on Selene model; hollow: paper (plot)" in foot
-    assert "from paper: mean 0." in foot
+    found = accuracy(fig_interleaved.ARTIFACT, figure_12.record.points)
+    assert f"simulated, mean error {found.mean:.1%} on 10 published points (worst {found.worst:.1%})" in foot
 
 
 def test_a_partial_record_says_so(figure_12):
@@ -136,9 +138,44 @@ def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "1"}
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
-    for name in ("figure.pdf", "figure.png", "table.md", "table.csv"):
+    for name in ("figure.pdf", "figure.png", "table.md", "table.tex", "table.csv"):
         again = tmp_path / "fig_interleaved" / "simulated" / name
         assert again.read_bytes() == (figure_12.plan.folder / name).read_bytes(), name
     pdf = (figure_12.plan.folder / "figure.pdf").read_bytes()
     assert b"CreationDate" not in pdf
     assert b"/Type3" not in pdf
+
+
+def test_points_out_of_memory_are_marked(with_point):
+    record = with_point(status="oom", reason="needs more", metrics={})
+    with figures.style():
+        figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record)
+    cross = lines(figure)["Non-interleaved (out of memory)"]
+    assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [0], "x")
+    assert cross.get_color() == lines(figure)["Non-interleaved"].get_color()
+    assert "out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_withheld_values_are_said(figure_12):
+    record = replace(figure_12.record, notes=("paper's values withheld: later",))
+    assert "paper's values withheld (blind test)" in figures.origin_lines(fig_interleaved.ARTIFACT, record)
+
+
+def test_looks_of_a_series(figure_12):
+    looks = {"Interleaved": {"color": "#123456", "linestyle": ":"}}
+    with figures.style():
+        drawn = lines(figures.line_plot(fig_interleaved.ARTIFACT, figure_12.record, looks=looks))
+    assert (drawn["Interleaved"].get_color(), drawn["Interleaved"].get_linestyle()) == ("#123456", ":")
+    assert drawn["Interleaved (paper)"].get_linestyle() == "None"
+    assert drawn["Non-interleaved"].get_linestyle() == "-"
+
+
+def test_legends_have_as_few_rows_as_fit():
+    assert figures.legend_shape(["B = 8", "B = 128", "paper"]) == (3, 1)
+    assert figures.legend_shape(["Unoptimized", "Scatter/gather optimization", "paper"]) == (2, 2)
+    assert figures.legend_shape(["x" * 60, "y" * 60]) == (1, 2)
+
+
+def test_ticks_too_close_to_be_read_lose_their_label():
+    assert figures._apart([384, 560, 640, 768, 2240], ["a", "b", "c", "d", "e"]) == ["a", "b", "", "d", "e"]
+    assert figures._apart([640, 384, 560, 2240], ["c", "a", "b", "e"]) == ["", "a", "b", "e"]

@@ -27,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_run_writes_record_and_tables(small, tmp_path):
     done = run(small, tmp_path)
     folder = tmp_path / "fig_squares" / "derived"
-    assert {path.name for path in folder.iterdir()} == {"record.json", "table.md", "table.csv"}
+    assert {path.name for path in folder.iterdir()} == {"record.json", "table.md", "table.tex", "table.csv"}
     record = read_record(folder / "record.json")
     assert record == done.record
     assert (record.state, record.fidelity, record.scale, record.kind) == ("complete", "derived", "paper", "artifact")

@@ -2,9 +2,11 @@
 
 import csv
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
+from benchmarks.records import Metric, PaperValue
 from reproduce import tables
 from reproduce.artifacts.fig_interleaved import ARTIFACT
 
@@ -87,3 +89,59 @@ def test_explanations_wrap(figure_12):
 
 def test_pipes_in_cells_are_escaped():
     assert tables.markdown_table(tables.Table(("a|b",), (("c",),), (False,)))[0] == r"| a\|b |"
+
+
+def test_the_papers_other_numbers_have_columns(figure_12):
+    first, *rest = figure_12.record.points
+    first = replace(first, paper={**first.paper, "peak_memory": PaperValue(40e9, "B", "text")})
+    table = tables.result_table(ARTIFACT, replace(figure_12.record, points=(first, *rest)))
+    at = table.headings.index("peak memory (GB) [paper]")
+    assert table.headings[at - 1] == "peak memory (GB) [simulated]"
+    assert [row[at] for row in table.rows][:2] == ["40.0", "-"]
+    assert "peak memory (GB) [paper]" not in tables.result_table(ARTIFACT, figure_12.record).headings
+
+
+def test_a_heading_says_where_a_metric_comes_from(figure_12):
+    points = tuple(
+        replace(p, metrics={**p.metrics, "peak_memory": Metric(1e9, "B", "derived")}) for p in figure_12.record.points
+    )
+    assert (
+        "peak memory (GB) [derived]" in tables.result_table(ARTIFACT, replace(figure_12.record, points=points)).headings
+    )
+
+
+def test_an_expected_outcome_is_as_in_the_paper(with_point):
+    first = with_point().points[0]
+    expected = {**first.parameters, "expected": "oom"}
+    record = with_point(status="oom", reason="needs 99 GB", metrics={}, parameters=expected)
+    assert tables.result_table(ARTIFACT, record).rows[0][6] == "oom, as in the paper"
+    assert tables.result_table(ARTIFACT, with_point(parameters=expected)).rows[0][6].endswith("; oom in the paper")
+
+
+def test_no_negative_zero(with_point):
+    first = with_point().points[0]
+    record = with_point(metrics={**first.metrics, "bubble_fraction": Metric(-1e-9, "1", "simulated")})
+    table = tables.result_table(ARTIFACT, record)
+    assert table.rows[0][table.headings.index("bubble (%) [simulated]")] == "0.0"
+
+
+def test_latex(figure_12):
+    text = (figure_12.plan.folder / "table.tex").read_text()
+    assert text == tables.latex(ARTIFACT, figure_12.record)
+    assert text.startswith("% Figure 12: ")
+    assert "ours: simulated on selene" in text.splitlines()[1]
+    table = tables.result_table(ARTIFACT, figure_12.record)
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    assert f"\\begin{{tabular}}{{@{{}}{columns}@{{}}}}" in text
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert [line.count(" & ") + 1 for line in body] == [len(table.headings)] * 10
+    assert all(line.endswith(r" \\") for line in body)
+    assert r"\shortstack{ours\\{}(teraFLOP/s)\\{}[simulated]}" in text
+    assert r"within 10\%" in text or "equal as rounded" in text
+
+
+def test_latex_escapes():
+    assert tables.latex_text(r"a_b & 5% #1 {x} ~ ^ $ \\") == (
+        r"a\_b \& 5\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \$ "
+        r"\textbackslash{}\textbackslash{}"
+    )

@@ -1,0 +1,227 @@
+"""The best way to train a model on n GPUs, by simulation; and what the paper's takeaways choose (Section 3).
+
+`search` considers every legal configuration (`space.py`). Those that do not fit in memory are found without executing
+their schedule; those whose least possible time (`bounds.py`) is above the N-th best found are not simulated, so that
+the N best are the same as if all had been. How many were left out, and why, is part of the answer.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import operators
+from ptdp_core.simulator.bounds import fits, least_time, peak_memory
+from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.estimate import Estimate
+from ptdp_core.simulator.network import tensor_group
+from ptdp_core.simulator.simulate import simulate
+from ptdp_core.simulator.space import Job, configurations
+
+# Passes of the part of a schedule that has to be executed; at about 10 us each, cold.
+MAX_PASSES = 1_000_000
+MORE_GPUS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+def order(estimate: Estimate) -> tuple[float, ...]:
+    """The fastest first; of equals the one with less memory, then the smaller sizes."""
+    parallel = estimate.config.parallel
+    sizes = (parallel.p, parallel.t, parallel.v, parallel.b)
+    return (estimate.iteration_s, estimate.peak_memory_bytes, *sizes, parallel.recompute == "none")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found.
+
+    - `ranked`: the configurations that were simulated, the best first. All that are as fast as `complete_to_s` or
+      faster are among them, so that up to there positions are ranks among everything legal that fits
+    - `legal` configurations are `too_large` for the memory, `too_long` to be executed, `discarded` (their least
+      possible time is above `complete_to_s`), or simulated
+    """
+
+    job: Job
+    ranked: tuple[Estimate, ...]
+    legal: int
+    too_large: int
+    too_long: int
+    discarded: int
+    complete_to_s: float
+
+    @property
+    def fitting(self) -> int:
+        """How many configurations fit in memory."""
+        return self.legal - self.too_large
+
+    def rank(self, config: TrainingConfig) -> int | None:
+        """The place of a configuration among all that fit, from 1; None if it was not simulated."""
+        return next((i for i, found in enumerate(self.ranked, 1) if found.config == config), None)
+
+
+def search(
+    job: Job,
+    cluster: Cluster,
+    top: int = 10,
+    include: Iterable[TrainingConfig] = (),
+    prune: bool = True,
+    on_step: Callable[[int, int], None] = lambda done, most: None,
+) -> Search:
+    """The `top` best legal configurations by simulated time, and exact ranks for the legal ones in `include`.
+
+    `prune=False` simulates everything that fits. `on_step(done, most)` is called after each simulation. Nothing is
+    found, which is no error, if nothing is legal or nothing fits.
+    """
+    model = CostModel(cluster)
+    legal = list(configurations(job, cluster.gpus_per_node))
+    fitting = [config for config in legal if fits(config, model, cluster)]
+    short = [config for config in fitting if passes(config) <= MAX_PASSES]
+    bounded = [(least_time(config, model), i) for i, config in enumerate(short)]
+    wanted = set(include)
+    found: dict[int, Estimate] = {}
+    times: list[float] = []
+
+    def run(i: int) -> Estimate:
+        if i not in found:
+            found[i] = simulate(short[i], cluster)
+            insort(times, found[i].iteration_s)
+            on_step(len(found), len(short))
+        return found[i]
+
+    slowest_wanted = max((run(i).iteration_s for i, config in enumerate(short) if config in wanted), default=0.0)
+    for least, i in sorted(bounded):
+        if prune and len(times) >= top and least > max(times[top - 1], slowest_wanted):
+            break
+        run(i)
+    complete = max(times[min(top, len(times)) - 1], slowest_wanted) if times else 0.0
+    return Search(
+        job=job,
+        ranked=tuple(sorted(found.values(), key=order)),
+        legal=len(legal),
+        too_large=len(legal) - len(fitting),
+        too_long=len(fitting) - len(short),
+        discarded=len(short) - len(found),
+        complete_to_s=complete if len(found) < len(short) else float("inf"),
+    )
+
+
+def passes(config: TrainingConfig) -> int:
+    """Forward and backward passes that simulating a configuration executes at least, on all ranks."""
+    parallel = config.parallel
+    p, m, v = parallel.p, parallel.m, parallel.v
+    settled = {"interleaved": 5 * p, "1f1b": p + 8 if p > 1 else m}.get(parallel.schedule, m)
+    return 2 * p * v * min(m, settled)
+
+
+class Fit(NamedTuple):
+    """A model-parallel size M = t*p and the least bytes of memory that any microbatch size takes with it."""
+
+    p: int
+    t: int
+    d: int
+    memory_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Takeaways:
+    """What the paper's takeaways choose: M by `sizes` tried in their order, then b by `microbatches`, slowest last.
+
+    Both are empty where there was nothing to try; `chosen` is None if nothing fits.
+    """
+
+    sizes: tuple[Fit, ...]
+    microbatches: tuple[Estimate, ...]
+
+    @property
+    def chosen(self) -> Estimate | None:
+        """The configuration."""
+        return min(self.microbatches, key=order, default=None)
+
+
+def takeaways(job: Job, cluster: Cluster) -> Takeaways:
+    """The paper's heuristics (Sections 3.2 to 3.4), with its defaults where they are silent: v = 1, recomputation.
+
+    Takeaway 1: tensor parallelism up to the GPUs of a node, then pipeline parallelism. Takeaway 2: the smallest such
+    M = t*p whose parameters and activations fit in memory, then data parallelism. Takeaway 3: the best microbatch
+    size depends on all of these, so each that fits is tried.
+    """
+    model = CostModel(cluster)
+    plain = [
+        config
+        for config in configurations(job, cluster.gpus_per_node)
+        if config.parallel.v == 1 and config.parallel.recompute == "full" and config.parallel.t <= cluster.gpus_per_node
+    ]
+    largest = max((config.parallel.t for config in plain), default=0)
+    by_size: dict[tuple[int, int], list[TrainingConfig]] = {}
+    for config in plain:
+        if config.parallel.t == largest or config.parallel.p == 1:
+            by_size.setdefault((config.parallel.t, config.parallel.p), []).append(config)
+    sizes: list[Fit] = []
+    for (t, p), configs in sorted(by_size.items()):
+        least = min(peak_memory(config, model) for config in configs)
+        sizes.append(Fit(p, t, job.n // (p * t), least, least <= cluster.usable_memory))
+        if sizes[-1].fits:
+            inside = [c for c in configs if fits(c, model, cluster) and passes(c) <= MAX_PASSES]
+            return Takeaways(tuple(sizes), tuple(simulate(config, cluster) for config in inside))
+    return Takeaways(tuple(sizes), ())
+
+
+def least_memory(job: Job, cluster: Cluster) -> tuple[int, TrainingConfig] | None:
+    """The legal configuration that takes the least memory, and its bytes; None if nothing is legal."""
+    model = CostModel(cluster)
+    needs = ((peak_memory(config, model), config) for config in configurations(job, cluster.gpus_per_node))
+    return min(needs, key=lambda need: need[0], default=None)
+
+
+def enough_gpus(job: Job, cluster: Cluster) -> int | None:
+    """The smallest of some multiples of n GPUs on which some legal configuration fits; None if there is none."""
+    model = CostModel(cluster)
+    for factor in MORE_GPUS:
+        larger = Job(job.model, job.n * factor, job.B)
+        if any(fits(config, model, cluster) for config in configurations(larger, cluster.gpus_per_node)):
+            return larger.n
+    return None
+
+
+def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
+    """Seconds of the iteration by what they go to, mean over pipeline ranks; they add up to the iteration.
+
+    `Estimate.phases_s`, with the all-reduces of tensor parallelism (Section 2.3) taken out of the passes they are in.
+    """
+    config, phases = estimate.config, estimate.phases_s
+    model, parallel = config.model, config.parallel
+    network, group = CostModel(cluster).network, tensor_group(parallel.t, cluster.gpus_per_node)
+
+    def reduces(*works: operators.Work) -> float:
+        return sum(network.all_reduce(group, size) for work in works for size in work.all_reduce_bytes)
+
+    b, t = parallel.b, parallel.t
+    layers = model.layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
+    forward, backward = (reduces(layer(model, b, t)) for layer in (operators.layer_forward, operators.layer_backward))
+    ends = reduces(
+        operators.embedding_forward(model, b, t),
+        operators.logits_forward(model, b, t),
+        operators.logits_backward(model, b, t),
+    )
+    again = layers * forward if parallel.recompute == "full" else 0.0
+    tensor = layers * (forward + backward) + ends * parallel.m / parallel.p
+    passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
+    return {
+        "computation": passes - tensor,
+        "recomputation": phases["recompute"] - again,
+        "tensor-parallel communication": tensor + again,
+        "pipeline communication": phases["pipeline_communication"],
+        "bubble": phases["bubble"],
+        "data-parallel communication": phases["data_parallel"],
+        "optimizer": phases["optimizer"],
+        "host": phases["host"],
+    }
+
+
+def time_differences(one: Estimate, other: Estimate, cluster: Cluster) -> dict[str, float]:
+    """Seconds by which `one` spends more than `other` on each of `time_shares`, the largest difference first."""
+    here, there = time_shares(one, cluster), time_shares(other, cluster)
+    differences = {use: here[use] - there[use] for use in here}
+    return dict(sorted(differences.items(), key=lambda item: -abs(item[1])))

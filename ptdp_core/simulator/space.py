@@ -1,0 +1,88 @@
+"""The ways to train a model on exactly n GPUs with batch B: what a search chooses from (Section 3).
+
+Legal is (p, t, d, v, b, recompute) with
+
+- n = p*t*d; p*v divides the layers; t divides the heads and d*b the batch
+- t no larger than two nodes, and tensor groups that fill nodes evenly: t divides a node's GPUs or is a multiple of them
+- v = 1 with 1F1B, or v > 1 interleaved with p >= 2 and m a multiple of p (Section 2.2.2)
+- recompute every layer, or nothing
+
+The rest is as in the paper's runs: scatter/gather and fused operators on; the gradient all-reduce overlaps with the
+last backward pass where there is no pipeline (p = 1) and follows the flush where there is one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptdp_core.config import RECOMPUTE, ModelConfig, ParallelConfig, TrainingConfig
+
+LARGEST_TENSOR_GROUP_NODES = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be trained on what: a model, n GPUs, global batch size B."""
+
+    model: ModelConfig
+    n: int
+    B: int
+
+    def __post_init__(self) -> None:
+        for field, value in (("n", self.n), ("B", self.B)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{field}={value!r} is not a positive whole number; needs {field} >= 1; try {field}=8")
+
+
+def divisors(k: int) -> list[int]:
+    """All divisors of k, ascending."""
+    low = [i for i in range(1, int(k**0.5) + 1) if k % i == 0]
+    return low + [k // i for i in reversed(low) if i * i != k]
+
+
+def tensor_sizes(job: Job, gpus_per_node: int) -> list[int]:
+    """The legal t, ascending."""
+    return [
+        t
+        for t in range(1, LARGEST_TENSOR_GROUP_NODES * gpus_per_node + 1)
+        if job.model.heads % t == 0 and job.n % t == 0 and (gpus_per_node % t == 0 or t % gpus_per_node == 0)
+    ]
+
+
+def grids(job: Job, gpus_per_node: int) -> list[tuple[int, int, int]]:
+    """The legal (p, t, d), whether or not d divides the batch; by t, then p."""
+    return [
+        (p, t, job.n // (p * t))
+        for t in tensor_sizes(job, gpus_per_node)
+        for p in divisors(job.model.layers)
+        if job.n % (p * t) == 0
+    ]
+
+
+def data_parallel_kind(p: int) -> str:
+    """How the paper's runs reduced gradients: overlapped without a pipeline, after the flush with one."""
+    return "torch" if p == 1 else "local"
+
+
+def configurations(job: Job, gpus_per_node: int) -> Iterator[TrainingConfig]:
+    """Every legal configuration; none if no data-parallel size divides the batch."""
+    for p, t, d in grids(job, gpus_per_node):
+        if job.B % d:
+            continue
+        chunks = [v for v in divisors(job.model.layers // p) if v == 1 or p > 1]
+        for b in divisors(job.B // d):
+            m = job.B // (d * b)
+            for v in chunks:
+                if v > 1 and m % p:
+                    continue
+                for recompute in RECOMPUTE:
+                    parallel = ParallelConfig(
+                        p=p, t=t, d=d, v=v, b=b, B=job.B, recompute=recompute, data_parallel=data_parallel_kind(p)
+                    )
+                    yield TrainingConfig(job.model, parallel)
+
+
+def nearest_batch(job: Job, gpus_per_node: int) -> int | None:
+    """The batch size nearest to B (the larger of two) that some legal d divides; None if there is no legal grid."""
+    sizes = {d for _, _, d in grids(job, gpus_per_node)}
+    near = {batch for d in sizes for batch in (job.B // d * d, (job.B // d + 1) * d) if batch > 0}
+    return min(near, key=lambda batch: (abs(batch - job.B), -batch), default=None)

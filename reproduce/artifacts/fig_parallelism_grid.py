@@ -1,0 +1,230 @@
+"""Figure 2: tensor and pipeline model parallelism combined, and where the ranks sit: drawn from `ptdp_core.layout`."""
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import Metric, Number, PaperValue, Record
+from ptdp_core.config import ModelConfig
+from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
+from reproduce import figures, published, table_1
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.claims import holds_if
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ID = "fig_parallelism_grid"
+GPUS, NODES = "gpus", "nodes"
+TENSOR_NODES, DATA_NODES = "nodes_per_tensor_group", "nodes_per_data_group"
+HOPS_BETWEEN, STAGE = "pipeline_hops_between_nodes", "layers_per_gpu"
+DRAWN, TABLE_1 = "drawn", "Table 1"
+LIGHT = ("#cfe3f2", "#f9ddc6")  # of the two stages, and their outlines
+DARK = ("#0072b2", "#d55e00")
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """The grid that is drawn, and those of Table 1."""
+    per_node = published.constants()["gpus_per_node"]
+    drawn = {"layers": 8, "hidden": 12288, "heads": 96, "p": 2, "t": 8, "d": 2, "v": 1, "gpus_per_node": per_node}
+    rows = tuple(
+        Point(
+            key=row.key,
+            series=TABLE_1,
+            label=row.label,
+            parameters={
+                **{k: v for k, v in row.parameters.items() if k in drawn},
+                "gpus_per_node": per_node,
+            },
+            paper={GPUS: PaperValue(row.gpus, "count", "table")},
+        )
+        for row in table_1.rows()
+    )
+    return (Point(key="drawn", series=DRAWN, label="the figure", parameters=drawn), *rows)
+
+
+def _sizes(parameters: Any) -> tuple[RankGrid, ModelConfig, int, int]:
+    grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
+    model = ModelConfig(parameters["layers"], parameters["hidden"], parameters["heads"])
+    return grid, model, parameters["v"], parameters["gpus_per_node"]
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """Counted over all ranks and groups of the grid. Raises ValueError if the layers do not split."""
+    grid, model, v, per_node = _sizes(point.parameters)
+
+    def nodes(group: tuple[int, ...]) -> int:
+        return len({node_of(rank, per_node) for rank in group})
+
+    hops = [chain[pp : pp + 2] for chain in grid.pipelines() for pp in range(grid.p - 1)]
+    layers = {sum(map(len, chunk_layers(model.layers, grid.p, v, pp))) for pp in range(grid.p)}
+    between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
+    counts = {
+        GPUS: grid.n,
+        NODES: nodes(tuple(range(grid.n))),
+        TENSOR_NODES: max(map(nodes, grid.tensor_groups())),
+        DATA_NODES: max(map(nodes, grid.data_groups())),
+        STAGE: max(layers),
+    }
+    return {
+        **{name: Metric(value, "count", "derived") for name, value in counts.items()},
+        HOPS_BETWEEN: Metric(between, "1", "derived"),
+    }
+
+
+def _table_1(results: Results) -> list[Any]:
+    return [point for point in results.points if point.series == TABLE_1]
+
+
+def judge_product(results: Results) -> Judgement:
+    """p*t*d against the printed number of GPUs."""
+    wrong = [p.label for p in _table_1(results) if results.value(p.key, GPUS) != p.paper[GPUS].value]
+    text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
+    return holds_if(not wrong, text)
+
+
+def judge_placement(results: Results) -> Judgement:
+    """Tensor groups inside a node, pipeline hops between nodes, at every row of Table 1."""
+    rows = _table_1(results)
+    inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
+    pipelined = [p for p in rows if p.parameters["p"] > 1]
+    between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
+    text = (
+        f"tensor-parallel groups lie inside a node in {len(inside)} of {len(rows)} rows of Table 1; all pipeline hops "
+        "go "
+        f"between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
+        "pipeline"
+    )
+    numbers = {
+        "tensor_inside": Number(len(inside), "count", "derived"),
+        "pipeline_between": Number(len(between), "count", "derived"),
+    }
+    return holds_if(len(inside) == len(rows) and len(between) == len(pipelined), text, numbers)
+
+
+CLAIMS = (
+    Claim(
+        id="n_is_p_t_d",
+        sentence=r"We require $p \cdot t \cdot d = n$.",
+        place="Section 3.1",
+        fidelity="derived",
+        tolerance="exactly, for every row of Table 1",
+        judge=judge_product,
+    ),
+    Claim(
+        id="tensor_inside_pipeline_across",
+        sentence=(
+            "Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism "
+            "within a multi-GPU server, and data parallelism, to practically train models with a trillion parameters"
+        ),
+        place="Section 1",
+        fidelity="derived",
+        tolerance="all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
+        judge=judge_placement,
+    ),
+)
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Above, the layers and which slice of each is whose; below, the ranks on their nodes."""
+    (point,) = (p for p in record.points if p.series == DRAWN)
+    figure = figures.new_figure(height=3.3)
+    above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1))
+    for axes in (above, below):
+        axes.set_axis_off()
+        axes.grid(False)
+    _draw_layers(above, point.parameters)
+    _draw_ranks(below, point.parameters)
+    figures.add_origin(figure, [f"{record.fidelity}: drawn from ptdp's rank grid and shard map"])
+    return figure
+
+
+def _draw_layers(axes: "Axes", parameters: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    grid, model, v, _ = _sizes(parameters)
+    right = 0.0
+    for pp in range(grid.p):
+        left = right
+        for layer in (layer for chunk in chunk_layers(model.layers, grid.p, v, pp) for layer in chunk):
+            (up,) = (q for q in layer_parameters(model, layer) if q.name.endswith("mlp.up.weight"))
+            for tp in range(grid.t):
+                shard = up.shard(grid.t, tp)
+                low, high = (row / up.shape[COLUMN] for row in (shard.start, shard.stop))
+                look: dict[str, Any] = {"facecolor": LIGHT[pp % 2], "edgecolor": DARK[pp % 2], "linewidth": 0.5}
+                axes.add_patch(Rectangle((right, 1 - high), 0.82, high - low, **look))
+            axes.text(right + 0.41, 1.03, str(layer + 1), ha="center", va="bottom", fontsize=6.5)
+            right += 1
+        axes.text((left + right) / 2 - 0.09, -0.05, _stage(pp), ha="center", va="top", fontsize=7, color=DARK[pp % 2])
+        right += 0.35
+    for tp in range(grid.t):
+        shard = up.shard(grid.t, tp)
+        middle = 1 - (shard.start + shard.stop) / 2 / up.shape[COLUMN]
+        axes.text(-0.15, middle, f"tp {tp}", ha="right", va="center", fontsize=5.5)
+    part = f"of the MLP {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
+    title = f"transformer layers; tensor MP partition: 1/{grid.t} of each\n({part})"
+    axes.set_title(title, fontsize=7, linespacing=1.1)
+    axes.set_xlim(-1.0, right - 0.3)
+    axes.set_ylim(-0.3, 1.18)
+
+
+def _stage(pp: int) -> str:
+    return f"pipeline MP partition {pp + 1}\n(pp {pp})"
+
+
+def _draw_ranks(axes: "Axes", parameters: Any) -> None:
+    from matplotlib.patches import FancyBboxPatch, Rectangle
+
+    grid, _, _, per_node = _sizes(parameters)
+    for rank in range(grid.n):
+        pp, dp, _ = grid.coordinates(rank)
+        node, slot = node_of(rank, per_node), rank % per_node
+        look: dict[str, Any] = {"facecolor": LIGHT[pp % 2], "edgecolor": DARK[pp % 2], "linewidth": 0.5}
+        axes.add_patch(Rectangle((slot + 0.08, -node + 0.14), 0.84, 0.62, **look))
+        axes.text(slot + 0.5, -node + 0.45, str(rank), ha="center", va="center", fontsize=6.5)
+        if slot == 0:
+            box = FancyBboxPatch(
+                (0, -node + 0.06), per_node, 0.78, boxstyle="round,pad=0,rounding_size=0.1", fill=False, linewidth=0.7
+            )
+            axes.add_patch(box)
+            axes.text(-0.15, -node + 0.45, f"node {node}", ha="right", va="center", fontsize=6.5)
+            axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=DARK[pp % 2])
+    nodes = node_of(grid.n - 1, per_node) + 1
+    title = f"ranks of (p, t, d) = ({grid.p}, {grid.t}, {grid.d}) on {nodes} nodes of {per_node} GPUs"
+    axes.set_title(title, fontsize=7)
+    tensor, data, pipeline = (
+        "–".join(map(str, (group[0], group[-1]))) if len(group) > 2 else ", ".join(map(str, group))
+        for group in (grid.tensor_group(0, 0), grid.data_group(0, 0), grid.pipeline(0, 0))
+    )
+    text = f"rank 0's groups: tensor {tensor}; data {data}; pipeline {pipeline}"
+    axes.text(per_node / 2, -nodes + 0.85, text, ha="center", va="top", fontsize=6.5)
+    axes.set_xlim(-1.7, per_node + 1.9)
+    axes.set_ylim(-nodes + 0.4, 1.0)
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Figure 2",
+    section="2",
+    title="Combination of tensor and pipeline model parallelism",
+    description=(
+        "Which layers and which slices of them a GPU holds, and where the ranks of a (p, t, d) grid sit on nodes of 8 "
+        "GPUs, drawn from the rank grid and the shard map that are tested against the engine's and the simulator's; "
+        "the "
+        "table counts the same for every configuration of Table 1."
+    ),
+    fidelities=("derived",),
+    points=points,
+    quantities=(
+        Quantity(GPUS, "GPUs, p*t*d", "count", "", 1, 0),
+        Quantity(NODES, "nodes", "count", "", 1, 0),
+        Quantity(STAGE, "layers per GPU", "count", "", 1, 0),
+        Quantity(TENSOR_NODES, "nodes per tensor group", "count", "", 1, 0),
+        Quantity(DATA_NODES, "nodes per data group", "count", "", 1, 0),
+        Quantity(HOPS_BETWEEN, "pipeline hops between nodes", "1", "%", 0.01, 0),
+    ),
+    columns={"layers": "l", "p": "p", "t": "t", "d": "d", "v": "v"},
+    claims=CLAIMS,
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)

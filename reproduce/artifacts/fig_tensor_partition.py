@@ -1,0 +1,297 @@
+"""Figure 5: blocks of a transformer layer split by tensor parallelism: drawn from the shard map of "
+"`ptdp_core.layout`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
+from ptdp_core.config import ModelConfig
+from ptdp_core.formulas import ring_factor, tensor_parallel_elements
+from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.operators import layer_backward, layer_forward
+from reproduce import figures, published
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.claims import holds_if
+from reproduce.diagrams import draw_block
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ID = "fig_tensor_partition"
+ELEMENTS, WHOLE = "elements_per_gpu", "elements_in_all"
+FORWARD, BACKWARD = "all_reduces_forward", "all_reduces_backward"
+COST_FORWARD, COST_BACKWARD = "cost_model_all_reduces_forward", "cost_model_all_reduces_backward"
+SHARDS, LAYER, STAGE = "parameters", "communication of a layer", "communication of a stage"
+SIZES = (2, 4, 8)
+SPLITS = {None: "whole", COLUMN: "columns", ROW: "rows"}
+TOLERANCE = 1e-9
+BLOCKS = ("mlp", "attention")
+
+
+def _gpt3() -> tuple[dict[str, Any], int]:
+    config, constants = published.artifact("fig_interleaved")["config"], published.constants()
+    sizes = {name: config[name] for name in ("layers", "hidden", "heads")}
+    return {**sizes, "seq": constants["sequence_length"], "vocab": constants["vocabulary"]}, config["p"]
+
+
+def _model(parameters: Any) -> ModelConfig:
+    return ModelConfig(*(parameters[name] for name in ("layers", "hidden", "heads", "seq", "vocab")))
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """The parameters of a layer of GPT-3 at t = 8; what a layer and a stage of it communicate at several t."""
+    plain, p = _gpt3()
+    model, t, b = _model(plain), SIZES[-1], 1
+    found = []
+    for parameter in layer_parameters(model, 0):
+        shape, own = parameter.shape, parameter.shard(t, 0).shape
+        split = SPLITS[parameter.split]
+        shown = {"name": parameter.name, "split": split, "whole": _by(shape), "own": _by(own)}
+        found.append(Point(parameter.name, SHARDS, parameter.name, {**plain, "t": t, "b": b, **shown}))
+    for series, layers in ((LAYER, 1), (STAGE, model.layers // p)):
+        for t in SIZES:
+            theirs = PaperValue(layers * tensor_parallel_elements(model, b, t), "count", "text")
+            found.append(
+                Point(
+                    key=f"{series.rsplit(' ', 1)[1]}_t{t}",
+                    series=series,
+                    label=f"t={t}",
+                    parameters={**plain, "t": t, "b": b, "stage_layers": layers},
+                    paper={ELEMENTS: theirs},
+                )
+            )
+    return tuple(found)
+
+
+def _weights(model: ModelConfig, block: str) -> list[Parameter]:
+    """The matrices of a block of layer 0, in the order of computation."""
+    return [q for q in layer_parameters(model, 0) if f".{block}." in q.name and len(q.shape) == 2]
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
+    parameters: Any = point.parameters
+    model, t, b = _model(parameters), parameters["t"], parameters["b"]
+    if point.series == SHARDS:
+        (parameter,) = (q for q in layer_parameters(model, 0) if q.name == parameters["name"])
+        shards = [parameter.shard(t, tp) for tp in range(t)]
+        return {
+            ELEMENTS: Metric(shards[0].elements, "count", "derived"),
+            WHOLE: Metric(sum(s.elements for s in shards), "count", "derived"),
+        }
+    layers = parameters["stage_layers"]
+    # A stage in the middle: layers only, and none of the model's ends.
+    own = chunk_parameters(model, range(1, 1 + layers), t)
+    forward, backward = all_reduces(own)
+    costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
+    sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
+    counts = {
+        FORWARD: forward,
+        BACKWARD: backward,
+        COST_FORWARD: layers * len(costs[0]),
+        COST_BACKWARD: layers * len(costs[1]),
+    }
+    return {ELEMENTS: Metric(sent, "count", "derived")} | {
+        name: Metric(value, "count", "derived") for name, value in counts.items()
+    }
+
+
+def _of(results: Results, series: str) -> list[PointResult]:
+    return [point for point in results.points if point.series == series]
+
+
+def judge_two(results: Results) -> Judgement:
+    """All-reduces of a layer, by the shard map and by the cost model."""
+    counts = {
+        tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
+        for point in _of(results, LAYER)
+    }
+    ((forward, backward, cost_forward, cost_backward),) = counts if len(counts) == 1 else ((0.0, 0.0, 0.0, 0.0),)
+    text = (
+        f"a layer makes {forward:.0f} all-reduces forward and {backward:.0f} backward by the shard map (a g for each "
+        f"row-parallel, an f for each column-parallel matrix), {cost_forward:.0f} and {cost_backward:.0f} in the cost "
+        "model"
+    )
+    numbers = {"forward": Number(forward, "count", "derived"), "backward": Number(backward, "count", "derived")}
+    return holds_if(counts == {(2.0, 2.0, 2.0, 2.0)}, text, numbers)
+
+
+def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
+    ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in _of(results, series)}
+    worst = max(abs(ratio - 1) for ratio in ratios.values())
+    text = f"the rings of the cost model's all-reduces send {formula} for {', '.join(ratios)}, to {worst:.1e}"
+    return holds_if(worst <= TOLERANCE, text, {"largest_difference": Number(worst, "1", "derived")})
+
+
+def judge_layer(results: Results) -> Judgement:
+    """Elements per layer, device and microbatch."""
+    return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
+
+
+def judge_stage(results: Results) -> Judgement:
+    """Elements per stage, device and microbatch."""
+    return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
+
+
+def _pairs(results: Results) -> list[tuple[str, Parameter, Parameter, int, int]]:
+    """Of each block: name, its column- and its row-parallel matrix, t, and columns of the first per row of the "
+    "second."""
+    found = []
+    parameters: Any = _of(results, SHARDS)[0].parameters
+    model = _model(parameters)
+    for name in BLOCKS:
+        first, second = _weights(model, name)
+        found.append((name, first, second, parameters["t"], first.shape[COLUMN] // second.shape[ROW]))
+    return found
+
+
+def judge_no_communication(results: Results) -> Judgement:
+    """Whether each rank's columns of the first matrix are its rows of the second, in both blocks."""
+    wrong = []
+    for name, first, second, t, per_row in _pairs(results):
+        for tp in range(t):
+            columns, rows = first.shard(t, tp), second.shard(t, tp)
+            meet = (columns.start, columns.stop) == (per_row * rows.start, per_row * rows.stop)
+            if (first.split, second.split) != (COLUMN, ROW) or not meet:
+                wrong.append(f"{name}, rank {tp}")
+    text = (
+        f"outputs of the first matrix are not the inputs of the second at {'; '.join(wrong)}"
+        if wrong
+        else "every rank's columns of the first matrix are its rows of the second, in the MLP and in the attention"
+    )
+    return holds_if(not wrong, text)
+
+
+def judge_heads(results: Results) -> Judgement:
+    """Whether each rank has whole heads."""
+    parameters: Any = _of(results, SHARDS)[0].parameters
+    model = _model(parameters)
+    (_, qkv, projection, t, _) = next(pair for pair in _pairs(results) if pair[0] == "attention")
+    width = model.hidden // model.heads
+    cuts = [shard.start % (3 * width) for shard in (qkv.shard(t, tp) for tp in range(t))]
+    cuts += [projection.shard(t, tp).start % width for tp in range(t)]
+    text = f"at t={t} every rank has the columns of {model.heads // t} whole heads of {model.heads}, and their rows"
+    return holds_if(not any(cuts), text if not any(cuts) else f"at t={t} a slice cuts a head of {width}")
+
+
+CLAIMS = (
+    Claim(
+        id="two_all_reduces_each_way",
+        sentence=(
+            "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two "
+            "all-reduce operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ "
+            "operator)."
+        ),
+        place="Section 2.3",
+        fidelity="derived",
+        tolerance="exactly two and two, by the shard map and in the simulator's cost model (without recomputation)",
+        judge=judge_two,
+    ),
+    Claim(
+        id="layer_communication",
+        sentence=(
+            "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model "
+            "replicas "
+            "twice each in the forward and backward pass for each layer, leading to a total communication of "
+            r"$8bsh \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch."
+        ),
+        place="Section 3.2",
+        fidelity="derived",
+        tolerance="to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula",
+        judge=judge_layer,
+    ),
+    Claim(
+        id="stage_communication",
+        sentence=(
+            "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device "
+            "for "
+            r"each microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
+            r"$l^{\text{stage}}$ is the number of layers in a pipeline stage."
+        ),
+        place="Section 3.2",
+        fidelity="derived",
+        tolerance="to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
+        judge=judge_stage,
+    ),
+    Claim(
+        id="no_communication_between_the_gemms",
+        sentence=(
+            "The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any "
+            r"communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})"
+        ),
+        place="Section 2.3",
+        fidelity="derived",
+        tolerance="exactly, at every rank",
+        judge=judge_no_communication,
+    ),
+    Claim(
+        id="column_parallel_heads",
+        sentence=(
+            "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The "
+            "output linear layer can then directly operate on the partitioned output of the attention operation "
+            "(weight "
+            "matrix partitioned across rows)."
+        ),
+        place="Section 2.3",
+        fidelity="derived",
+        tolerance="exactly: slices begin and end between heads",
+        judge=judge_heads,
+    ),
+)
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
+    shards = [point for point in record.points if point.series == SHARDS]
+    parameters: Any = shards[0].parameters
+    model, t = _model(parameters), parameters["t"]
+    (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
+    forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
+    figure = figures.new_figure(height=3.6)
+    blocks = (
+        ("MLP: A and B", "mlp", "GeLU"),
+        ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
+    )
+    for axes, (title, name, between) in zip(figure.subplots(2, 1), blocks, strict=True):
+        axes.set_title(f"{title}, GPT-3 (h = {model.hidden}), t = {t}", fontsize=7)
+        draw_block(axes, _weights(model, name), t, between)
+    lines = [
+        "f: forward identity, backward all-reduce; g: the reverse",
+        f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
+        f"{record.fidelity}: drawn from ptdp's shard map",
+    ]
+    figures.add_origin(figure, lines)
+    return figure
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Figure 5",
+    section="2.3",
+    title="Blocks of a transformer layer partitioned with tensor model parallelism",
+    description=(
+        "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
+        "is "
+        "tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
+        "microbatch, "
+        "forward and backward, with the paper's formula as 'paper'."
+    ),
+    fidelities=("derived",),
+    points=points,
+    quantities=(
+        Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
+        Quantity(WHOLE, "on all tensor ranks", "count", "million", 1e6, 3),
+        Quantity(FORWARD, "all-reduces forward", "count", "", 1, 0),
+        Quantity(BACKWARD, "backward", "count", "", 1, 0),
+    ),
+    columns={"name": "parameter", "t": "t", "split": "split by", "whole": "shape", "own": "on a rank"},
+    claims=CLAIMS,
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)

@@ -1,0 +1,155 @@
+"""Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
+
+from functools import partial
+
+from benchmarks.records import Number
+from reproduce import grids, published, zero3_points
+from reproduce.artifact import Artifact, Claim, Judgement, Results, XAxis
+from reproduce.claims import holds_if, listed, strictly_increasing
+from reproduce.figures import MARKERS, PALETTE, line_plot
+from reproduce.grids import THROUGHPUT
+from reproduce.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
+
+ID = "fig_zero3"
+# "the 175B GPT-3 model is shown with dotted lines, and the 530B model is shown with solid lines"
+LOOKS = {
+    f"{scheme}, {model}": {
+        "color": PALETTE[color],
+        "marker": MARKERS[2 * color + (model == "530B")],
+        "linestyle": "-" if model == "530B" else ":",
+    }
+    for color, scheme in enumerate((PTDP, ZERO3))
+    for model in MODELS
+}
+
+
+def _along(results: Results, scheme: str, model: str, metric: str) -> dict[int, float]:
+    counts = gpu_counts(results, model, scheme)
+    return {n: results.value(key_of(scheme, model, n), metric) for n in counts}
+
+
+def judge_gracefully(results: Results) -> Judgement:
+    """Whether PTD-P keeps more of its throughput from the fewest to the most GPUs."""
+    kept = {}
+    for scheme in (PTDP, ZERO3):
+        for model in MODELS:
+            values = list(_along(results, scheme, model, THROUGHPUT).values())
+            kept[f"{scheme}, {model}"] = values[-1] / values[0]
+    text = f"throughput per GPU at the most over that at the fewest GPUs: {listed(kept, '{:.0%}')}"
+    numbers = {grids.word(key): grids.ratio(share, results.fidelity) for key, share in kept.items()}
+    return holds_if(all(kept[f"{PTDP}, {m}"] > kept[f"{ZERO3}, {m}"] for m in MODELS), text, numbers)
+
+
+def judge_cross_node(results: Results) -> Judgement:
+    """Bytes a GPU sends to other nodes; ZeRO-3's counted as if each node got every tensor once (1/8 per GPU)."""
+    per_node = int(published.constants()["gpus_per_node"])
+    ratios, largest = {}, {}
+    for model in MODELS:
+        for n in gpu_counts(results, model, PTDP)[1:]:
+            uses = ("pipeline_traffic", "data_traffic", "embedding_traffic")
+            ours = sum(results.value(key_of(PTDP, model, n), use) for use in uses)
+            theirs = results.value(key_of(ZERO3, model, n), "data_traffic") / per_node
+            ratios[f"{model} on {n}"] = theirs / ours
+            largest[key_of(PTDP, model, n)] = Number(ours, "B", results.fidelity)
+            largest[key_of(ZERO3, model, n)] = Number(theirs, "B", results.fidelity)
+    text = f"cross-node bytes per GPU and iteration, ZeRO-3 over PTD-P: {listed(ratios, '{:.1f}')}"
+    return holds_if(min(ratios.values()) > 1, text, largest)
+
+
+def judge_hidden(results: Results) -> Judgement:
+    """Whether the exposed share of ZeRO-3's communication rises as fewer sequences per GPU are left to hide it."""
+    shares = {}
+    for model in MODELS:
+        time, exposed = (_along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
+        shares[model] = {n: exposed[n] / time[n] for n in time}
+    text = "exposed share of ZeRO-3's iteration by GPUs: " + "; ".join(
+        f"{model}: {listed(line, '{:.0%}')}" for model, line in shares.items()
+    )
+    return holds_if(all(strictly_increasing(list(line.values())) for line in shares.values()), text)
+
+
+def judge_fixed_batch(results: Results) -> Judgement:
+    """Whether the batch size is the same along every line of the figure."""
+    batches: dict[str, set[int]] = {}
+    for point in results.points:
+        batches.setdefault(point.series, set()).add(int(str(point.parameters["B"])))
+    changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
+    text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())
+    return Judgement("paper inconsistent" if changed else "holds", text or "one batch size along every line")
+
+
+CLAIMS = (
+    Claim(
+        id="scales_more_gracefully",
+        sentence=(
+            "As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see "
+            r"Figure~\ref{fig:zero3_comparison_throughputs})."
+        ),
+        place="Section 5.2",
+        fidelity="simulated",
+        tolerance="PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
+        judge=judge_gracefully,
+    ),
+    Claim(
+        id="less_cross_node_communication",
+        sentence=(
+            "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
+            r"by $70\%$ for both models due to less cross-node communication."
+        ),
+        place="Section 5.2 (the reason)",
+        fidelity="simulated",
+        tolerance=(
+            "with twice and four times the fewest GPUs, PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent "
+            "every tensor only once to each node"
+        ),
+        judge=judge_cross_node,
+    ),
+    Claim(
+        id="batch_too_small_to_hide",
+        sentence=(
+            "However, this can become harder if tensor parallelism is not used or the batch size is not large enough "
+            r"to hide the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs})."
+        ),
+        place="Section 6",
+        fidelity="simulated",
+        tolerance="the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+        judge=judge_hidden,
+    ),
+    Claim(
+        id="fixed_batch_sizes",
+        sentence="Global batch sizes are fixed and ZeRO-3 is used without any model parallelism.",
+        place="Figure 10, caption",
+        fidelity="derived",
+        tolerance="one batch size along every line",
+        judge=judge_fixed_batch,
+    ),
+)
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """Where the figure of the paper differs from its table."""
+    return (
+        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
+        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
+    )
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Figure 10",
+    section="5.2",
+    title="Throughput per GPU of PTD-P and ZeRO-3",
+    description=(
+        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
+        "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+    ),
+    fidelities=("simulated",),
+    points=lambda scale: zero3_points.rows(),
+    quantities=zero3_points.QUANTITIES,
+    columns={"gpus": "n", "b": "b", "B": "B"},
+    x_axis=XAxis("gpus", "Number of GPUs"),
+    claims=CLAIMS,
+    further=zero3_points.training_time,
+    draw=partial(line_plot, looks=LOOKS),
+    notes=notes,
+)

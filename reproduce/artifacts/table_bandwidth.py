@@ -1,0 +1,207 @@
+"""Section 5.9: effective bisection bandwidths of the trillion-parameter run, from byte counts over times."""
+
+from collections.abc import Mapping
+
+from benchmarks.records import Metric, Number, PaperValue
+from ptdp_core.formulas import ring_factor
+from ptdp_core.layout import RankGrid, boundary_transfers, chunk_layers, chunk_parameters
+from ptdp_core.simulator import Cluster, Estimate, read_parameters
+from ptdp_core.simulator.kernels import FP16_BYTES
+from reproduce import published, table_1
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.claims import holds_if
+
+ID = "table_bandwidth"
+BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"
+CROSSINGS = "crossings"
+PIPELINE, DATA = "pipeline point-to-point", "data-parallel all-reduce"
+FACTOR = 2.0  # how far a reading of an undefined quantity may be away
+CLUSTER = "selene"  # the data file whose parameters were set with the paper's numbers
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """The run of Table 1's largest model, for its two kinds of traffic between nodes."""
+    largest = max(table_1.rows(), key=lambda row: row.billions)
+    pipeline, data = (row["effective_bisection_B_per_s"] for row in published.artifact(ID)["rows"])
+    return tuple(
+        Point(
+            key=key,
+            series="",
+            label=traffic,
+            parameters={**largest.parameters, "traffic": traffic},
+            paper={BANDWIDTH: PaperValue(value, "B/s", "text", quantum=step)},
+        )
+        for key, traffic, value, step in (("pipeline", PIPELINE, pipeline, 1e9), ("data", DATA, data, 1e11))
+    )
+
+
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+    """Bytes over the bisection in an iteration, over the seconds of that kind of communication."""
+    read = _pipeline if point.parameters["traffic"] == PIPELINE else _data
+    crossings, sent, seconds = read(estimate)
+    return {
+        BANDWIDTH: Metric(sent / seconds, "B/s", "simulated"),
+        BYTES: Metric(sent, "B", "simulated"),
+        SECONDS: Metric(seconds, "s", "simulated"),
+        CROSSINGS: Metric(crossings, "count", "simulated"),
+        WHOLE: Metric(sent / estimate.iteration_s, "B/s", "simulated"),
+    }
+
+
+def _pipeline(estimate: Estimate) -> tuple[int, float, float]:
+    """The cut between the two halves of the stages: chains across it, bytes both ways, seconds at one boundary.
+
+    Every boundary that two stages exchange over has two ends; the time all ranks spend exchanging is shared by them.
+    """
+    config, parallel = estimate.config, estimate.config.parallel
+    grid = RankGrid.of(parallel)
+    elements = config.model.seq * parallel.b * config.model.hidden
+    stages = parallel.p * parallel.v
+
+    def half(stage: int) -> bool:
+        return 2 * (stage % parallel.p) < parallel.p
+
+    cuts = [stage for stage in range(stages - 1) if half(stage) != half(stage + 1)]
+    transfers = [
+        transfer
+        for stage in cuts
+        for dp in range(parallel.d)
+        for transfer in boundary_transfers(grid, stage % parallel.p, dp, elements, parallel.scatter_gather)
+    ]
+    # An activation one way and its gradient the other, for every microbatch.
+    sent = 2 * parallel.m * FP16_BYTES * sum(transfer.elements for transfer in transfers)
+    ends = 2 * (stages - 1) / len(cuts)
+    return len(transfers), sent, parallel.p * estimate.phases_s["pipeline_communication"] / ends
+
+
+def _data(estimate: Estimate) -> tuple[int, float, float]:
+    """The cut between the two halves of the replicas: rings across it (twice each), bytes, seconds.
+
+    A ring's all-reduce sends 2(d-1)/d of a GPU's fp16 gradients over each of its links.
+    """
+    config, parallel = estimate.config, estimate.config.parallel
+    grid = RankGrid.of(parallel)
+    held = [
+        sum(
+            parameter.shard(parallel.t, 0).elements
+            for chunk in chunk_layers(config.model.layers, parallel.p, parallel.v, pp)
+            for parameter in chunk_parameters(config.model, chunk, parallel.t)
+        )
+        for pp in range(parallel.p)
+    ]
+    crossings, sent = 0, 0.0
+    for ring in grid.data_groups():
+        halves = [2 * grid.coordinates(rank).dp < parallel.d for rank in ring]
+        here = sum(half != halves[i - 1] for i, half in enumerate(halves))
+        crossings += here
+        sent += here * 2 * ring_factor(parallel.d) * FP16_BYTES * held[grid.coordinates(ring[0]).pp]
+    return crossings, sent, estimate.phases_s["data_parallel"]
+
+
+def set_with_these() -> Mapping[str, float]:
+    """The simulator's parameters that were set with this section's numbers."""
+    return {name: p.value for name, p in read_parameters(CLUSTER).items() if ID in p.set_with}
+
+
+def judge_pipeline(results: Results) -> Judgement:
+    """Ours against 892 GB/s."""
+    ours, paper, ratio = _compare(results, "pipeline")
+    text = (
+        f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
+        "which "
+        f"bytes it divides by which time. Over the whole iteration it is {results.value('pipeline', WHOLE) / 1e9:.0f} "
+        "GB/s"
+    )
+    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, _numbers(ours, ratio, results.fidelity))
+
+
+def judge_data(results: Results) -> Judgement:
+    """Ours against 12.9 TB/s, unless that number is what the simulator was given."""
+    ours, paper, ratio = _compare(results, "data")
+    text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"
+    numbers = _numbers(ours, ratio, results.fidelity)
+    if given := set_with_these():
+        names = ", ".join(f"{name} = {value / 1e9:g} GB/s" for name, value in given.items())
+        return Judgement("inconclusive", f"{text}; no evidence: {names} was set with this number", numbers)
+    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
+
+
+def _compare(results: Results, key: str) -> tuple[float, float, float]:
+    ours, paper = results.value(key, BANDWIDTH), float(results.point(key).paper[BANDWIDTH].value)
+    return ours, paper, ours / paper
+
+
+def _numbers(ours: float, ratio: float, origin: str) -> dict[str, Number]:
+    return {"ours": Number(ours, "B/s", origin), "ratio": Number(ratio, "1", origin)}
+
+
+SENTENCE = (
+    "On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of "
+    "point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of "
+    "all-reduce operations among data-parallel replicas is 12.9 TB/s."
+)
+TOLERANCE = "within a factor of 2, since the paper defines neither the bytes nor the time"
+CLAIMS = (
+    Claim(
+        id="pipeline_bisection",
+        sentence=SENTENCE,
+        place="Section 5.9 (pipeline; Section 1 has the same number)",
+        fidelity="simulated",
+        tolerance=TOLERANCE,
+        judge=judge_pipeline,
+    ),
+    Claim(
+        id="data_bisection",
+        sentence=SENTENCE,
+        place="Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
+        fidelity="simulated",
+        tolerance=f"{TOLERANCE}; inconclusive where the simulator's bandwidth was set with it",
+        judge=judge_data,
+    ),
+)
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """The definitions, and what was set with these numbers."""
+    chains, rings = (results.value(key, CROSSINGS) for key in ("pipeline", "data"))
+    given = ", ".join(set_with_these()) or "none"
+    return (
+        f"Pipeline: the cut between the first and the last half of the stages; {chains:.0f} chains (d*t) of GPUs cross "
+        "it once. Bytes: every microbatch's activation and gradient, 1/t on each chain, both directions added. Time: "
+        "what "
+        "the GPUs at one boundary spend in its exchanges, by the simulator's account without waiting: messages, host "
+        "and "
+        "all-gather.",
+        f"Data parallelism: the cut between two halves of the replicas; the p*t rings of d GPUs cross it {rings:.0f} "
+        "times, twice each. Bytes: 2(d-1)/d of a GPU's fp16 gradients over each link. Time: the data-parallel phase, "
+        "mean "
+        "over pipeline ranks, with the copies into and out of the flat buffer.",
+        f"Simulator parameters that were set with this section's numbers: {given}. Agreement there is no evidence.",
+    )
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Section 5.9",
+    section="5.9",
+    title="Effective bisection bandwidth of the 1T run on 3072 GPUs",
+    description=(
+        "Bytes that cross a bisection of the cluster in an iteration of Table 1's largest model, divided by the time "
+        "of "
+        "that kind of communication (definitions in the notes: the paper gives none), for pipeline and data "
+        "parallelism."
+    ),
+    fidelities=("simulated",),
+    points=points,
+    quantities=(
+        Quantity(BANDWIDTH, "effective bisection bandwidth", "B/s", "GB/s", 1e9, 0),
+        Quantity(CROSSINGS, "links across the cut", "count", "", 1, 0),
+        Quantity(BYTES, "bytes across, per iteration", "B", "GB", 1e9, 0),
+        Quantity(SECONDS, "time", "s", "s", 1, 3),
+        Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
+    ),
+    columns={"traffic": "traffic"},
+    claims=CLAIMS,
+    further=further,
+    notes=notes,
+)

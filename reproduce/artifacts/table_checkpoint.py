@@ -1,0 +1,155 @@
+"""Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
+
+from benchmarks.records import Metric, Number, PaperValue
+from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import parameters
+from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from reproduce import published, table_1
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.claims import holds_if
+
+ID = "table_checkpoint"
+SIZE, LOAD, LOAD_EACH, SAVE = "checkpoint_size", "load_time", "load_time_every_replica", "save_time"
+# fp16 weight, fp32 weight, and Adam's two moments in fp32.
+BYTES_PER_PARAMETER = WEIGHT_BYTES + OPTIMIZER_BYTES
+TOLERANCE = 0.05
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """Table 1's models; the paper gives the size of the largest one's checkpoint."""
+    (row,) = published.artifact(ID)["rows"]
+    rows = table_1.rows()
+    largest = max(rows, key=lambda one: one.billions)
+    size = PaperValue(row["checkpoint_B"], "B", "text", quantum=1e11)
+    return tuple(
+        Point(
+            key=one.key,
+            series="",
+            label=one.label,
+            parameters={
+                **one.parameters,
+                "model": one.label,
+                "load_bandwidth": row["load_B_per_s"],
+                "save_bandwidth": row["save_B_per_s"],
+            },
+            paper={SIZE: size} if one is largest else {},
+        )
+        for one in rows
+    )
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """14 bytes a parameter (eq. 2), and its times at the point's bandwidths. Raises ValueError for a bad one."""
+    config = TrainingConfig.from_plain(point.parameters)
+    bandwidths = {}
+    for name in ("load_bandwidth", "save_bandwidth"):
+        value = point.parameters[name]
+        if isinstance(value, bool | str) or value is None or value <= 0:
+            raise ValueError(f"{name}={value!r} is not a bandwidth; needs bytes per second > 0; try {name}=1e12")
+        bandwidths[name] = value
+    size = BYTES_PER_PARAMETER * parameters(config.model)
+    load = size / bandwidths["load_bandwidth"]
+    return {
+        SIZE: Metric(size, "B", "derived"),
+        LOAD: Metric(load, "s", "derived"),
+        LOAD_EACH: Metric(load * config.parallel.d, "s", "derived"),
+        SAVE: Metric(size / bandwidths["save_bandwidth"], "s", "derived"),
+    }
+
+
+def judge_size(results: Results) -> Judgement:
+    """The largest model's checkpoint."""
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
+    text = (
+        f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
+        f"{ours / paper - 1:+.1%}; 13.8 TB are {paper * BYTES_PER_PARAMETER / ours:.2f} bytes a parameter"
+    )
+    return holds_if(abs(ours / paper - 1) <= TOLERANCE, text, {"size": Number(ours, "B", "derived")})
+
+
+def judge_load(results: Results) -> Judgement:
+    """Selene's file system is not here."""
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
+    text = (
+        "1 TB/s is a property of Selene's file system. At that rate the load takes "
+        f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
+    )
+    return Judgement("not testable here", text, {"once": Number(once, "s", "derived")})
+
+
+def judge_save(results: Results) -> Judgement:
+    """Selene's file system is not here."""
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    save = results.value(point.key, SAVE)
+    text = (
+        f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
+        f"save takes {save:.0f} s"
+    )
+    return Judgement("not testable here", text, {"save": Number(save, "s", "derived")})
+
+
+CLAIMS = (
+    Claim(
+        id="checkpoint_size",
+        sentence="For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes.",
+        place="Section 5.10",
+        fidelity="derived",
+        tolerance="14 bytes a parameter within 5%; what a checkpoint holds is not stated",
+        judge=judge_size,
+    ),
+    Claim(
+        id="load_bandwidth",
+        sentence=(
+            "The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a "
+            "peak "
+            "read bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem."
+        ),
+        place="Section 5.10",
+        fidelity="derived",
+        tolerance=None,
+        judge=judge_load,
+    ),
+    Claim(
+        id="save_bandwidth",
+        sentence=r"Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s).",
+        place="Section 5.10",
+        fidelity="derived",
+        tolerance=None,
+        judge=judge_save,
+    ),
+)
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """Under which conditions the times hold."""
+    return (
+        "Times are sizes over the bandwidths that the paper gives for 3072 GPUs on 384 nodes; fewer nodes may not "
+        "reach "
+        "them. 'Every replica' is d times as much reading, as far as no cache answers it.",
+    )
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Section 5.10",
+    section="5.10",
+    title="Checkpoint size, and load and save times",
+    description=(
+        "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save at "
+        "273 GB/s, the bandwidths that the paper reports."
+    ),
+    fidelities=("derived",),
+    points=points,
+    quantities=(
+        Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
+        Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
+        Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
+        Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
+    ),
+    columns={"model": "model", "d": "d"},
+    claims=CLAIMS,
+    derive=derive,
+    notes=notes,
+)

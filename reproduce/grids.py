@@ -1,0 +1,148 @@
+"""Figures that run one model over a grid: series (such as batch sizes) times x values (such as parallel sizes).
+
+`grid` makes their points from the configuration in `published.json`; the paper's values are attached where they are
+supplied. The rest is what these figures have in common: quantities, and notes on what is missing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.records import Number, PaperValue
+from reproduce import published
+from reproduce.artifact import Point, Quantity, Results, Scalar
+from reproduce.figures import WITHHELD
+
+THROUGHPUT = "throughput_per_gpu"
+SEQUENCES = "sequences_per_s"
+TERA = 1e12
+MODEL = ("layers", "hidden", "heads")
+PARALLEL = ("p", "t", "v", "b")
+
+THROUGHPUT_QUANTITY = Quantity(
+    THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", TERA, 1, axis="Achieved teraFLOP/s per GPU"
+)
+QUANTITIES = (
+    THROUGHPUT_QUANTITY,
+    Quantity("iteration_time", "iteration", "s", "s", 1, 2),
+    Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1),
+    Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+)
+DATA_TIME_QUANTITY = Quantity("data_parallel_time", "exposed gradient all-reduce", "s", "s", 1, 2)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series: its name in the paper, a key for its points, and the parameters that are its own."""
+
+    name: str
+    key: str
+    parameters: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the x axis: its label, and its parameters, the one that the x axis shows first."""
+
+    label: str
+    parameters: Mapping[str, Scalar]
+
+    @property
+    def key(self) -> str:
+        """'p2_t32'."""
+        return "_".join(f"{name}{value}" for name, value in self.parameters.items())
+
+
+def batch_lines(id: str) -> tuple[Line, ...]:
+    """A series for every batch size of the figure."""
+    return tuple(Line(f"Batch size = {B}", f"B{B}", {"B": B}) for B in published.artifact(id)["config"]["B"])
+
+
+def batch_marks(id: str) -> tuple[Mark, ...]:
+    """An x value for every batch size of the figure."""
+    return tuple(Mark(f"B={B}", {"B": B}) for B in published.artifact(id)["config"]["B"])
+
+
+def pair_marks(id: str) -> tuple[Mark, ...]:
+    """An x value for every pair of parallel sizes, from the entry named '(p,t)', '(p,d)' or '(t,d)'."""
+    config = published.artifact(id)["config"]
+    name = next(key for key in config if key.startswith("("))
+    first, second = name.strip("()").split(",")
+    return tuple(Mark(f"({x}, {y})", {first: x, second: y}) for x, y in config[name])
+
+
+def model_parameters(id: str) -> dict[str, Scalar]:
+    """Layers, hidden size, heads, sequence length and vocabulary of the figure's model."""
+    config, constants = published.artifact(id)["config"], published.constants()
+    plain = {key: config[key] for key in MODEL if isinstance(config.get(key), int)}
+    return {**plain, "seq": constants["sequence_length"], "vocab": constants["vocabulary"]}
+
+
+def grid(
+    id: str,
+    lines: Sequence[Line],
+    marks: Sequence[Mark],
+    metric: str = THROUGHPUT,
+    unit: str = "FLOP/s",
+    factor: float = TERA,
+) -> tuple[Point, ...]:
+    """Every series at every x value; d = n/(p*t) unless given. `factor` turns the published values into `unit`."""
+    config = published.artifact(id)["config"]
+    shared = model_parameters(id) | {key: config[key] for key in PARALLEL if isinstance(config.get(key), int)}
+    paper = _paper_values(id, unit, factor)
+    found = []
+    for line in lines:
+        for mark in marks:
+            parameters = {"p": 1, "t": 1, **shared, **line.parameters, **mark.parameters}
+            if isinstance(n := config["gpus"], int):
+                sizes = (parameters["p"], parameters["t"])
+                assert all(isinstance(size, int) for size in sizes)
+                parameters.setdefault("d", n // (int(str(sizes[0])) * int(str(sizes[1]))))
+            x = tuple(mark.parameters.values())
+            value = paper.get(line.name, {}).get(x) or paper.get(line.name, {}).get(x[:1])
+            found.append(
+                Point(f"{line.key}_{mark.key}", line.name, mark.label, parameters, {metric: value} if value else {})
+            )
+    return tuple(found)
+
+
+def _paper_values(id: str, unit: str, factor: float) -> dict[str, dict[tuple[Scalar, ...], PaperValue]]:
+    """The published values by series and by the numbers of their x value; none where they are withheld."""
+    entry = published.artifact(id)
+    if not entry.get("series"):
+        return {}
+    x = next(name for name in entry["series"][0]["points"][0] if name != "y")
+    return {
+        name: {tuple(int(n) for n in re.findall(r"\d+", str(at))): value for at, value in values.items()}
+        for name, values in published.series(id, x=x, unit=unit, factor=factor).items()
+    }
+
+
+def notes(id: str, results: Results) -> tuple[str, ...]:
+    """What a reader has to know: that the paper's values are withheld, and which points did not fit in memory."""
+    found = []
+    entry = published.artifact(id)
+    if entry.get("blind") and not entry.get("series"):
+        found.append(
+            f"{WITHHELD}: {entry['paper']} is part of the blind test, predicted before its values are looked at, so "
+            "there is nothing to compare with yet."
+        )
+    out = [f"{p.series}, {p.label}" for p in results.points if p.status == "oom"]
+    if out:
+        found.append(f"Out of memory, so left out of the lines and marked by crosses: {'; '.join(out)}.")
+    return tuple(found)
+
+
+def by_batch(results: Results, id: str, metric: str, by: str) -> dict[int, dict[Scalar, float]]:
+    """A metric by batch size (the series) and by parameter `by`. Raises `MissingResultError`."""
+    return {int(str(line.parameters["B"])): results.series(line.name, metric, by) for line in batch_lines(id)}
+
+
+def word(text: str) -> str:
+    """`text` as the name of a number in a record: 'PTD-P, 175B' is 'ptd_p_175b'."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def ratio(value: float, origin: str) -> Number:
+    """A plain ratio, as claims keep it."""
+    return Number(value, "1", origin)

@@ -1,0 +1,139 @@
+"""How good predictions are: relative errors of pairs (ours, the paper's), rank correlation, and naive baselines.
+
+Pure arithmetic on numbers. Errors are relative to the paper's value, ours/paper - 1; mean, worst and bias are of these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One prediction and the published value, in the same unit, the published not zero.
+
+    `label` names the point for people; `hidden` (h) and `bubble` ((p-1)/(vm)) are what the baselines know of it.
+    """
+
+    label: str
+    ours: float
+    paper: float
+    hidden: int = 1
+    bubble: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Ours relative to the paper's: +0.1 is 10% too high."""
+        return self.ours / self.paper - 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of n pairs: mean absolute error, bias (mean error), the worst error and its point, Spearman's rank correlation.
+
+    `rank` is None where there is none: fewer than three pairs, or all values of a side equal.
+    """
+
+    n: int
+    mean: float
+    bias: float
+    worst: float
+    worst_label: str
+    rank: float | None
+
+
+def score(pairs: Sequence[Pair]) -> Score:
+    """The score of at least one pair. Raises ValueError for none."""
+    if not pairs:
+        raise ValueError("pairs=[] has nothing to score; needs at least one prediction with a published value")
+    worst = max(pairs, key=lambda pair: abs(pair.error))
+    return Score(
+        n=len(pairs),
+        mean=mean_error(pairs),
+        bias=sum(pair.error for pair in pairs) / len(pairs),
+        worst=worst.error,
+        worst_label=worst.label,
+        rank=spearman([pair.ours for pair in pairs], [pair.paper for pair in pairs]),
+    )
+
+
+def mean_error(pairs: Sequence[Pair]) -> float:
+    """Mean absolute relative error."""
+    return sum(abs(pair.error) for pair in pairs) / len(pairs)
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value from 1; equal values share the mean of their ranks."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    found = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for i in order[start:end]:
+            found[i] = (start + 1 + end) / 2
+        start = end
+    return found
+
+
+def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Spearman's rank correlation, ties with mean ranks; None for fewer than three pairs or a side without order."""
+    if len(xs) < 3:
+        return None
+    a, b = ranks(xs), ranks(ys)
+    center = (len(xs) + 1) / 2
+    spread = sqrt(sum((x - center) ** 2 for x in a) * sum((y - center) ** 2 for y in b))
+    if spread == 0:
+        return None
+    return sum((x - center) * (y - center) for x, y in zip(a, b, strict=True)) / spread
+
+
+# The baselines know the published values: each is fitted to the very points it is scored on, and to the very score, the
+# mean absolute relative error. Such a fit goes exactly through as many points as it has coefficients, so trying all of
+# those finds the best one.
+
+
+def _loss(predictions: Sequence[float], values: Sequence[float]) -> float:
+    return sum(abs(ours / paper - 1) for ours, paper in zip(predictions, values, strict=True)) / len(values)
+
+
+def constant_error(pairs: Sequence[Pair]) -> float:
+    """Mean error of the best constant."""
+    return _multiple_error(pairs, [1.0] * len(pairs))
+
+
+def bubble_error(pairs: Sequence[Pair]) -> float:
+    """Mean error of the best constant divided by 1 + (p-1)/(vm): the paper's bubble formula (Section 2.2)."""
+    return _multiple_error(pairs, [1 / (1 + pair.bubble) for pair in pairs])
+
+
+def _multiple_error(pairs: Sequence[Pair], shape: Sequence[float]) -> float:
+    values = [pair.paper for pair in pairs]
+    factors = [value / x for value, x in zip(values, shape, strict=True)]
+    return min(_loss([factor * x for x in shape], values) for factor in factors)
+
+
+def line_error(pairs: Sequence[Pair]) -> float:
+    """Mean error of the best straight line in the hidden size h."""
+    values = [pair.paper for pair in pairs]
+    best = constant_error(pairs)  # all there is where every h is the same
+    for one, other in combinations(pairs, 2):
+        if one.hidden == other.hidden:
+            continue
+        slope = (other.paper - one.paper) / (other.hidden - one.hidden)
+        best = min(best, _loss([one.paper + slope * (pair.hidden - one.hidden) for pair in pairs], values))
+    return best
+
+
+BASELINES = {
+    "constant": constant_error,
+    "line_in_h": line_error,
+    "constant_with_bubble": bubble_error,
+}
+
+
+def baselines(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Mean absolute relative error of every baseline, fitted to these pairs."""
+    return {name: error(pairs) for name, error in BASELINES.items()}

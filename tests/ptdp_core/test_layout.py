@@ -1,0 +1,192 @@
+"""Where everything is: against counting, the closed formulas, the network model, and the engine's own parameters."""
+
+import subprocess
+import sys
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.formulas import parameters, pipeline_elements, scatter_gather_elements, tensor_parallel_elements
+from ptdp_core.layout import (
+    Parameter,
+    RankGrid,
+    all_reduces,
+    boundary_transfers,
+    chunk_layers,
+    chunk_parameters,
+    gather_transfers,
+    layer_parameters,
+    node_of,
+)
+from ptdp_core.simulator import load_cluster
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.network import crosses_nodes, data_group, tensor_group
+from ptdp_core.simulator.operators import layer_backward, layer_forward
+
+MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
+SIZES = st.integers(1, 6)
+
+
+@given(p=SIZES, t=SIZES, d=SIZES)
+def test_ranks_count_up_with_the_tensor_rank_fastest(p, t, d):
+    grid = RankGrid(p, t, d)
+    # An odometer, written independently of the grid's arithmetic.
+    assert [tuple(grid.coordinates(rank)) for rank in range(grid.n)] == list(product(range(p), range(d), range(t)))
+    assert [grid.rank(*grid.coordinates(rank)) for rank in range(grid.n)] == list(range(p * t * d))
+
+
+@given(p=SIZES, t=SIZES, d=SIZES)
+def test_each_kind_of_group_holds_every_rank_once(p, t, d):
+    grid = RankGrid(p, t, d)
+    for groups, count, size, stride in (
+        (grid.tensor_groups(), p * d, t, 1),
+        (grid.data_groups(), p * t, d, t),
+        (grid.pipelines(), d * t, p, d * t),
+    ):
+        assert sorted(rank for group in groups for rank in group) == list(range(grid.n))
+        assert [len(group) for group in groups] == [size] * count
+        assert all(b - a == stride for group in groups for a, b in pairwise(group))
+
+
+@pytest.mark.parametrize(("p", "t", "d"), [(4, 8, 2), (2, 16, 2), (8, 2, 4), (8, 1, 2), (2, 4, 8), (64, 8, 6)])
+def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
+    grid, per_node = RankGrid(p, t, d), 8
+    nodes = lambda group: {node_of(rank, per_node) for rank in group}  # noqa: E731
+    assert {len(nodes(group)) for group in grid.tensor_groups()} == {tensor_group(t, per_node).nodes}
+    assert {len(nodes(group)) for group in grid.data_groups()} == {data_group(t, d, per_node).nodes}
+    for pp in range(p - 1):
+        hops = [chain[pp : pp + 2] for chain in grid.pipelines()]
+        assert any(len(nodes(hop)) == 2 for hop in hops) == crosses_nodes(pp, t, d, per_node)
+
+
+def test_chunks_are_as_the_paper_lays_them_out():
+    one_based = lambda ranges: [layer + 1 for chunk in ranges for layer in chunk]  # noqa: E731
+    assert one_based(chunk_layers(16, 4, 1, 0)) == [1, 2, 3, 4]
+    assert one_based(chunk_layers(16, 4, 2, 0)) == [1, 2, 9, 10]  # Section 2.2.2
+    assert one_based(chunk_layers(16, 4, 2, 1)) == [3, 4, 11, 12]
+    with pytest.raises(ValueError, match=r"layers=10 does not split into p\*v=2\*2 .* try layers=12"):
+        chunk_layers(10, 2, 2, 0)
+
+
+@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (4, 2), (8, 1)])
+def test_all_chunks_together_are_the_model(p, v):
+    chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, p, v, pp)]
+    found = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]
+    # Equation 2 leaves out the final layer norm.
+    assert sum(q.elements for q in found if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
+    assert len({q.name for q in found}) == len(found) - sum(q.copy for q in found)
+    assert sum(q.copy for q in found) == (p > 1)
+
+
+@pytest.mark.parametrize("t", [1, 2, 4, 8])
+def test_shards_tile_their_parameter(t):
+    for parameter in chunk_parameters(MODEL, range(8), t):
+        shards = [parameter.shard(t, tp) for tp in range(t)]
+        if parameter.split is None:
+            assert all((s.shape, s.padding) == (parameter.shape, 0) for s in shards)
+            continue
+        assert [s.start for s in shards] == [0, *(s.stop for s in shards[:-1])]
+        assert shards[-1].stop == parameter.shape[parameter.split]
+        assert len({s.shape for s in shards}) == 1
+        padding = sum(s.elements // s.shape[parameter.split] * s.padding for s in shards)
+        assert sum(s.elements for s in shards) - padding == parameter.elements
+
+
+@pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (1, 4, 1), (2, 2, 1), (4, 8, 2)])
+def test_ranks_hold_what_the_cost_model_says(p, t, v):
+    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
+    held = [
+        sum(
+            parameter.shard(t, 0).elements
+            for chunk in chunk_layers(MODEL.layers, p, v, pp)
+            for parameter in chunk_parameters(MODEL, chunk, t)
+        )
+        for pp in range(p)
+    ]
+    assert held == CostModel(load_cluster("selene")).rank_parameters(config)
+
+
+def test_a_layer_reduces_twice_each_way_as_the_cost_model_does():
+    forward, backward = all_reduces(layer_parameters(MODEL, 0))
+    assert (forward, backward) == (2, 2)
+    assert forward == len(layer_forward(MODEL, 1, 2).all_reduce_bytes)
+    assert backward == len(layer_backward(MODEL, 1, 2).all_reduce_bytes)
+    for t in (2, 4, 8):  # a ring sends 2(t-1)/t of what it reduces
+        ring = (forward + backward) * pipeline_elements(MODEL, 3) * 2 * (t - 1) / t
+        assert ring == pytest.approx(tensor_parallel_elements(MODEL, 3, t))
+
+
+@pytest.mark.parametrize("t", [1, 2, 8])
+def test_scatter_gather_sends_each_element_once_between_nodes(t):
+    grid, size = RankGrid(2, t, 1), pipeline_elements(MODEL, 1)
+    plain, scattered = (boundary_transfers(grid, 0, 0, size, on) for on in (False, True))
+    assert [(s.source, s.destination) for s in plain] == [(rank, rank + t) for rank in range(t)]
+    assert [(s.source, s.destination) for s in plain] == [(s.source, s.destination) for s in scattered]
+    assert [s.elements for s in plain] == [size] * t
+    assert [s.elements for s in scattered] == [scatter_gather_elements(MODEL, 1, t)] * t
+    # Chunks that arrive, and those gathered, are the whole tensor on every rank, without overlap.
+    for rank in range(t, 2 * t):
+        parts = [s for s in (*scattered, *gather_transfers(grid, 1, 0, size)) if s.destination == rank]
+        assert sorted(i for part in parts for i in range(part.start, part.stop)) == list(range(size))
+    assert all(s.source >= t for s in gather_transfers(grid, 1, 0, size))
+
+
+def test_errors_name_the_number_and_the_fix():
+    with pytest.raises(ValueError, match="t=0 is not positive; needs t >= 1; try t=1"):
+        RankGrid(1, 0, 1)
+    with pytest.raises(ValueError, match="rank=8 is outside the grid; needs 0 <= rank < "):
+        RankGrid(2, 2, 2).coordinates(8)
+    with pytest.raises(ValueError, match="dp=2 is outside the grid; needs 0 <= dp < 2; try dp=0"):
+        RankGrid(2, 2, 2).rank(0, 2, 0)
+    with pytest.raises(ValueError, match="t=3 does not divide 64 of x; needs equal slices; try t=1"):
+        Parameter("x", (64, 8), 0).shard(3, 0)
+    with pytest.raises(ValueError, match="t=3 does not divide a boundary tensor of 64 elements"):
+        gather_transfers(RankGrid(2, 3, 1), 1, 0, 64)
+
+
+@pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (2, 4, 2), (2, 2, 1)])
+def test_the_engine_holds_the_same_slices(p, t, v):
+    torch = pytest.importorskip("torch")
+    for module in ("parameters", "groups", "model"):
+        pytest.importorskip(f"ptdp_core.engine.{module}", exc_type=ImportError)
+    from ptdp_core.config import padded_vocab
+    from ptdp_core.engine.groups import Axis, Coordinates
+    from ptdp_core.engine.model import Build, boundary_shape, build_chunks
+    from ptdp_core.engine.parameters import Parameters
+
+    parallel, model = ParallelConfig(p=p, t=t, v=v, B=p), MODEL
+    grid = RankGrid.of(parallel)
+    for rank in range(grid.n):
+        pp, dp, tp = grid.coordinates(rank)
+        assert (pp, dp, tp) == tuple(Coordinates.of(rank, parallel))
+        axis = Axis("tp", tp, t)
+        make = Parameters(0, axis, torch.device("cpu"), torch.float32)
+        build_chunks(Build(model, padded_vocab(model.vocab, t), make, axis, None, None), Axis("pp", pp, p), v)
+        engine = [
+            (q.name, q.shape, q.dim, q.copy, q.offset, q.offset + q.valid, chunk, tuple(tensor.shape))
+            for tensor, q, chunk in make.made
+        ]
+        ours = []
+        for chunk, layers in enumerate(chunk_layers(model.layers, p, v, pp)):
+            for q in chunk_parameters(model, layers, t):
+                shard = q.shard(t, tp)
+                ours.append((q.name, q.shape, q.split, q.copy, shard.start, shard.stop, chunk, shard.shape))
+        assert sorted(engine, key=str) == sorted(ours, key=str)
+    size = pipeline_elements(model, 1)
+    if p > 1:
+        for on in (False, True):
+            (elements,) = {s.elements for s in boundary_transfers(grid, 0, 0, size, on)}
+            assert elements == torch.Size(boundary_shape(model, 1, t, on)).numel()
+
+
+def test_it_stands_on_the_ground_floor():
+    """Engine and simulator may both use it: it loads neither, and no torch."""
+    check = (
+        "import ptdp_core.layout, sys; "
+        "sys.exit(any(name == 'torch' or name.startswith(('numpy', 'ptdp_core.engine', 'ptdp_core.simulator'))"
+        " for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

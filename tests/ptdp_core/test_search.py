@@ -1,0 +1,230 @@
+"""The search: legal configurations, what is known without executing them, the same best with and without pruning."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import build, peak_stash
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator import search as searching
+from ptdp_core.simulator.bounds import fits, least_time, peak_memory, stash
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.search import Search, enough_gpus, least_memory, order, search, takeaways, time_shares
+from ptdp_core.simulator.space import Job, configurations, divisors, grids, nearest_batch, tensor_sizes
+
+CLUSTER = load_cluster()
+COSTS = CostModel(CLUSTER)
+PER_NODE = CLUSTER.gpus_per_node
+# Some of each fit and some do not; pipelines of 1 to 12 ranks, microbatches fewer and more than ranks.
+JOBS = [
+    Job(ModelConfig(12, 4096, 32), 16, 48),
+    Job(ModelConfig(8, 8192, 64), 32, 24),
+    Job(ModelConfig(36, 6144, 24), 24, 24),
+]
+
+
+@pytest.fixture(scope="module", params=JOBS, ids=lambda job: f"{job.model.layers}l-{job.n}n-B{job.B}")
+def job(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def everything(job) -> Search:
+    return search(job, CLUSTER, top=5, prune=False)
+
+
+def test_divisors():
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]
+    assert divisors(1) == [1]
+
+
+def test_the_legal_configurations_are_all_there_once(job):
+    """Against trying every combination of sizes and keeping those that can be made."""
+    expected = set()
+    sizes = [divisors(job.n), tensor_sizes(job, PER_NODE), divisors(job.model.layers), divisors(job.B)]
+    for p, t, v, b in itertools.product(*sizes):
+        if job.n % (p * t):
+            continue
+        for recompute in ("full", "none"):
+            kind = "torch" if p == 1 else "local"
+            sizes = {"p": p, "t": t, "d": job.n // (p * t), "v": v, "b": b, "B": job.B}
+            try:
+                config = ParallelConfig(**sizes, recompute=recompute, data_parallel=kind)
+                expected.add(TrainingConfig(job.model, config))
+            except ValueError:
+                continue
+    found = list(configurations(job, PER_NODE))
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    assert all(config.parallel.n == job.n for config in found)
+
+
+def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
+    assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 96, 8), 8) == [1, 2, 4, 8, 16]
+    assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 36, 8), 8) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "p", "v"),
+    [
+        *((schedule, p, 1) for schedule in ("gpipe", "1f1b") for p in (1, 2, 3, 4, 8)),
+        *(("interleaved", p, v) for p in (2, 3, 4, 8) for v in (2, 3)),
+    ],
+)
+def test_the_stash_is_the_schedules(schedule, p, v):
+    for m in (p, 2 * p, 3 * p, 7 * p) if v > 1 else (1, 2, 3, p, p + 1, 4 * p):
+        parallel = ParallelConfig(p=p, v=v, B=m, schedule=schedule)
+        config = TrainingConfig(ModelConfig(24 * p * v, 64, 4), parallel)
+        assert [stash(config, rank) for rank in range(p)] == peak_stash(build(schedule, p, m, v))
+
+
+def test_memory_is_known_without_executing(everything):
+    for estimate in everything.ranked:
+        assert peak_memory(estimate.config, COSTS) == estimate.peak_memory_bytes
+        assert estimate.fits
+
+
+def test_what_is_left_out_for_its_memory_does_not_fit(job):
+    large = [config for config in configurations(job, PER_NODE) if not fits(config, COSTS, CLUSTER)]
+    assert not any(simulate(config, CLUSTER).fits for config in large[:: max(1, len(large) // 20)])
+
+
+def test_the_least_time_is_a_bound_and_a_close_one(everything):
+    ratios = [least_time(estimate.config, COSTS) / estimate.iteration_s for estimate in everything.ranked]
+    assert max(ratios) <= 1
+    assert min(ratios) > 0.7
+    alone = [
+        least_time(estimate.config, COSTS) / estimate.iteration_s
+        for estimate in everything.ranked
+        if estimate.config.parallel.p == 1
+    ]
+    assert not alone or min(alone) > 0.99999  # without a pipeline nothing waits
+
+
+@pytest.mark.parametrize("changes", [{"hca_bandwidth": 2e9, "p2p_bandwidth": 1e9}, {"exchange_host_time": 50e-3}])
+def test_the_least_time_is_a_bound_where_communication_rules(job, changes):
+    slow = replace(CLUSTER, **changes)
+    costs = CostModel(slow)
+    for config in list(configurations(job, PER_NODE))[::7]:
+        assert least_time(config, costs) <= simulate(config, slow).iteration_s
+
+
+@pytest.mark.parametrize("top", [1, 3, 10, 10_000])
+def test_pruning_changes_nothing(job, everything, top):
+    pruned = search(job, CLUSTER, top)
+    assert pruned.ranked[:top] == everything.ranked[:top]
+    for found in (pruned, everything):
+        assert found.legal == found.too_large + found.too_long + found.discarded + len(found.ranked)
+    assert everything.discarded == 0
+    faster = [e for e in everything.ranked if e.iteration_s <= pruned.complete_to_s]
+    assert list(pruned.ranked[: len(faster)]) == faster
+
+
+def test_pruning_prunes(job):
+    assert search(job, CLUSTER, 1).discarded > 0
+
+
+def test_what_is_included_gets_its_exact_rank(job, everything):
+    slow = everything.ranked[2 * len(everything.ranked) // 3]
+    found = search(job, CLUSTER, 2, include=[slow.config])
+    assert found.rank(slow.config) == everything.rank(slow.config)
+    assert found.rank(replace(slow.config, model=replace(job.model, seq=4096))) is None
+
+
+def test_schedules_too_long_to_execute_are_counted(job, monkeypatch):
+    monkeypatch.setattr(searching, "MAX_PASSES", 64)
+    found = search(job, CLUSTER, 3)
+    assert found.too_long > 0
+    assert found.legal == found.too_large + found.too_long + found.discarded + len(found.ranked)
+
+
+def test_nothing_legal_and_nothing_that_fits_are_no_errors():
+    indivisible = Job(ModelConfig(2, 4096, 1), 64, 3)
+    assert search(indivisible, CLUSTER).legal == 0
+    assert takeaways(indivisible, CLUSTER).chosen is None
+    assert least_memory(indivisible, CLUSTER) is None
+    huge = Job(ModelConfig(8, 65536, 64), 8, 8)
+    found = search(huge, CLUSTER)
+    assert (found.ranked, found.fitting) == ((), 0)
+    assert not any(size.fits for size in takeaways(huge, CLUSTER).sizes)
+
+
+def test_the_nearest_batch_is_legal_and_nearest():
+    job = Job(ModelConfig(2, 4096, 2), 64, 17)
+    sizes = {d for _, _, d in grids(job, PER_NODE)}
+    near = nearest_batch(job, PER_NODE)
+    assert any(configurations(replace(job, B=near), PER_NODE))
+    assert not any(batch % d == 0 for batch in range(17 - abs(near - 17) + 1, near) for d in sizes)
+
+
+def test_enough_gpus_are_enough():
+    job = Job(ModelConfig(96, 12288, 96), 16, 192)
+    more = enough_gpus(job, CLUSTER)
+    assert more is not None
+    assert search(replace(job, n=more), CLUSTER, 1).ranked
+    assert not search(job, CLUSTER, 1).ranked
+
+
+@pytest.mark.parametrize(("n", "B"), [(64, 128), (512, 512)])
+def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
+    job = Job(ModelConfig(24, 8192, 64), n, B)
+    found = takeaways(job, CLUSTER)
+    assert [size.fits for size in found.sizes] == [False] * (len(found.sizes) - 1) + [True]
+    products = [size.t * size.p for size in found.sizes]
+    assert products == sorted(products)
+    assert products[0] == 1
+    plain = [c.parallel for c in configurations(job, PER_NODE) if fits(c, COSTS, CLUSTER)]
+    plain = [
+        c for c in plain if c.v == 1 and c.recompute == "full" and (c.t == PER_NODE or (c.p == 1 and c.t < PER_NODE))
+    ]
+    assert min(c.t * c.p for c in plain) == products[-1]
+    for size in found.sizes:  # Takeaway 1: no pipeline before a node is full
+        assert size.p == 1 or size.t == PER_NODE
+    parallel = found.chosen.config.parallel
+    assert (parallel.t, parallel.p) == (found.sizes[-1].t, found.sizes[-1].p)
+    assert (parallel.v, parallel.recompute) == (1, "full")
+    tried = [estimate.config.parallel.b for estimate in found.microbatches]
+    assert tried == sorted(set(tried))
+    assert found.chosen.iteration_s == min(estimate.iteration_s for estimate in found.microbatches)
+
+
+def test_shares_of_the_time_add_up(everything):
+    for estimate in everything.ranked[::5]:
+        shares = time_shares(estimate, CLUSTER)
+        assert sum(shares.values()) == pytest.approx(estimate.iteration_s)
+        assert (shares["tensor-parallel communication"] > 0) == (estimate.config.parallel.t > 1)
+        assert (shares["recomputation"] > 0) == (estimate.config.parallel.recompute == "full")
+        assert shares["computation"] > 0
+
+
+def test_the_share_of_tensor_parallelism_is_what_it_would_cost_nothing_without(everything):
+    """With links that take no time, the passes are shorter by it; where the host is no limit, as here."""
+    links = [name for name in vars(CLUSTER) if name.startswith("nvlink_bandwidth") or name == "tensor_hca_bandwidth"]
+    delays = [name for name in vars(CLUSTER) if name.startswith("nvlink_latency") or name == "network_latency"]
+    free = replace(CLUSTER, **dict.fromkeys(links, 1e30), **dict.fromkeys(delays, 1e-30))
+    passes = ("forward", "recompute", "backward", "embedding_and_logits")
+    for estimate in everything.ranked[::5]:
+        without = simulate(estimate.config, free).phases_s
+        cost = sum(estimate.phases_s[name] - without[name] for name in passes)
+        assert time_shares(estimate, CLUSTER)["tensor-parallel communication"] == pytest.approx(
+            cost, rel=1e-6, abs=1e-9
+        )
+
+
+def test_equal_times_are_ordered_by_memory(everything):
+    first = everything.ranked[0]
+    assert order(replace(first, peak_memory_bytes=1)) < order(first)
+    assert list(everything.ranked) == sorted(everything.ranked, key=order)
+
+
+def test_jobs_are_checked():
+    with pytest.raises(ValueError, match="n=0 is not a positive whole number"):
+        Job(JOBS[0].model, 0, 8)
+
+
+def test_progress_is_told(job):
+    told = []
+    found = search(job, CLUSTER, 2, on_step=lambda done, most: told.append((done, most)))
+    assert [done for done, _ in told] == list(range(1, len(found.ranked) + 1))
