@@ -1,9 +1,14 @@
 """Reproduces the figures and tables of the SC'21 Megatron-LM paper: `reproduce list` shows them.
 
     cli            the command line; exit codes in `errors`
-    catalog        which artifacts there are (`artifacts/`, one module each, types in `artifact`)
+    artifacts/     the figures and tables, one module each (types in `artifact`, list in `catalog`)
     runner         runs one: `fidelities` evaluates its points, `claims` judges, `figures` and `tables` show
+    verification/  every quantitative sentence of the paper: `reproduce verify`
+    scoring/       how far the simulator is from the paper: `reproduce accuracy`
+    planning/      the best configuration for a model and GPUs: `reproduce plan`
+    reporting/     one HTML page of it all: `reproduce report`
     simulate       what-if estimates for configurations of one's own
+    timelines      schedules drawn (`traces`: exported), also as `reproduce timeline`
     published      the paper's numbers
 
 `kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so

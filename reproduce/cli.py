@@ -137,7 +137,7 @@ def _timeline(arguments: Sequence[str]) -> int:
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    from reproduce import plan
+    from reproduce.planning import plan
 
     parser = _parser("plan", COMMANDS["plan"], _epilog(plan.help_text()))
     parser.add_argument("--model", metavar="NAME", help="a model of the paper, such as 175b")
@@ -159,13 +159,13 @@ def _report(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: report.html in --results)")
     _add_results(parser)
     parsed = parser.parse_args(arguments)
-    from reproduce.report import run
+    from reproduce.reporting.report import run
 
     return run(parsed.results, parsed.out, program())
 
 
 def _verify(arguments: Sequence[str]) -> int:
-    from reproduce import verify
+    from reproduce.verification import verify
 
     parser = _parser("verify", COMMANDS["verify"], _epilog(verify.HELP))
     verify.add_arguments(parser)
@@ -174,7 +174,7 @@ def _verify(arguments: Sequence[str]) -> int:
 
 
 def _accuracy(arguments: Sequence[str]) -> int:
-    from reproduce import accuracy_command
+    from reproduce.scoring import accuracy_command
 
     parser = _parser("accuracy", COMMANDS["accuracy"], _epilog(accuracy_command.HELP))
     accuracy_command.add_arguments(parser)

@@ -2,12 +2,13 @@
 
 from benchmarks.records import Number
 from ptdp_core.formulas import batch_time
-from reproduce import efficiency, grids, published
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
+from reproduce.artifacts.shared import efficiency, grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed, strictly_increasing
 from reproduce.figures import line_plot
-from reproduce.grids import THROUGHPUT
-from reproduce.model_sizes import size_claim
 
 ID = "fig_microbatch"
 BEST = 2

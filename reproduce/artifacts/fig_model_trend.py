@@ -12,8 +12,9 @@ from ptdp_core.simulator.memory import (
     UNSCALED_GRADIENT_BYTES,
     WEIGHT_BYTES,
 )
-from reproduce import figures, published, table_1
+from reproduce import figures, published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.artifacts.shared import table_1
 from reproduce.claims import holds_if
 
 if TYPE_CHECKING:

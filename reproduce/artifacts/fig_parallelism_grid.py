@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, Number, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
-from reproduce import figures, published, table_1
+from reproduce import figures, published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.artifacts.shared import table_1
 from reproduce.claims import holds_if
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
 """Figure 14: pipeline against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
 from benchmarks.records import Number
-from reproduce import grids, published
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
+from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed, strictly_decreasing, strictly_increasing
 from reproduce.figures import line_plot
-from reproduce.grids import THROUGHPUT
-from reproduce.model_sizes import size_claim
 
 ID = "fig_pipeline_vs_data"
 BATCH_SIZES_IN_CAPTION = 3

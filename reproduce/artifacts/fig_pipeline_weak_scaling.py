@@ -2,12 +2,13 @@
 
 from benchmarks.records import Number
 from ptdp_core.formulas import bubble_fraction
-from reproduce import grids, published
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
+from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
-from reproduce.grids import THROUGHPUT
-from reproduce.model_sizes import size_claim
 
 ID = "fig_pipeline_weak_scaling"
 LAYERS_PER_STAGE = 3  # "3p" in the script

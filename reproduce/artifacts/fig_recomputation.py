@@ -1,12 +1,12 @@
 """Figure 17: sequences per second with and without activation recomputation, 145 billion parameters, 128 GPUs."""
 
 from benchmarks.records import Number
-from reproduce import grids
 from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, XAxis
+from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared.grids import SEQUENCES
+from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
-from reproduce.grids import SEQUENCES
-from reproduce.model_sizes import size_claim
 
 ID = "fig_recomputation"
 WITH, WITHOUT = "With recomputation", "Without recomputation"

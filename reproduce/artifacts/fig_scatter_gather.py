@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, Record
-from reproduce import grids, published
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, Scalar, XAxis
+from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
-from reproduce.grids import THROUGHPUT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

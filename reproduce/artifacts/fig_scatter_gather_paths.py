@@ -9,8 +9,8 @@ from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_tran
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce import figures, published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
 from reproduce.claims import holds_if
-from reproduce.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

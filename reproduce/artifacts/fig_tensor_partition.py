@@ -12,8 +12,8 @@ from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.operators import layer_backward, layer_forward
 from reproduce import figures, published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.artifacts.shared.diagrams import draw_block
 from reproduce.claims import holds_if
-from reproduce.diagrams import draw_block
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

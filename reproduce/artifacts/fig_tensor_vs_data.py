@@ -1,11 +1,12 @@
 """Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
-from reproduce import efficiency, grids, published
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
+from reproduce.artifacts.shared import efficiency, grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed, strictly_decreasing
 from reproduce.figures import line_plot
-from reproduce.grids import THROUGHPUT
-from reproduce.model_sizes import size_claim
 
 ID = "fig_tensor_vs_data"
 PROPORTIONAL_TOLERANCE = 0.05

@@ -4,8 +4,9 @@ from benchmarks.records import Metric, Number, PaperValue
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce import published, table_1
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.artifacts.shared import table_1
 from reproduce.claims import holds_if
 
 ID = "table_checkpoint"

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from benchmarks.records import Number, PaperValue
-from reproduce import published, table_1
+from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.artifacts.shared import table_1
 from reproduce.claims import holds_if
 
 ID = "table_fused_operators"

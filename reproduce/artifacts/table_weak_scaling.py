@@ -1,10 +1,11 @@
 """Table 1: weak-scaling throughput of ten GPT models, 1.7 billion to a trillion parameters, 32 to 3072 GPUs."""
 
 from benchmarks.records import PaperValue
-from reproduce import efficiency, grids, published, table_1
+from reproduce import published
 from reproduce.artifact import Artifact, Point, Quantity, Results
-from reproduce.grids import THROUGHPUT
-from reproduce.weak_scaling_claims import CLAIMS
+from reproduce.artifacts.shared import efficiency, grids, table_1
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.weak_scaling_claims import CLAIMS
 
 ID = "table_weak_scaling"
 

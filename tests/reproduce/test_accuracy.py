@@ -8,13 +8,14 @@ import pytest
 
 from benchmarks.records import Metric, PointResult, read_record
 from ptdp_core.simulator import load_cluster, read_parameters
-from reproduce import accuracy, accuracy_command, accuracy_figures, catalog, errors, sensitivity
-from reproduce.accuracy import Assessment, assess
+from reproduce import catalog, errors
 from reproduce.cli import main
 from reproduce.fidelities import evaluator
 from reproduce.figures import style
-from reproduce.published_points import BLIND, published_points
-from reproduce.scores import Pair
+from reproduce.scoring import accuracy, accuracy_command, accuracy_figures, sensitivity
+from reproduce.scoring.accuracy import Assessment, assess
+from reproduce.scoring.published_points import BLIND, published_points
+from reproduce.scoring.scores import Pair
 
 IDS = ("fig_interleaved", "fig_tensor_vs_pipeline", "fig_scatter_gather")
 
@@ -140,7 +141,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
         return assessment
 
     monkeypatch.setattr("reproduce.catalog.ids", lambda: IDS)
-    monkeypatch.setattr("reproduce.accuracy_command.assess", assess)
+    monkeypatch.setattr("reproduce.scoring.accuracy_command.assess", assess)
 
 
 @pytest.mark.usefixtures("quick")
@@ -187,7 +188,7 @@ def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
     broken = replace(
         assessment, groups=(replace(group, predicted=(failed, *group.predicted[1:])), assessment.groups[1])
     )
-    monkeypatch.setattr("reproduce.accuracy_command.assess", lambda *arguments: broken)
+    monkeypatch.setattr("reproduce.scoring.accuracy_command.assess", lambda *arguments: broken)
     assert main(["accuracy", "--results", str(tmp_path)]) == errors.POINTS_FAILED
 
 
@@ -253,7 +254,7 @@ def test_figures_are_byte_stable(assessment):
 def accuracy_command_record(assessment: Assessment):
     from datetime import UTC, datetime
 
-    from reproduce.accuracy_record import record
+    from reproduce.scoring.accuracy_record import record
 
     return record(assessment, ["reproduce", "accuracy"], datetime.now(UTC))
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce import catalog, coverage
-from reproduce.coverage import Statement, problems, unlisted
+from reproduce import catalog
+from reproduce.verification import coverage
+from reproduce.verification.coverage import Statement, problems, unlisted
 
 FINE = Statement("a", "statement", "Section 1", "text", claims=("fig_squares.never",))
 

@@ -4,8 +4,8 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce import efficiency
 from reproduce.artifact import Point
+from reproduce.artifacts.shared import efficiency
 
 POINT = Point("k", "", "k", {})
 

@@ -4,7 +4,8 @@ import pytest
 
 from benchmarks.records import PaperValue
 from ptdp_core.config import TrainingConfig
-from reproduce import catalog, grids, published
+from reproduce import catalog, published
+from reproduce.artifacts.shared import grids
 
 FIGURES = {
     "fig_pipeline_weak_scaling": 8,

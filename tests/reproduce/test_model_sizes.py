@@ -4,8 +4,8 @@ import pytest
 
 from reproduce import catalog
 from reproduce.artifact import Results
+from reproduce.artifacts.shared.model_sizes import agrees, size_claim
 from reproduce.claims import judge
-from reproduce.model_sizes import agrees, size_claim
 
 
 @pytest.mark.parametrize(

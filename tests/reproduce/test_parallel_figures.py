@@ -2,7 +2,6 @@
 
 import pytest
 
-from reproduce import efficiency, grids
 from reproduce.artifacts import (
     fig_microbatch,
     fig_pipeline_vs_data,
@@ -12,6 +11,7 @@ from reproduce.artifacts import (
     fig_tensor_vs_data,
     fig_tensor_vs_pipeline,
 )
+from reproduce.artifacts.shared import efficiency, grids
 from reproduce.claims import judge
 
 ARTIFACTS = [

@@ -12,8 +12,9 @@ from ptdp_core.simulator import cluster_path, load_cluster
 from ptdp_core.simulator.bounds import fits
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.space import Job, configurations
-from reproduce import plan, published
+from reproduce import published
 from reproduce.cli import main
+from reproduce.planning import plan
 from reproduce.simulate import answer, evaluate
 
 TABLE_1 = published.artifact("table_weak_scaling")["rows"]

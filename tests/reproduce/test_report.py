@@ -9,10 +9,11 @@ from urllib.parse import unquote
 import pytest
 
 from benchmarks.records import ClaimResult, Number, read_record, write_record
-from reproduce import catalog, report
+from reproduce import catalog
 from reproduce.cli import main
-from reproduce.markup import Html, element, markup, png_image
-from reproduce.report_tables import number_text, plain
+from reproduce.reporting import report
+from reproduce.reporting.markup import Html, element, markup, png_image
+from reproduce.reporting.report_tables import number_text, plain
 from reproduce.runner import Run
 
 VOID = {"meta", "img", "br", "hr"}

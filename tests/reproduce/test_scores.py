@@ -8,8 +8,8 @@ import pytest
 from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce import catalog
 from reproduce.artifact import Point, Quantity
-from reproduce.published_points import BLIND, Published, disagreements, published_points, unique
-from reproduce.scores import Pair, baselines, bubble_error, constant_error, line_error, ranks, score, spearman
+from reproduce.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.scoring.scores import Pair, baselines, bubble_error, constant_error, line_error, ranks, score, spearman
 
 
 def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> Pair:

@@ -3,8 +3,9 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce import runner, table_1
+from reproduce import runner
 from reproduce.artifacts import table_training_time as module
+from reproduce.artifacts.shared import table_1
 from reproduce.claims import judge
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.records import VERDICTS, Metric, PointResult
-from reproduce import errors, formula_claims, paper_points, takeaways, verify
+from reproduce import errors
 from reproduce.artifact import MissingResultError, Results
 from reproduce.claims import judge
 from reproduce.cli import main
-from reproduce.paper_claims import PAPER
+from reproduce.verification import formula_claims, paper_points, takeaways, verify
+from reproduce.verification.paper_claims import PAPER
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
 
@@ -238,6 +239,7 @@ def test_wrong_formulas_are_noticed(monkeypatch):
     monkeypatch.setattr("ptdp_core.formulas.optimal_checkpoints", lambda layers, a, i: layers)
     assert formula_claims.judge_optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
-        "reproduce.formula_claims.chunk_layers", lambda layers, p, v, rank: (range(4 * rank, 4 * rank + 4),)
+        "reproduce.verification.formula_claims.chunk_layers",
+        lambda layers, p, v, rank: (range(4 * rank, 4 * rank + 4),),
     )
     assert formula_claims.judge_layers_of_devices(none).verdict == "contradicted"

@@ -3,10 +3,11 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce import efficiency, published
+from reproduce import published
 from reproduce.artifacts import table_weak_scaling as module
+from reproduce.artifacts.shared import efficiency
+from reproduce.artifacts.shared.weak_scaling_claims import CLAIMS
 from reproduce.claims import judge
-from reproduce.weak_scaling_claims import CLAIMS
 
 SIZES = (1.7, 3.6, 7.5, 18.4, 39.1, 76.1, 145.6, 310.1, 529.6, 1008)
 

@@ -4,8 +4,9 @@ import pytest
 
 from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
-from reproduce import figures, published, runner, tables, zero3_points
+from reproduce import figures, published, runner, tables
 from reproduce.artifacts import fig_zero3, table_zero3
+from reproduce.artifacts.shared import zero3_points
 from reproduce.claims import judge
 
 

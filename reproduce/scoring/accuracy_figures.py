@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Record
-from reproduce.accuracy import Assessment
 from reproduce.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
-from reproduce.sensitivity import DROPPED, HIGH, LOW, Move
+from reproduce.scoring.accuracy import Assessment
+from reproduce.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

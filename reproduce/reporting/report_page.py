@@ -6,10 +6,10 @@ from string import Template
 
 from benchmarks.records import VERDICTS
 from reproduce.claims import Accuracy
-from reproduce.markup import Content, Html, element, markup
-from reproduce.report import Entry, Report, Result
-from reproduce.report_sections import accuracy_section, entry_section, plans_section
-from reproduce.report_tables import data_table, heading, origin, plain, tag, verdict_kind
+from reproduce.reporting.markup import Content, Html, element, markup
+from reproduce.reporting.report import Entry, Report, Result
+from reproduce.reporting.report_sections import accuracy_section, entry_section, plans_section
+from reproduce.reporting.report_tables import data_table, heading, origin, plain, tag, verdict_kind
 
 TEMPLATE = Path(__file__).with_name("report_template.html")
 PAPER = "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"

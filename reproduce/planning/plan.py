@@ -109,7 +109,7 @@ def run(args: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from reproduce import plan_record, plan_text
+    from reproduce.planning import plan_record, plan_text
 
     started, clock = timestamp(), time.monotonic()
     cluster, reference = open_cluster(args.cluster)

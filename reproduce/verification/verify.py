@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import VERDICTS, ClaimResult, PointResult
-from reproduce import catalog, coverage
+from reproduce import catalog
 from reproduce.artifact import Artifact, Results
 from reproduce.claims import judge
 from reproduce.errors import CONTRADICTED, DONE, POINTS_FAILED
 from reproduce.fidelities import evaluator, open_cluster
-from reproduce.paper_claims import PAPER
 from reproduce.progress import progress
 from reproduce.runner import REUSED, earlier_records, plan
 from reproduce.tables import VERDICT_STYLES
+from reproduce.verification import coverage
+from reproduce.verification.paper_claims import PAPER
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from benchmarks.records import PaperValue, PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
 from reproduce.artifact import Artifact, Point, Quantity
-from reproduce.scores import Pair
+from reproduce.scoring.scores import Pair
 
 # The FLOPs of an iteration that a throughput counts: with the recomputed forward pass (eq. 3), or without.
 FLOPS = {"throughput_per_gpu": flops_per_iteration, "model_throughput_per_gpu": model_flops_per_iteration}

@@ -12,8 +12,8 @@ from ptdp_core.config import padded_vocab
 from ptdp_core.simulator import Cluster, Parameter
 from reproduce.artifact import Point
 from reproduce.fidelities import Evaluator
-from reproduce.published_points import FLOPS, Published, configuration
-from reproduce.scores import Pair, mean_error
+from reproduce.scoring.published_points import FLOPS, Published, configuration
+from reproduce.scoring.scores import Pair, mean_error
 
 LOW, HIGH, DROPPED = "low", "high", "dropped"
 NOTHING = float("inf")  # an efficiency at which the work takes no time

@@ -4,11 +4,12 @@ from itertools import pairwise
 
 from benchmarks.records import Number
 from ptdp_core.formulas import parameters
-from reproduce import efficiency, grids, published
+from reproduce import published
 from reproduce.artifact import Claim, Judgement, Results
+from reproduce.artifacts.shared import efficiency, grids
+from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.model_sizes import agrees, model_of
 from reproduce.claims import holds_if, listed
-from reproduce.grids import THROUGHPUT
-from reproduce.model_sizes import agrees, model_of
 
 SMALLEST, LARGEST = 0, -1
 RELATIVE = 0.05  # of the throughputs that sentences name

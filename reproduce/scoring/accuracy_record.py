@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.provenance import collect, timestamp
 from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
-from reproduce.accuracy import Assessment, Predicted, Scored
 from reproduce.runner import RECORD, require_folder
-from reproduce.sensitivity import Move
+from reproduce.scoring.accuracy import Assessment, Predicted, Scored
+from reproduce.scoring.sensitivity import Move
 
 FOLDER = "accuracy"
 
@@ -174,7 +174,7 @@ def _parameters(assessment: Assessment) -> list[PointResult]:
 
 def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
     """Write record and figures into `folder`, the record last. Raises `StorageError`."""
-    from reproduce.accuracy_figures import render
+    from reproduce.scoring.accuracy_figures import render
 
     made = record(assessment, command, started)
     contents = render(assessment, made)

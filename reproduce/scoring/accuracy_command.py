@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reproduce import catalog
-from reproduce.accuracy import Assessment, Group, OnDone, Scored, assess
-from reproduce.accuracy_figures import by_effect
-from reproduce.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.errors import DONE, POINTS_FAILED
 from reproduce.fidelities import open_cluster
 from reproduce.progress import progress
 from reproduce.run_command import shown_path
 from reproduce.runner import require_folder
-from reproduce.sensitivity import DROPPED, HIGH, LOW, Move
+from reproduce.scoring.accuracy import Assessment, Group, OnDone, Scored, assess
+from reproduce.scoring.accuracy_figures import by_effect
+from reproduce.scoring.accuracy_record import FOLDER, as_json, notes, write
+from reproduce.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.tables import NONE, Table
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from benchmarks.records import ClaimResult, PointResult, Record
 from reproduce.errors import InvalidResultsError
-from reproduce.markup import Content, Html, element, png_image
-from reproduce.report import FIGURE, Entry, Report, Result, link
-from reproduce.report_tables import (
+from reproduce.reporting.markup import Content, Html, element, png_image
+from reproduce.reporting.report import FIGURE, Entry, Report, Result, link
+from reproduce.reporting.report_tables import (
     data_table,
     heading,
     number_text,

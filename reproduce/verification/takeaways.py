@@ -5,7 +5,7 @@ from itertools import groupby
 from benchmarks.records import Number, PointResult
 from reproduce.artifact import Judgement, MissingResultError, Results
 from reproduce.claims import holds_if, listed
-from reproduce.paper_points import (
+from reproduce.verification.paper_points import (
     BY_B,
     BY_D,
     BY_MODEL,

@@ -5,9 +5,9 @@ catalogue: it draws nothing, and `reproduce verify` runs it. How its claims are 
 simulation) and `formula_claims.py` (by the paper's own formulas and numbers).
 """
 
-from reproduce import formula_claims, takeaways
 from reproduce.artifact import Artifact, Claim, Quantity
-from reproduce.paper_points import points
+from reproduce.verification import formula_claims, takeaways
+from reproduce.verification.paper_points import points
 
 TAKEAWAYS = (
     Claim(

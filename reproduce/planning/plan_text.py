@@ -12,7 +12,7 @@ from ptdp_core.config import ParallelConfig
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from ptdp_core.simulator.space import tensor_sizes
-from reproduce.plan import Plan
+from reproduce.planning.plan import Plan
 from reproduce.tables import Table
 
 if TYPE_CHECKING:

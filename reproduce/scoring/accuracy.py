@@ -11,9 +11,9 @@ from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import Parameter, read_parameters
 from reproduce.artifact import Artifact
 from reproduce.fidelities import Evaluator, evaluator
-from reproduce.published_points import BLIND, Published, disagreements, published_points, unique
-from reproduce.scores import Pair, Score, baselines, score
-from reproduce.sensitivity import Move, count, moves
+from reproduce.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.scoring.scores import Pair, Score, baselines, score
+from reproduce.scoring.sensitivity import Move, count, moves
 
 OnDone = Callable[[str], None]
 

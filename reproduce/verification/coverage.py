@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reproduce import catalog
 from reproduce.artifact import Artifact
-from reproduce.paper_claims import PAPER
+from reproduce.verification.paper_claims import PAPER
 
 FILE = Path(__file__).with_name("coverage.json")
 KINDS = ("figure", "table", "statement")

@@ -20,8 +20,8 @@ from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from reproduce import ROOT
 from reproduce.fidelities import simulated_metrics
-from reproduce.plan import Plan
-from reproduce.plan_text import (
+from reproduce.planning.plan import Plan
+from reproduce.planning.plan_text import (
     PARAMETERS,
     comparison_lines,
     count_line,

@@ -7,7 +7,7 @@ from benchmarks.records import Metric, PaperValue
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce import published
 from reproduce.artifact import Point, Quantity, Results, Scalar
-from reproduce.grids import THROUGHPUT, THROUGHPUT_QUANTITY
+from reproduce.artifacts.shared.grids import THROUGHPUT, THROUGHPUT_QUANTITY
 
 TABLE = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from benchmarks.records import Number, PointResult
 from reproduce.artifact import Artifact, Quantity
 from reproduce.claims import agreement, ratio_to_paper
-from reproduce.markup import Content, Html, element
-from reproduce.report import Result
+from reproduce.reporting.markup import Content, Html, element
+from reproduce.reporting.report import Result
 from reproduce.tables import NONE
 
 VERDICT_KINDS = {

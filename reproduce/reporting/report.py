@@ -84,7 +84,7 @@ class Report:
 
 def run(results: Path, out: Path | None, program: str) -> int:
     """Read the results, write the page, say where it is. Raises `ReproduceError` and `StorageError`."""
-    from reproduce.report_page import page
+    from reproduce.reporting.report_page import page
     from reproduce.run_command import shown_path
 
     out = out or results / "report.html"

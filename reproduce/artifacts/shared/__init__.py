@@ -1,0 +1,1 @@
+"""What several artifacts share: grids of configurations, points, claims and drawing helpers."""

@@ -1,0 +1,1 @@
+"""Every quantitative sentence of the paper, judged: `reproduce verify`, and what covers each of them."""
