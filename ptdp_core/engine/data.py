@@ -1,0 +1,177 @@
+"""Training data: a memory-mapped stream of tokens, cut into sequences, drawn in an order that any layout shares.
+
+Sample i of a run is fixed by the seed: a permutation of all sequences per epoch. Step k trains on samples k*B ... and
+microbatch j of data-parallel rank r takes its b from there, so that all layouts see the same batches, and a run goes on
+where it stopped from nothing but the number of samples it has consumed.
+
+Sources: by default bytes of the Python standard library's source; a text file or a folder of them (bytes too);
+Megatron's `.bin/.idx` pairs; and `.tokens` files, which the first two are turned into.
+"""
+
+import hashlib
+import os
+import struct
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+MAGIC = b"PTDPTOK1"
+HEADER = struct.Struct("<8sBxxxIQ")  # magic, bytes per token, vocabulary, number of tokens
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+DEFAULT_BYTES = 16 << 20
+BYTE_VOCAB = 256
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A stream of token ids: a read-only memory map, with where it came from."""
+
+    path: Path
+    ids: np.ndarray
+    vocab: int | None  # None: unknown until read
+
+
+def open_tokens(path: str | Path) -> Tokens:
+    """Open a `.tokens` file, or a Megatron pair by its `.bin`, `.idx` or common prefix. `ValueError` if corrupt."""
+    path = Path(path)
+    if path.suffix == ".tokens":
+        return _open_own(path)
+    prefix = path.with_suffix("") if path.suffix in (".bin", ".idx") else path
+    return _open_megatron(prefix)
+
+
+def _open_own(path: Path) -> Tokens:
+    with open(path, "rb") as file:
+        head = file.read(HEADER.size)
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        raise _corrupt(path, "has no valid header")
+    _, width, vocab, count = HEADER.unpack(head)
+    _check_size(path, HEADER.size + width * count)
+    ids = np.memmap(path, dtype={1: "<u1", 2: "<u2", 4: "<u4"}[width], mode="r", offset=HEADER.size, shape=(count,))
+    return Tokens(path, ids, vocab)
+
+
+def _open_megatron(prefix: Path) -> Tokens:
+    index, path = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
+    head = index.read_bytes()[:34] if index.exists() else b""
+    if len(head) < 34 or not head.startswith(MEGATRON_MAGIC):
+        raise _corrupt(index, "is no Megatron index")
+    version, code, sequences, _ = struct.unpack("<QBQQ", head[9:])
+    if version != 1 or code not in MEGATRON_DTYPES:
+        raise _corrupt(index, f"has version {version} and data type code {code}")
+    if index.stat().st_size < 34 + 4 * sequences:
+        raise _corrupt(index, "is shorter than its number of sequences asks for")
+    sizes = np.memmap(index, dtype="<i4", mode="r", offset=34, shape=(sequences,))
+    dtype = np.dtype(MEGATRON_DTYPES[code])
+    _check_size(path, int(sizes.sum(dtype=np.int64)) * dtype.itemsize)
+    return Tokens(path, np.memmap(path, dtype=dtype, mode="r"), None)
+
+
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size if path.exists() else 0
+    if size != expected:
+        raise _corrupt(path, f"has {size} bytes, where {expected} are expected")
+
+
+def _corrupt(path: Path, why: str) -> ValueError:
+    return ValueError(f"data={str(path)!r} {why}; needs an intact token file; try deleting it, or another --data")
+
+
+def prepare(data: str, cache: str = "") -> Path:
+    """The token file for `data` ('' for the default), made in `cache` if it is not there yet; whole or not at all."""
+    path = Path(data)
+    if data and (path.suffix in (".tokens", ".bin", ".idx") or Path(f"{data}.idx").exists()):
+        if path.suffix == ".tokens" and not path.exists():
+            raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try data=''")
+        return path
+    files = list(_text_files(path) if data else _stdlib_files())
+    if not files:
+        raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try data=''")
+    folder = Path(cache or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptdp"
+    key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
+    out = folder / f"bytes-{key}.tokens"
+    if not out.exists():
+        limit = None if data else DEFAULT_BYTES
+        write_tokens(out, _bytes_of(files, limit), BYTE_VOCAB)
+    return out
+
+
+def _text_files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try data=''")
+    yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+
+
+def _stdlib_files() -> Iterator[Path]:
+    root = Path(sysconfig.get_path("stdlib"))
+    skipped = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
+    for path in sorted(root.rglob("*.py")):
+        if not skipped & set(path.relative_to(root).parts):
+            yield path
+
+
+def _bytes_of(files: Iterable[Path], limit: int | None) -> np.ndarray:
+    """All files one after the other, each ended by a zero byte."""
+    parts, total = [], 0
+    for path in files:
+        parts.append(path.read_bytes() + b"\0")
+        total += len(parts[-1])
+        if limit is not None and total >= limit:
+            break
+    return np.frombuffer(b"".join(parts)[:limit], dtype=np.uint8)
+
+
+def write_tokens(path: Path, ids: np.ndarray, vocab: int) -> None:
+    """Write a `.tokens` file: temporary, then renamed."""
+    width = 1 if vocab <= 1 << 8 else 2 if vocab <= 1 << 16 else 4
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(HEADER.pack(MAGIC, width, vocab, len(ids)))
+            file.write(ids.astype(f"<u{width}").tobytes())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class Samples:
+    """Sequences of s+1 tokens in a seeded order: sample i is the same for every layout and after every restart."""
+
+    def __init__(self, tokens: Tokens, seq: int, vocab: int, seed: int) -> None:
+        self.tokens, self.seq, self.vocab, self.seed = tokens, seq, vocab, seed
+        self.count = (len(tokens.ids) - 1) // seq
+        if self.count < 1:
+            raise ValueError(
+                f"seq={seq} with {len(tokens.ids)} tokens in {str(tokens.path)!r}; needs at least seq+1 tokens; "
+                "try a smaller seq, or more data"
+            )
+        if tokens.vocab is not None and tokens.vocab > vocab:
+            raise ValueError(
+                f"vocab={vocab} for data with {tokens.vocab} token ids; needs as many; try vocab={tokens.vocab}"
+            )
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+
+    def __getitem__(self, i: int) -> torch.Tensor:
+        """Sample i, [s+1] int64. Raises `ValueError` for a token that is not in the vocabulary."""
+        epoch, place = divmod(i, self.count)
+        if epoch != self._epoch:
+            self._order = np.random.default_rng([self.seed, epoch]).permutation(self.count)
+            self._epoch = epoch
+        start = int(self._order[place]) * self.seq
+        ids = self.tokens.ids[start : start + self.seq + 1].astype(np.int64)
+        if ids.min() < 0 or ids.max() >= self.vocab:
+            raise _corrupt(
+                self.tokens.path, f"holds token {ids.max()} after position {start}, outside the vocabulary {self.vocab}"
+            )
+        return torch.from_numpy(ids)
+
+    def microbatch(self, first: int, b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens and labels [b, s] of samples first ... first+b-1."""
+        rows = torch.stack([self[first + i] for i in range(b)]).to(device)
+        return rows[:, :-1], rows[:, 1:]

@@ -1,0 +1,201 @@
+"""Main gradients: one contiguous buffer in fp32 (fp64 for fp64 models), reduced over the data-parallel ranks.
+
+Parameters lie in the buffer in the order in which backward passes finish them, cut into buckets. 'local' has one
+bucket, reduced after the pipeline flush; 'torch' has many, each reduced while the last backward pass goes on (Section
+2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each. The tied embedding (p > 1) is
+summed over its two stages after the flush, and its bucket waits for that.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ptdp_core.engine.groups import Groups, gather_flat, reduce_scatter_flat
+from ptdp_core.engine.parameters import Placement
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A parameter and where it lies in the flat buffers."""
+
+    parameter: nn.Parameter
+    placement: Placement
+    chunk: int
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.parameter.numel()
+
+
+@dataclass
+class Bucket:
+    """A piece [start, stop) of the buffers, reduced as one."""
+
+    start: int
+    stop: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    tied: bool = False
+    missing: int = 0  # parameters whose last gradient is still to come
+    work: dist.Work | None = None
+    launched: bool = False
+
+
+class Gradients:
+    """The flat parameter and gradient buffers of a rank, and the reduction of the latter.
+
+    Afterwards `entry.parameter` is a view of `parameters`, and `main(entry)` a view of `gradients`. With `sharded`
+    only this rank's part of each bucket (`owned`) is reduced, and `gather_parameters` shares updated parameters.
+    """
+
+    def __init__(
+        self,
+        made: list[tuple[nn.Parameter, Placement, int]],
+        groups: Groups,
+        *,
+        overlap: bool,
+        sharded: bool,
+        bucket_bytes: int = 25 * MIB,
+    ) -> None:
+        self.groups, self.overlap, self.sharded = groups, overlap, sharded
+        self.dtype = torch.promote_types(made[0][0].dtype, torch.float32)
+        limit = max(1, bucket_bytes // self.dtype.itemsize) if overlap else None
+        self.buckets = self._lay_out(made, limit)
+        self.entries = [entry for bucket in self.buckets for entry in bucket.entries]
+        self._make_buffers(made[0][0])
+        self._last: set[int] = set()
+        for bucket in self.buckets:
+            for entry in bucket.entries:
+                entry.parameter.register_post_accumulate_grad_hook(self._hook(entry, bucket))
+
+    def _lay_out(self, made: list[tuple[nn.Parameter, Placement, int]], limit: int | None) -> list[Bucket]:
+        """Cut the parameters into buckets, last made first; the tied embedding has its own if there are several."""
+        tied = {i for i, (_, where, _) in enumerate(made) if self._is_tied(where)}
+        order = [i for i in reversed(range(len(made))) if i not in tied] + sorted(tied)
+        buckets, offset = [Bucket(0)], 0
+        for i in order:
+            parameter, where, chunk = made[i]
+            bucket = buckets[-1]
+            full = limit is not None and bucket.entries and offset - bucket.start >= limit
+            new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
+            if full or new_chunk or (self.overlap and i in tied and bucket.entries):
+                offset = self._close(bucket, offset)
+                buckets.append(Bucket(offset))
+            buckets[-1].entries.append(Entry(parameter, where, chunk, offset))
+            buckets[-1].tied |= i in tied
+            offset += parameter.numel()
+        self._close(buckets[-1], offset)
+        return buckets
+
+    def _close(self, bucket: Bucket, offset: int) -> int:
+        d = self.groups.dp.size
+        bucket.stop = -(-offset // d) * d
+        return bucket.stop
+
+    def _is_tied(self, where: Placement) -> bool:
+        return self.groups.pp.size > 1 and where.tied
+
+    def _make_buffers(self, like: nn.Parameter) -> None:
+        size = self.buckets[-1].stop
+        self.parameters = torch.zeros(size, dtype=like.dtype, device=like.device)
+        self.gradients = torch.zeros(size, dtype=self.dtype, device=like.device)
+        for entry in self.entries:
+            view = self.parameters[entry.start : entry.stop].view(entry.parameter.shape)
+            view.copy_(entry.parameter.data)
+            entry.parameter.data = view
+            self._attach(entry)
+
+    def _attach(self, entry: Entry) -> None:
+        """Let backward passes add to the main gradient directly, where types agree."""
+        if entry.parameter.dtype == self.dtype:
+            entry.parameter.grad = self.main(entry)
+
+    def main(self, entry: Entry) -> torch.Tensor:
+        """The main gradient of a parameter."""
+        return self.gradients[entry.start : entry.stop].view(entry.parameter.shape)
+
+    def zero(self) -> None:
+        """Start a batch: gradients zero, no bucket reduced."""
+        self.gradients.zero_()
+        self._last.clear()
+        for bucket in self.buckets:
+            bucket.missing, bucket.work, bucket.launched = len(bucket.entries), None, False
+
+    def expect_last(self, chunk: int) -> None:
+        """The next backward pass of a chunk is its last: its buckets may be reduced as they fill."""
+        self._last.add(chunk)
+
+    def _hook(self, entry: Entry, bucket: Bucket):  # type: ignore[no-untyped-def]
+        def accumulated(parameter: nn.Parameter) -> None:
+            if parameter.dtype != self.dtype:
+                self.main(entry).add_(parameter.grad)  # type: ignore[arg-type]
+                parameter.grad = None
+            if self.overlap and entry.chunk in self._last:
+                bucket.missing -= 1
+                if bucket.missing == 0 and not bucket.tied:
+                    self._launch(bucket)
+
+        return accumulated
+
+    def _launch(self, bucket: Bucket) -> None:
+        bucket.launched = True
+        if self.groups.dp.size == 1:
+            return
+        group, whole = self.groups.dp.group, self.gradients[bucket.start : bucket.stop]
+        if self.sharded:
+            self.groups.dp.calls["reduce_scatter"] += 1
+            own = self.gradients[slice(*self.owned(bucket))]
+            bucket.work = reduce_scatter_flat(own, whole, group=group, async_op=True)
+        else:
+            self.groups.dp.calls["all_reduce"] += 1
+            bucket.work = dist.all_reduce(whole, group=group, async_op=True)
+
+    def owned(self, bucket: Bucket) -> tuple[int, int]:
+        """The part of a bucket whose reduced gradient and optimizer state this rank has: all, or 1/d if sharded."""
+        if not self.sharded:
+            return bucket.start, bucket.stop
+        share = (bucket.stop - bucket.start) // self.groups.dp.size
+        start = bucket.start + self.groups.dp.rank * share
+        return start, start + share
+
+    def finish(self) -> None:
+        """After the flush: sum the tied embedding, reduce what is not reduced yet, and take the mean over d."""
+        self._reduce_tied()
+        for bucket in self.buckets:
+            if not bucket.launched:
+                self._launch(bucket)
+        for bucket in self.buckets:
+            if bucket.work is not None:
+                bucket.work.wait()
+        if self.groups.dp.size > 1:  # the one place that divides by d
+            self.gradients.div_(self.groups.dp.size)
+
+    def _reduce_tied(self) -> None:
+        """Sum the tied embedding's gradient over the first and the last stage: an all-reduce of two ranks."""
+        pp = self.groups.pp
+        for entry in self.entries:
+            if self._is_tied(entry.placement):
+                peer = 0 if self.groups.is_last else pp.size - 1
+                own = self.main(entry).contiguous()
+                other = torch.empty_like(own)
+                pp.calls["tied"] += 1
+                pair = [
+                    dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
+                    dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
+                ]
+                for work in dist.batch_isend_irecv(pair):
+                    work.wait()
+                own.add_(other)
+
+    def gather_parameters(self) -> None:
+        """Sharded optimizer: give every data-parallel rank the parameters that the others updated."""
+        if not self.sharded or self.groups.dp.size == 1:
+            return
+        for bucket in self.buckets:
+            self.groups.dp.calls["all_gather"] += 1
+            own = self.parameters[slice(*self.owned(bucket))]
+            gather_flat(self.parameters[bucket.start : bucket.stop], own.clone(), group=self.groups.dp.group)

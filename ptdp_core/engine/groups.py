@@ -1,0 +1,165 @@
+"""Process groups for p*t*d ranks: one mesh with axes pp, dp and tp, tp fastest (Section 3.1).
+
+Rank r = (pp*d + dp)*t + tp, so that a tensor-parallel group is t neighbouring ranks: one server's GPUs under
+`torchrun` and Slurm. Nothing here is global: a `Groups` object is made once and passed to whoever communicates.
+"""
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from ptdp_core.config import ParallelConfig
+
+AXES = ("pp", "dp", "tp")
+
+# torch 2.13 renamed these two, and warns about the old names on every rank.
+gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+class Coordinates(NamedTuple):
+    """Where a rank is on the mesh."""
+
+    pp: int
+    dp: int
+    tp: int
+
+    @classmethod
+    def of(cls, rank: int, parallel: ParallelConfig) -> "Coordinates":
+        """The place of a global rank, for figures and messages; the mesh of `Groups.create` agrees with it."""
+        return cls(rank // (parallel.d * parallel.t), rank // parallel.t % parallel.d, rank % parallel.t)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the mesh, as this rank sees it: its group, its place in it, and what went over it.
+
+    The collectives return at once where the axis has one rank. `calls` counts those that communicated.
+    """
+
+    name: str
+    rank: int = 0
+    size: int = 1
+    group: dist.ProcessGroup | None = None
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def all_reduce(self, x: torch.Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> torch.Tensor:
+        """Reduce `x` in place over the axis, and return it."""
+        if self.size > 1:
+            self.calls["all_reduce"] += 1
+            dist.all_reduce(x, op=op, group=self.group)
+        return x
+
+    def all_gather(self, flat: torch.Tensor) -> torch.Tensor:
+        """[n] on every rank -> [size*n], in the order of ranks."""
+        if self.size == 1:
+            return flat
+        self.calls["all_gather"] += 1
+        out = flat.new_empty(self.size * flat.numel())
+        gather_flat(out, flat.contiguous(), group=self.group)
+        return out
+
+    def part(self, x: torch.Tensor) -> torch.Tensor:
+        """This rank's 1/size of the flattened `x`, a view where `x` is contiguous."""
+        return x.reshape(-1).chunk(self.size)[self.rank]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Everything a rank needs to communicate: its axes, its device, and two one-way lanes along the pipeline.
+
+    The lanes separate messages to higher ranks from those to lower ranks: on NCCL a pending receive would hold up
+    a later send to the same peer on the same communicator, and overlapped exchanges would deadlock.
+    """
+
+    pp: Axis
+    dp: Axis
+    tp: Axis
+    device: torch.device
+    up: dist.ProcessGroup | None = None
+    down: dist.ProcessGroup | None = None
+
+    @classmethod
+    def alone(cls, device: torch.device | str = "cpu") -> "Groups":
+        """One rank and no process group: p = t = d = 1."""
+        return cls(Axis("pp"), Axis("dp"), Axis("tp"), torch.device(device))
+
+    @classmethod
+    def create(cls, parallel: ParallelConfig, device: torch.device | str = "cpu") -> "Groups":
+        """Make the groups of this rank; every rank of the initialised default group calls this.
+
+        Raises `ValueError` if the world has not p*t*d ranks.
+        """
+        device = torch.device(device)
+        check_world_size(dist.get_world_size(), parallel)
+        p, t, d = parallel.p, parallel.t, parallel.d
+        mesh = init_device_mesh(device.type, (p, d, t), mesh_dim_names=AXES)
+        axes: dict[str, Any] = {
+            name: Axis(name, mesh.get_local_rank(name), mesh.size(i), mesh.get_group(name))
+            for i, name in enumerate(AXES)
+        }
+        lanes: list[dist.ProcessGroup | None] = [None, None]
+        if p > 1:
+            pipelines = mesh.mesh.reshape(p, d * t).T.tolist()
+            lanes = [dist.new_subgroups_by_enumeration(pipelines)[0] for _ in range(2)]
+        return cls(device=device, up=lanes[0], down=lanes[1], **axes)
+
+    @property
+    def rank(self) -> int:
+        """This process's global rank."""
+        return (self.pp.rank * self.dp.size + self.dp.rank) * self.tp.size + self.tp.rank
+
+    @property
+    def is_first(self) -> bool:
+        """On the first pipeline rank."""
+        return self.pp.rank == 0
+
+    @property
+    def is_last(self) -> bool:
+        """On the last pipeline rank."""
+        return self.pp.rank == self.pp.size - 1
+
+
+def check_world_size(world: int, parallel: ParallelConfig) -> None:
+    """Raise `ValueError` unless the world has n = p*t*d ranks (Section 3.1)."""
+    if world != parallel.n:
+        raise ValueError(
+            f"ranks={world} for p*t*d={parallel.p}*{parallel.t}*{parallel.d}={parallel.n}; needs as many ranks as "
+            f"p*t*d; try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
+        )
+
+
+def initialise(device: torch.device, timeout: float = 600.0, store: str | None = None) -> None:
+    """Join the default process group under torchrun's environment contract, or through a file (`store`).
+
+    gloo on CPUs; on GPUs NCCL, with gloo for what stays on the host (checkpoint planning).
+    """
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    backend = "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl"
+    limit = timedelta(seconds=timeout)
+    if store is not None:
+        dist.init_process_group(backend, store=dist.FileStore(store, world), rank=rank, world_size=world, timeout=limit)
+    else:
+        dist.init_process_group(backend, timeout=limit)
+
+
+def local_device(name: str) -> torch.device:
+    """The device of this rank: 'cpu', 'cuda' (by LOCAL_RANK), or 'auto': a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError("device='cuda' without a GPU; needs a CUDA device; try device='cpu'")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    if name != "cpu":
+        raise ValueError(f"device={name!r} is unknown; needs one of auto, cpu, cuda; try device='auto'")
+    return torch.device("cpu")

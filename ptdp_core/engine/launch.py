@@ -1,0 +1,231 @@
+"""Start ranks on this machine from one command, and end all of them as soon as one fails.
+
+    launch(function, ranks=8, args=(...))  ->  [what function returned on rank 0, 1, ...]
+
+`function(beat, *args)` runs in each rank with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...) and the
+default process group initialised; it calls `beat()` when it has got on, or is taken to hang. Ranks are forked from a
+server that has torch loaded, so that eight start in a fraction of a second, and meet through a file. They live no
+longer than the launcher, even if that is killed.
+"""
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
+FAILED_RANK_EXIT = 13
+# What every rank needs, imported once. torch loads its compiler when the first optimizer is made: a second per rank.
+PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
+
+
+class RankError(RuntimeError):
+    """A rank failed. `rank` says which, `exitcode` how it ended (negative: by that signal), the text why."""
+
+    def __init__(self, rank: int, exitcode: int | None, reason: str) -> None:
+        super().__init__(f"rank {rank} {reason}")
+        self.rank, self.exitcode, self.reason = rank, exitcode, reason
+
+
+@dataclass
+class _Rank:
+    """A rank as the launcher sees it."""
+
+    index: int
+    process: Any
+    pipe: Connection
+    stacks: Path
+    done: bool = False
+    result: Any = None
+    last_beat: float = field(default_factory=time.monotonic)
+    error: tuple[str, str, str] | None = None  # exception type, message and traceback
+
+
+def launch(
+    function: Callable[..., Any],
+    ranks: int,
+    args: Sequence[Any] = (),
+    *,
+    timeout: float = 600.0,
+    process_group: bool = True,
+    device: str = "cpu",
+) -> list[Any]:
+    """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result.
+
+    A rank that neither beats nor ends for `timeout` seconds hangs. Raises `RankError` for the rank that failed
+    first, after ending every other one.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOAD))
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
+        members: list[_Rank] = []
+        try:
+            for index in range(ranks):
+                ours, theirs = context.Pipe(duplex=True)
+                setup = _Setup(index, ranks, folder, timeout, process_group, device)
+                process = context.Process(target=_run_rank, args=(setup, theirs, follow, function, tuple(args)))
+                process.start()
+                theirs.close()
+                members.append(_Rank(index, process, ours, Path(folder) / f"stacks-{index}"))
+            return _supervise(members, timeout)
+        finally:
+            _end(members)
+            follow.close()
+            alive.close()
+
+
+@dataclass(frozen=True)
+class _Setup:
+    index: int
+    ranks: int
+    folder: str
+    timeout: float
+    process_group: bool
+    device: str
+
+
+def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
+    while not all(member.done for member in members):
+        waiting = [m for m in members if not m.done]
+        ready = wait([m.pipe for m in waiting] + [m.process.sentinel for m in waiting], timeout=0.5)
+        for member in waiting:
+            if member.pipe in ready or member.process.sentinel in ready:
+                _read(member)
+        if any(m.error or _died(m) for m in members):
+            _fail(members)
+        silent = [m for m in waiting if not m.done and time.monotonic() - m.last_beat > timeout]
+        if silent:
+            _fail_hanging(waiting, timeout)
+    return [member.result for member in members]
+
+
+def _read(member: _Rank) -> None:
+    """Take everything a rank has said: beats, a result, or an error."""
+    with contextlib.suppress(EOFError, OSError):
+        while member.pipe.poll():
+            kind, value = member.pipe.recv()
+            member.last_beat = time.monotonic()
+            if kind == "result":
+                member.done, member.result = True, value
+            elif kind == "error":
+                member.error = value
+
+
+def _died(member: _Rank) -> bool:
+    return not member.done and member.process.exitcode is not None
+
+
+def _fail(members: list[_Rank]) -> None:
+    """Raise for the rank that is the cause: one that was killed, else the first whose error is its own."""
+    deadline = time.monotonic() + GRACE
+    while time.monotonic() < deadline:  # a dying peer makes others fail too, sometimes sooner
+        time.sleep(0.05)
+        for member in members:
+            if not member.done:
+                _read(member)
+    killed = [m for m in members if _died(m) and m.error is None]
+    for member in killed:
+        code = member.process.exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        raise RankError(member.index, code, f"{how} before it was done")
+    failed = [m for m in members if m.error]
+    own = [m for m in failed if m.error and not _is_consequence(*m.error[:2])]
+    member = (own or failed)[0]
+    assert member.error is not None
+    kind, message, stack = member.error
+    raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {message}\n{stack}")
+
+
+def _is_consequence(kind: str, text: str) -> bool:
+    """An error that a dead peer causes: a broken connection or a collective that timed out."""
+    return kind in ("DistBackendError", "DistNetworkError", "RuntimeError") and any(
+        sign in text for sign in ("Connection closed by peer", "Connection reset", "gloo", "NCCL", "Timed out")
+    )
+
+
+def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
+    """Ask every rank for its stack, and raise for one that is not just waiting for the others."""
+    for member in waiting:
+        with contextlib.suppress(OSError):
+            os.kill(member.process.pid, signal.SIGUSR1)
+    time.sleep(GRACE)
+    stacks = {m.index: m.stacks.read_text() if m.stacks.exists() else "" for m in waiting}
+    suspects = [i for i, stack in stacks.items() if not _is_waiting(stack)]
+    index = (suspects or list(stacks))[0]
+    others = ", ".join(map(str, suspects[1:]))
+    doubt = f" (or rank {others})" if others else ""
+    raise RankError(
+        index,
+        None,
+        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in\n{stacks[index]}",
+    )
+
+
+def _is_waiting(stack: str) -> bool:
+    """Whether the innermost call of a dumped stack is where the engine waits for other ranks."""
+    innermost = ([*stack.splitlines(), "", ""])[1]
+    return any(place in innermost for place in ("torch/distributed/", "engine/p2p.py", "engine/gradients.py"))
+
+
+def _end(members: list[_Rank]) -> None:
+    for member in members:
+        if member.process.is_alive() and not member.done:
+            member.process.kill()
+    for member in members:
+        member.process.join(5)
+        if member.process.is_alive():
+            member.process.kill()
+            member.process.join()
+        member.pipe.close()
+
+
+def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Callable[..., Any], args: Any) -> None:
+    """The life of a rank. It ends by `os._exit`: at that point there is nothing to clean up, and gloo's threads
+    must not outlive their objects."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
+    threading.Thread(target=_follow, args=(follow,), daemon=True).start()
+    with open(Path(setup.folder) / f"stacks-{setup.index}", "w") as stacks:
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
+        index, ranks = str(setup.index), str(setup.ranks)
+        os.environ.update(RANK=index, LOCAL_RANK=index, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
+        torch.set_num_threads(1)
+        code = 0
+        try:
+            if setup.process_group:
+                from ptdp_core.engine.groups import initialise, local_device
+
+                # Longer than the launcher's patience: it can tell who hangs, those who wait cannot.
+                patience = 2 * setup.timeout + 60
+                initialise(local_device(setup.device), patience, store=f"{setup.folder}/store")
+            result = function(lambda: pipe.send(("beat", None)), *args)
+            if setup.process_group:
+                torch.distributed.barrier()  # nobody leaves while others still read from it
+            pipe.send(("result", result))
+        except BaseException as error:
+            code = FAILED_RANK_EXIT
+            with contextlib.suppress(OSError):
+                pipe.send(("error", (type(error).__name__, str(error), traceback.format_exc())))
+        finally:
+            pipe.close()
+            os._exit(code)
+
+
+def _follow(launcher: Connection) -> None:
+    """End with the launcher: its end of this pipe closes when it is gone."""
+    with contextlib.suppress(EOFError, OSError):
+        launcher.recv_bytes()
+    os._exit(FAILED_RANK_EXIT)

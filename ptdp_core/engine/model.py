@@ -1,0 +1,253 @@
+"""The GPT model of the paper (Sections 2.3, 4.2 and 5.1), as the chunk of layers that a pipeline rank holds.
+
+Pre-norm layers, GELU MLPs of width 4h, learned positions, the embedding tied to the output layer. Activations are
+[s, b, h], attention [s, b, a, h/a] (Section 4.2).
+
+Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.engine.groups import Axis
+from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.recompute import recomputed
+from ptdp_core.engine.streams import Streams
+from ptdp_core.engine.tensor_parallel import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    cross_entropy,
+    embed,
+    gather,
+    linear,
+    split,
+)
+
+STD = 0.02
+EPSILON = 1e-5
+TIED = "embedding.word.weight"
+EMBEDDING_LAYER = -1  # as a place for random draws
+ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
+
+
+class Operators(Protocol):
+    """The fused operators a model needs; `kernels.select` gives one."""
+
+    def causal_softmax(self, scores: torch.Tensor, scale: float) -> torch.Tensor: ...
+    def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor: ...
+    def bias_dropout_add(
+        self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, p: float, training: bool
+    ) -> torch.Tensor: ...
+    def layer_norm(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor: ...
+    def dropout(self, x: torch.Tensor, p: float, training: bool) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True)
+class Build:
+    """What every module of a rank's chunks needs to be built and to run."""
+
+    model: ModelConfig
+    padded_vocab: int
+    make: Parameters
+    tp: Axis
+    ops: Operators
+    streams: Streams
+    dropout: float = 0.0
+    recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
+    scatter_gather: bool = False
+    attention: str = "operators"
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation over H (computed redundantly on every tensor rank)."""
+
+    def __init__(self, build: Build, name: str) -> None:
+        super().__init__()
+        self.ops = build.ops
+        self.weight = build.make(f"{name}.weight", (build.model.hidden,), fill=1.0)
+        self.bias = build.make(f"{name}.bias", (build.model.hidden,))
+
+    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
+
+
+class Attention(nn.Module):
+    """Causal self-attention, whole heads per tensor rank (Section 2.3). Its output still lacks the bias.
+
+    The fused QKV weight has the rows of head 0 first (query, key, value), then those of head 1, and so on, so that a
+    slice of it is whole heads.
+    """
+
+    def __init__(self, build: Build, name: str, layer: int) -> None:
+        super().__init__()
+        h, self.heads = build.model.hidden, build.model.heads // build.tp.size
+        self.build, self.layer = build, layer
+        out_std = STD / sqrt(2 * build.model.layers)
+        self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", h, 3 * h, STD, build.tp)
+        self.projection = RowParallelLinear(build.make, f"{name}.projection", h, h, out_std, build.tp)
+
+    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        s, b, _ = x_SBH.shape
+        d = self.build.model.hidden // self.build.model.heads
+        q_SND, k_SND, v_SND = self.qkv(x_SBH).view(s, b * self.heads, 3, d).unbind(2)
+        attend = self._with_sdpa if self.build.attention == "sdpa" else self._with_operators
+        return self.projection(attend(q_SND, k_SND, v_SND, b).reshape(s, b, self.heads * d))
+
+    def _with_operators(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
+        """The paper's way: two batched GEMMs around one fused operator for scale, mask and softmax (Section 4.2)."""
+        build, (s, _, d) = self.build, q_SND.shape
+        scores_NSS = torch.bmm(q_SND.transpose(0, 1), k_SND.permute(1, 2, 0))
+        probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1 / sqrt(d))
+        if self.training and build.dropout:
+            build.streams.sharded(self.layer, ATTENTION_SITE)
+            probs = build.ops.dropout(probs, build.dropout, True)
+        context_NSD = torch.bmm(probs.view(b * self.heads, s, s), v_SND.transpose(0, 1))
+        return context_NSD.transpose(0, 1)
+
+    def _with_sdpa(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
+        """PyTorch's attention, which never writes the scores: what came after the paper."""
+        build, s = self.build, q_SND.size(0)
+        dropout = build.dropout if self.training else 0.0
+        if dropout:
+            build.streams.sharded(self.layer, ATTENTION_SITE)
+        q, k, v = (x.view(s, b, self.heads, -1).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
+        return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True).permute(2, 0, 1, 3)
+
+
+class MLP(nn.Module):
+    """Z = GeLU(XA)B, A split by columns and B by rows (Section 2.3). Its output still lacks the bias."""
+
+    def __init__(self, build: Build, name: str) -> None:
+        super().__init__()
+        h = build.model.hidden
+        self.ops = build.ops
+        out_std = STD / sqrt(2 * build.model.layers)
+        self.up = ColumnParallelLinear(build.make, f"{name}.up", h, 4 * h, STD, build.tp)
+        self.down = RowParallelLinear(build.make, f"{name}.down", 4 * h, h, out_std, build.tp)
+
+    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        return self.down(self.ops.bias_gelu(self.up(x_SBH, add_bias=False), self.up.bias))
+
+
+class Layer(nn.Module):
+    """One transformer layer; `layer` counts over the whole model."""
+
+    def __init__(self, build: Build, layer: int) -> None:
+        super().__init__()
+        self.build, self.layer = build, layer
+        name = f"layers.{layer}"
+        self.attention_norm = LayerNorm(build, f"{name}.attention_norm")
+        self.attention = Attention(build, f"{name}.attention", layer)
+        self.mlp_norm = LayerNorm(build, f"{name}.mlp_norm")
+        self.mlp = MLP(build, f"{name}.mlp")
+
+    def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        attended_SBH = self.attention(self.attention_norm(x_SBH))
+        x_SBH = self._add(attended_SBH, self.attention.projection.bias, x_SBH, PROJECTION_SITE)
+        return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp.down.bias, x_SBH, MLP_SITE)
+
+    def _add(self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, site: int) -> torch.Tensor:
+        build = self.build
+        if self.training and build.dropout:
+            build.streams.replicated(self.layer, site)
+        return build.ops.bias_dropout_add(x, bias, residual, build.dropout, self.training)
+
+
+class Chunk(nn.Module):
+    """Layers [first, last) of the model, with the embedding before layer 0 and the loss after the last one.
+
+    `forward(x, tokens_BS, labels_BS)` gives the next chunk's x, or the mean loss over the microbatch. With
+    scatter/gather (Section 4.1) the boundary tensors are flat and this tensor rank's 1/t; otherwise [S, B, H].
+    """
+
+    def __init__(self, build: Build, layers: range) -> None:
+        super().__init__()
+        self.build, model, make = build, build.model, build.make
+        self.is_first, self.is_last = layers.start == 0, layers.stop == model.layers
+        table = {"dim": 0, "std": STD, "padded": build.padded_vocab, "tied": True}
+        if self.is_first:
+            self.word = make(TIED, (model.vocab, model.hidden), **table)  # type: ignore[arg-type]
+            self.position = make("embedding.position.weight", (model.seq, model.hidden), std=STD)
+        self.layers = nn.ModuleList(Layer(build, layer) for layer in layers)
+        if self.is_last:
+            self.norm = LayerNorm(build, "norm")
+            if not self.is_first:
+                self.word = make(TIED, (model.vocab, model.hidden), copy=True, **table)  # type: ignore[arg-type]
+
+    def forward(
+        self,
+        x: torch.Tensor | None,
+        tokens_BS: torch.Tensor | None = None,
+        labels_BS: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        build, (s, h) = self.build, (self.build.model.seq, self.build.model.hidden)
+        flat = False
+        if self.is_first:
+            assert tokens_BS is not None
+            x = self._embed(tokens_BS)
+        else:
+            assert x is not None
+            flat = build.scatter_gather and build.tp.size > 1
+        shape = (s, x.numel() * (build.tp.size if flat else 1) // (s * h), h)
+        step = build.recompute_layers or max(1, len(self.layers))
+        for start in range(0, len(self.layers), step):
+            block = self._block(start, start + step, shape if flat else None)
+            if build.recompute_layers:
+                # What arrived as 1/t is stashed as it is; anything else is split first.
+                stash = build.tp if build.scatter_gather and build.tp.size > 1 and not flat else None
+                x = recomputed(block, x, stash)
+            else:
+                x = block(x)
+            flat = False
+        if self.is_last:
+            assert labels_BS is not None
+            return self._loss(x, labels_BS)
+        return split(x, build.tp) if build.scatter_gather else x
+
+    def _block(self, start: int, stop: int, gathered: tuple[int, ...] | None) -> Callable[[torch.Tensor], torch.Tensor]:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            if gathered is not None:
+                x = gather(x, gathered, self.build.tp)
+            for layer in self.layers[start:stop]:
+                x = layer(x)
+            return x
+
+        return run
+
+    def _embed(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+        build = self.build
+        x_SBH = embed(tokens_BS.T, self.word, build.tp) + self.position.unsqueeze(1)
+        if self.training and build.dropout:
+            build.streams.replicated(EMBEDDING_LAYER, 0)
+            x_SBH = build.ops.dropout(x_SBH, build.dropout, True)
+        return x_SBH
+
+    def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
+        tp = self.build.tp
+        logits_SBVt = linear(self.norm(x_SBH), self.word, None, tp, self.build.make.accumulate)
+        return cross_entropy(logits_SBVt, labels_BS.T, self.build.model.vocab, tp).mean()
+
+
+def boundary_shape(model: ModelConfig, b: int, t: int, scatter_gather: bool) -> tuple[int, ...]:
+    """Shape of what crosses a pipeline boundary: [s, b, h], or flat 1/t of it (Section 4.1)."""
+    if scatter_gather and t > 1:
+        return (model.seq * b * model.hidden // t,)
+    return (model.seq, b, model.hidden)
+
+
+def build_chunks(build: Build, pp: Axis, v: int) -> list[Chunk]:
+    """The v chunks of a pipeline rank; chunk c of rank r is stage c*p + r of p*v equal stages (Section 2.2.2)."""
+    per_stage = build.model.layers // (pp.size * v)
+    chunks = []
+    for c in range(v):
+        build.make.chunk = c
+        first = (c * pp.size + pp.rank) * per_stage
+        chunks.append(Chunk(build, range(first, first + per_stage)))
+    return chunks

@@ -1,0 +1,168 @@
+"""AdamW on the flat buffers: fp32 master weights, loss scaling, clipping, cosine schedule, optionally sharded (ZeRO-1).
+
+Every rank of a model-parallel group decides alike whether to skip a step, and clips by the same norm: each parameter's
+owner counts it once, and the sums travel over the tensor, the pipeline and, if sharded, the data-parallel axis.
+"""
+
+from dataclasses import dataclass
+from math import cos, pi, sqrt
+
+import torch
+from torch import nn
+
+from ptdp_core.engine.gradients import Entry, Gradients
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.settings import OptimizerSettings
+
+
+def learning_rate(step: int, settings: OptimizerSettings) -> float:
+    """Linear warm-up to `lr`, then half a cosine down to `min_lr` at `decay_steps`; `step` counts from 0."""
+    if step < settings.warmup_steps:
+        return settings.lr * (step + 1) / settings.warmup_steps
+    if settings.decay_steps <= settings.warmup_steps:
+        return settings.lr
+    share = min(1.0, (step - settings.warmup_steps) / (settings.decay_steps - settings.warmup_steps))
+    return settings.min_lr + 0.5 * (settings.lr - settings.min_lr) * (1 + cos(pi * share))
+
+
+@dataclass
+class LossScale:
+    """The factor on the loss that keeps small fp16 gradients alive: static, or dynamic (halved when they overflow)."""
+
+    value: float = 1.0
+    dynamic: bool = False
+    interval: int = 1000  # good steps before a dynamic scale doubles
+    good: int = 0
+
+    @classmethod
+    def of(cls, settings: OptimizerSettings) -> "LossScale":
+        """As configured; a dynamic scale begins at 65536."""
+        if settings.loss_scale == "dynamic":
+            return cls(65536.0, dynamic=True, interval=settings.loss_scale_interval)
+        return cls(float(settings.loss_scale))
+
+    def update(self, overflow: bool) -> None:
+        """Adjust a dynamic scale after a step."""
+        if not self.dynamic:
+            return
+        self.good = 0 if overflow else self.good + 1
+        if overflow:
+            self.value = max(1.0, self.value / 2)
+        elif self.good == self.interval:
+            self.value, self.good = self.value * 2, 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run [start, stop) of the flat buffers inside one parameter: what this rank updates of it."""
+
+    entry: Entry
+    start: int
+    stop: int
+    master: nn.Parameter  # 1-D; a view of the parameter buffer, or an fp32 copy of it
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Gradient norm before clipping (without the loss scale), and whether the step was skipped for an overflow."""
+
+    norm: float
+    skipped: bool
+
+
+class Optimizer:
+    """AdamW over the segments of the flat buffers that this rank owns."""
+
+    def __init__(self, gradients: Gradients, groups: Groups, settings: OptimizerSettings) -> None:
+        self.gradients, self.groups, self.settings = gradients, groups, settings
+        self.scale = LossScale.of(settings)
+        self.mixed = gradients.parameters.dtype != gradients.dtype
+        self.segments = [
+            self._segment(entry, *gradients.owned(bucket))
+            for bucket in gradients.buckets
+            for entry in bucket.entries
+            if max(gradients.owned(bucket)[0], entry.start) < min(gradients.owned(bucket)[1], entry.stop)
+        ]
+        decay = [s.master for s in self.segments if s.entry.placement.decay]
+        plain = [s.master for s in self.segments if not s.entry.placement.decay]
+        self.adam = torch.optim.AdamW(
+            [
+                {"params": group, "weight_decay": weight_decay}
+                for group, weight_decay in ((decay, settings.weight_decay), (plain, 0.0))
+                if group
+            ],
+            lr=settings.lr,
+            betas=(settings.beta1, settings.beta2),
+            eps=settings.eps,
+            fused=True,
+        )
+        for segment in self.segments:  # made here and not at the first step, so that a checkpoint can fill it
+            self.adam.state[segment.master] = {
+                "step": torch.zeros((), device=groups.device),
+                "exp_avg": torch.zeros_like(segment.master, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(segment.master, requires_grad=False),
+            }
+        self._counted: list[torch.Tensor] = []
+        self._uncounted: list[torch.Tensor] = []
+        for s in self.segments:
+            counts = s.entry.placement.counts(groups.tp.rank)
+            (self._counted if counts else self._uncounted).append(self._gradient(s))
+
+    def _segment(self, entry: Entry, first: int, end: int) -> Segment:
+        start, stop = max(first, entry.start), min(end, entry.stop)
+        own = self.gradients.parameters[start:stop]
+        master = nn.Parameter(own.to(self.gradients.dtype, copy=True) if self.mixed else own)
+        master.grad = self.gradients.gradients[start:stop]
+        return Segment(entry, start, stop, master)
+
+    def _gradient(self, segment: Segment) -> torch.Tensor:
+        return self.gradients.gradients[segment.start : segment.stop]
+
+    def step(self, lr: float) -> StepResult:
+        """Update the parameters from the reduced main gradients; skip on every rank if any has an overflow."""
+        norm, overflow = self._norm()
+        scale = self.scale.value
+        self.scale.update(overflow)
+        if overflow:
+            return StepResult(norm / scale, True)
+        factor = 1.0 / scale
+        if self.settings.clip > 0:
+            factor *= min(1.0, self.settings.clip / (norm / scale + 1e-6))
+        if factor != 1.0:
+            self.gradients.gradients.mul_(factor)
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+        self.adam.step()
+        self.publish()
+        return StepResult(norm / scale, False)
+
+    @property
+    def updates(self) -> int:
+        """Steps that were not skipped: Adam's own count."""
+        return int(self.adam.state[self.segments[0].master]["step"].item())
+
+    def restore(self, updates: int, scale: float, good: int) -> None:
+        """Go on from a checkpoint whose tensors are already in place."""
+        for segment in self.segments:
+            self.adam.state[segment.master]["step"].fill_(updates)
+        self.scale.value, self.scale.good = scale, good
+        self.publish()
+
+    def publish(self) -> None:
+        """Copy master weights to the parameters, and share what a sharded optimizer updated."""
+        if self.mixed:
+            with torch.no_grad():
+                for segment in self.segments:
+                    self.gradients.parameters[segment.start : segment.stop].copy_(segment.master)
+        self.gradients.gather_parameters()
+
+    def _norm(self) -> tuple[float, bool]:
+        own, others = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
+        finite = torch.isfinite(own) & torch.isfinite(others)
+        sums = torch.stack([own.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
+        self.groups.tp.all_reduce(sums)
+        self.groups.pp.all_reduce(sums)
+        if self.gradients.sharded:
+            self.groups.dp.all_reduce(sums)
+        squares, overflows = sums.tolist()
+        return sqrt(squares) if squares >= 0 else float("nan"), overflows > 0

@@ -1,0 +1,109 @@
+"""Messages between neighbouring pipeline stages: checked, counted, posted in groups (Section 4.1).
+
+gloo aborts the process on a wrong length and reinterprets a wrong data type in silence. So both ends agree on shape and
+type once, when the wire is made, and every tensor is checked against that before it is sent.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from ptdp_core.engine.groups import Groups
+from ptdp_core.schedules import Exchange, Message
+
+Pair = tuple[Message, torch.Tensor]
+
+
+@dataclass
+class WireStatistics:
+    """What went over the wire so far; buffers are those posted or holding a tensor not yet used."""
+
+    messages: int = 0
+    bytes: int = 0
+    exchanges: int = 0
+    peak_receive_buffers: int = 0
+
+
+class Wire:
+    """This pipeline rank's end of all its boundaries. Tensors have one shape and type, known to all ranks."""
+
+    def __init__(self, groups: Groups, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.groups, self.shape, self.dtype = groups, torch.Size(shape), dtype
+        self.statistics = WireStatistics()
+        self._receiving: dict[Message, tuple[torch.Tensor, dist.Work | None]] = {}
+        self._sending: list[tuple[torch.Tensor, dist.Work]] = []
+        if groups.pp.size > 1:
+            self._agree()
+
+    def _agree(self) -> None:
+        """Compare this rank's boundary with every other's, through the host."""
+        mine = (tuple(self.shape), str(self.dtype))
+        every: list[tuple[tuple[int, ...], str]] = [mine] * self.groups.pp.size
+        dist.all_gather_object(every, mine, group=self.groups.pp.group)
+        for rank, theirs in enumerate(every):
+            if theirs != mine:
+                raise ValueError(
+                    f"boundary={mine} on pipeline rank {self.groups.pp.rank} but {theirs} on rank {rank}; needs one "
+                    "shape and type on all ranks; try the same configuration on every rank"
+                )
+
+    def _checked(self, tensor: torch.Tensor, message: Message) -> torch.Tensor:
+        if tensor.shape != self.shape or tensor.dtype != self.dtype:
+            raise ValueError(
+                f"message={message} is {tuple(tensor.shape)} {tensor.dtype}; needs {tuple(self.shape)} {self.dtype}, "
+                "which the other end expects; try the boundary shape and type the wire was made with"
+            )
+        return tensor.contiguous()
+
+    def post(self, exchange: Exchange, outgoing: dict[Message, torch.Tensor], blocking: bool) -> None:
+        """Start a group of messages; `blocking` also waits until all are done, and the device with them."""
+        sends = [(message, self._checked(outgoing.pop(message), message)) for message in exchange.sends]
+        receives = [
+            (message, torch.empty(self.shape, dtype=self.dtype, device=self.groups.device))
+            for message in exchange.receives
+        ]
+        (self._batch if blocking else self._post_each)(sends, receives)
+        statistics = self.statistics
+        statistics.exchanges += 1
+        statistics.messages += len(sends)
+        statistics.bytes += sum(tensor.numel() * tensor.element_size() for _, tensor in sends)
+        statistics.peak_receive_buffers = max(statistics.peak_receive_buffers, len(self._receiving))
+
+    def _batch(self, sends: list[Pair], receives: list[Pair]) -> None:
+        """The paper's way: one batch on one communicator, waited for, then a full device synchronisation."""
+        group = self.groups.pp.group
+        batch = [dist.P2POp(dist.isend, x, group=group, group_peer=m.destination) for m, x in sends]
+        batch += [dist.P2POp(dist.irecv, x, group=group, group_peer=m.source) for m, x in receives]
+        for work in dist.batch_isend_irecv(batch):
+            work.wait()
+        if self.groups.device.type == "cuda":
+            torch.cuda.synchronize(self.groups.device)
+        self._receiving.update({message: (buffer, None) for message, buffer in receives})
+
+    def _post_each(self, sends: list[Pair], receives: list[Pair]) -> None:
+        """Each message on the lane of its direction, waited for when it is needed."""
+        for message, tensor in sends:
+            sending = dist.isend(tensor, group=self._lane(message), group_dst=message.destination)
+            assert sending is not None
+            self._sending.append((tensor, sending))
+        for message, buffer in receives:
+            work = dist.irecv(buffer, group=self._lane(message), group_src=message.source)
+            self._receiving[message] = (buffer, work)
+
+    def _lane(self, message: Message) -> dist.ProcessGroup | None:
+        return self.groups.up if message.destination > message.source else self.groups.down
+
+    def take(self, message: Message) -> torch.Tensor:
+        """Wait for a message that has been posted, and hand over its buffer."""
+        buffer, work = self._receiving.pop(message)
+        if work is not None:
+            work.wait()
+        self._sending = [(tensor, work) for tensor, work in self._sending if not work.is_completed()]
+        return buffer
+
+    def flush(self) -> None:
+        """Wait for the sends still under way; called at the pipeline flush."""
+        for _, work in self._sending:
+            work.wait()
+        self._sending.clear()

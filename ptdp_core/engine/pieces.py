@@ -1,0 +1,111 @@
+"""What a rank holds of global tensors, as rectangles, and planners by which torch writes and reads them.
+
+Flat buffers are cut without regard to rows: any run of a flattened part is at most a partial row, whole rows, and a
+partial row.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, TensorWriteData, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+
+from ptdp_core.engine.parameters import Placement
+
+
+class Pieces:
+    """Rectangles of one global tensor that this rank holds, by where they begin."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = torch.Size(shape)
+        self.held: dict[torch.Size, torch.Tensor] = {}
+
+    def chunks(self) -> list[ChunkStorageMetadata]:
+        """What is held, as torch describes it."""
+        return [ChunkStorageMetadata(offsets, tensor.size()) for offsets, tensor in self.held.items()]
+
+    def at(self, index: MetadataIndex) -> torch.Tensor:
+        """The tensor that a write or a read item is about."""
+        assert index.offset is not None
+        return self.held[index.offset]
+
+
+class SavePlanner(dcp.DefaultSavePlanner):
+    """torch's planner, for a flat dictionary of `Pieces`."""
+
+    def __init__(self) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+
+    def create_local_plan(self) -> SavePlan:
+        items = []
+        for name, pieces in self.state_dict.items():
+            for chunk, tensor in zip(pieces.chunks(), pieces.held.values(), strict=True):
+                data = TensorWriteData(chunk, TensorProperties.create_from_tensor(tensor), pieces.shape)
+                items.append(WriteItem(MetadataIndex(name, chunk.offsets), WriteItemType.SHARD, tensor_data=data))
+        self.plan = SavePlan(items)
+        return self.plan
+
+    def lookup_object(self, index: MetadataIndex) -> torch.Tensor:
+        return self.state_dict[index.fqn].at(index)
+
+
+class LoadPlanner(dcp.DefaultLoadPlanner):
+    """torch's planner, for a flat dictionary of `Pieces`; tensors of other ranks are not missed."""
+
+    def __init__(self) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+
+    def set_up_planner(
+        self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
+    ) -> None:
+        self.state_dict, self.metadata, self.is_coordinator = state_dict, metadata, is_coordinator
+
+    def create_local_plan(self) -> LoadPlan:
+        assert self.metadata is not None
+        items = []
+        for name, pieces in self.state_dict.items():
+            saved = self.metadata.state_dict_metadata[name]
+            assert isinstance(saved, TensorStorageMetadata)
+            items += create_read_items_for_chunk_list(name, saved, pieces.chunks())
+        return LoadPlan(items)
+
+    def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        return self.state_dict[index.fqn].at(index)
+
+
+def rectangles(
+    where: Placement, local: tuple[int, ...], start: int, stop: int
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
+    """Cut the run [start, stop) of a flattened local parameter into rectangles of the global one, without padding.
+
+    Yields (global offsets, sizes, where it starts in the local parameter). At most a partial row, whole rows, a partial
+    row.
+    """
+    if len(local) == 1:
+        stop = min(stop, where.valid) if where.dim == 0 else stop
+        if start < stop:
+            yield ((where.offset if where.dim == 0 else 0) + start,), (stop - start,), start
+        return
+    width = local[1]
+    row0, column0 = (where.offset, 0) if where.dim == 0 else (0, where.offset if where.dim == 1 else 0)
+    stop = min(stop, where.valid * width) if where.dim == 0 else stop
+    while start < stop:
+        row, column = divmod(start, width)
+        if column or stop - start < width:
+            count = min(width - column, stop - start)
+            size = (1, count)
+        else:
+            size = ((stop - start) // width, width)
+            count = prod(size)
+        yield (row0 + row, column0 + column), size, start
+        start += count

@@ -1,0 +1,136 @@
+"""One executor for every pipeline schedule (Section 2.2): it walks this rank's instructions of a lowered program.
+
+A forward pass leaves its input (a leaf) and the end of its graph behind; the output tensor itself is dropped once it
+is sent. A backward pass starts from that end with the gradient it received. Nothing else is kept, so that the stash is
+what the schedule says, and a schedule is nothing but the order of instructions.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.p2p import Wire
+from ptdp_core.schedules import Action, Compute, Exchange, Message, Program, message_into, message_out_of
+
+Stage = Callable[..., torch.Tensor]
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class Slot(NamedTuple):
+    """What a rank did from `start` to `end`, seconds of the machine's monotonic clock: an action, or an exchange."""
+
+    what: Action | Exchange
+    start: float
+    end: float
+
+
+@dataclass
+class Run:
+    """What one batch left: the mean loss of each microbatch (on the last stage), and how it went."""
+
+    losses: dict[int, torch.Tensor] = field(default_factory=dict)
+    timeline: list[Slot] = field(default_factory=list)
+    peak_stash: int = 0
+
+
+class Executor:
+    """Runs a lowered program on this pipeline rank.
+
+    `stages[c](x, tokens, labels)` is chunk c: x is None on the first stage, tokens are given to the first and the last
+    stage only, and the last one returns the loss. `before(action)` is called ahead of every pass (random streams,
+    gradient buckets). With `record` each slot's time is kept, which on a GPU synchronises after each.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stages: Sequence[Stage],
+        wire: Wire,
+        groups: Groups,
+        before: Callable[[Action], None] = lambda action: None,
+        record: bool = False,
+    ) -> None:
+        self.program, self.schedule = program, program.schedule
+        self.instructions = program.ranks[groups.pp.rank]
+        self.stages, self.wire, self.groups = stages, wire, groups
+        self.before, self.record = before, record
+        self.blocking = program.mode == "blocking"
+        self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
+        self._outgoing: dict[Message, torch.Tensor] = {}
+
+    def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> Run:
+        """Run one batch of m microbatches, and flush: `batch(j)` gives tokens and labels [B, S] of microbatch j.
+
+        Gradients of the mean loss over the microbatches, times `loss_scale`, are added to the parameters'.
+        """
+        run = Run()
+        for instruction in self.instructions:
+            start = time.monotonic()
+            if isinstance(instruction, Compute):
+                self.before(instruction.action)
+                x = self._input(instruction.action)
+                ready = time.monotonic() if self.record else start
+                if instruction.action.kind == "F":
+                    self._forward(instruction.action, x, batch, run)
+                else:
+                    # The one place that divides by m.
+                    self._backward(instruction.action, x, loss_scale / self.schedule.m)
+                self._note(run, instruction.action, ready)
+            else:
+                self.wire.post(instruction, self._outgoing, self.blocking)
+                self._note(run, instruction, start)
+        self.wire.flush()
+        assert not self._stash
+        assert not self._outgoing
+        return run
+
+    def _note(self, run: Run, what: Action | Exchange, start: float) -> None:
+        if self.record:
+            if self.groups.device.type == "cuda":
+                torch.cuda.synchronize(self.groups.device)
+            run.timeline.append(Slot(what, start, time.monotonic()))
+
+    def _input(self, action: Action) -> torch.Tensor | None:
+        message = message_into(action, self.schedule.p, self.schedule.v)
+        return None if message is None else self.wire.take(message)
+
+    def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: Run) -> None:
+        stage, last = action.stage, action.stage == self.schedule.stages - 1
+        if x is not None:
+            x.requires_grad_()
+        feed = batch(action.microbatch) if stage == 0 or last else ()
+        y = self.stages[self.schedule.chunk_of(stage)](x, *feed)
+        self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
+        run.peak_stash = max(run.peak_stash, len(self._stash))
+        if last:
+            run.losses[action.microbatch] = y.detach()
+        self._send(action, y.detach())
+
+    def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
+        x, end = self._stash.pop((action.stage, action.microbatch))
+        if grad is None:  # the last stage starts from the loss, a scalar in at least fp32
+            wide = torch.promote_types(self.wire.dtype, torch.float32)
+            grad = torch.full((), scale, dtype=wide, device=self.groups.device)
+        torch.autograd.backward(end, grad)
+        if x is not None:
+            assert x.grad is not None
+            self._send(action, x.grad)
+
+    def _send(self, action: Action, tensor: torch.Tensor) -> None:
+        message = message_out_of(action, self.schedule.p, self.schedule.v)
+        if message is not None:
+            self._outgoing[message] = tensor
+
+
+def last_backward(program: Program, rank: int) -> set[Action]:
+    """The final backward pass of each chunk of a rank: after it the chunk's gradients are complete."""
+    last: dict[int, Action] = {}
+    for action in program.schedule.ranks[rank]:
+        if action.kind == "B":
+            last[action.stage] = action
+    return set(last.values())

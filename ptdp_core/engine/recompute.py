@@ -1,0 +1,40 @@
+"""Activation recomputation (Section 3.5): keep a block's input only, run the block again just before its backward."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ptdp_core.engine.groups import Axis
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, block: Callable[[torch.Tensor], torch.Tensor], tp: Axis | None
+    ) -> torch.Tensor:
+        ctx.block, ctx.tp, ctx.shape = block, tp, x.shape
+        ctx.save_for_backward(x if tp is None else tp.part(x).clone())
+        return block(x)  # gradients are off here
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None]:
+        (stash,) = ctx.saved_tensors
+        x = stash if ctx.tp is None else ctx.tp.all_gather(stash).view(ctx.shape)
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.block(x)
+        torch.autograd.backward(y, grad)
+        return x.grad, None, None
+
+
+def recomputed(block: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tp: Axis | None = None) -> torch.Tensor:
+    """block(x), with only x stashed for its backward pass; with `tp`, only this tensor rank's 1/t of x.
+
+    Random operators in the block must depend on nothing that has moved on by then (`streams.py`). `x` has to
+    require a gradient, as every boundary tensor and embedding does.
+    """
+    if not torch.is_grad_enabled():
+        return block(x)
+    out: torch.Tensor = _Recomputed.apply(x, block, tp)
+    return out

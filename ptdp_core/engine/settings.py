@@ -1,0 +1,245 @@
+"""A complete training configuration from one TOML file or a named recipe, with `name=value` overrides.
+
+Sections are the classes below; every field name belongs to one section only, so that `--set p=2` says enough.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import MODES
+
+DTYPES = ("fp32", "fp64", "bf16", "fp16")
+SCHEMES = ("ptdp", "zero3")
+ATTENTION = ("operators", "sdpa")
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the engine runs: beyond what the paper's letters say.
+
+    `scheme` is 'ptdp', or 'zero3' for the FSDP baseline. `exchange` is a mode of `schedules.lower`. With
+    recompute='full' a block of `recompute_layers` layers is recomputed from its input (Section 3.5). `attention` is
+    built from fused operators as in the paper, or PyTorch's own ('sdpa').
+    """
+
+    scheme: str = "ptdp"
+    exchange: str = "blocking"
+    recompute_layers: int = 1
+    sharded_optimizer: bool = False
+    bucket_mib: float = 25.0
+    dtype: str = "fp32"
+    dropout: float = 0.0
+    kernels: str = "reference"
+    attention: str = "operators"
+    device: str = "auto"
+    seed: int = 1234
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """AdamW, its schedule, clipping (0: none) and the loss scale: a number, or 'dynamic'."""
+
+    lr: float = 1e-3
+    min_lr: float = 1e-4
+    warmup_steps: int = 10
+    decay_steps: int = 1000
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float = 1.0
+    loss_scale: float | str = 1.0
+    loss_scale_interval: int = 1000
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How long, on which data, and what is kept. `data` empty: bytes of the Python standard library's source.
+
+    `save` is the folder for checkpoints, `load` a checkpoint or such a folder (its newest usable one); `timeout` the
+    seconds without a finished step after which a run is taken to hang.
+    """
+
+    steps: int = 50
+    data: str = ""
+    cache: str = ""
+    save: str = ""
+    save_every: int = 0
+    async_save: bool = False
+    load: str = ""
+    log: str = ""
+    log_every: int = 1
+    timeout: float = 600.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that defines a training run."""
+
+    model: ModelConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    run: RunSettings = field(default_factory=RunSettings)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def training(self) -> TrainingConfig:
+        """Model and parallelism as the formulas and the simulator know them."""
+        return TrainingConfig(self.model, self.parallel)
+
+    @property
+    def recompute_layers(self) -> int:
+        """Layers per recomputed block; 0 keeps all activations."""
+        return self.engine.recompute_layers if self.parallel.recompute == "full" else 0
+
+    @property
+    def scatter_gather(self) -> bool:
+        """Whether boundary tensors travel as 1/t (Section 4.1): asked for, and there is both t > 1 and p > 1."""
+        return self.parallel.scatter_gather and self.parallel.t > 1 and self.parallel.p > 1
+
+
+SECTIONS: dict[str, Any] = {
+    "model": ModelConfig,
+    "parallel": ParallelConfig,
+    "engine": EngineSettings,
+    "optimizer": OptimizerSettings,
+    "run": RunSettings,
+}
+FIELDS = {f.name: section for section, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+
+
+def check(settings: Settings) -> None:
+    """Raise `ValueError` naming the field, the rule and a fix, for what the sections cannot see by themselves."""
+    engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
+    for section in (engine, optimizer, run):
+        _check_types(section)
+    TrainingConfig(settings.model, parallel)
+    _one_of("scheme", engine.scheme, SCHEMES)
+    _one_of("exchange", engine.exchange, MODES)
+    _one_of("dtype", engine.dtype, DTYPES)
+    _one_of("attention", engine.attention, ATTENTION)
+    _at_least("recompute_layers", engine.recompute_layers, 1)
+    _at_least("steps", run.steps, 0)
+    _at_least("save_every", run.save_every, 0)
+    _at_least("log_every", run.log_every, 1)
+    for name in ("lr", "min_lr", "eps", "weight_decay", "clip", "warmup_steps"):
+        _at_least(name, getattr(optimizer, name), 0)
+    for name, value in (("bucket_mib", engine.bucket_mib), ("timeout", run.timeout)):
+        if value <= 0:
+            raise ValueError(f"{name}={value} is not positive; needs {name} > 0; try {name}=30")
+    if not 0 <= engine.dropout < 1:
+        raise ValueError(f"dropout={engine.dropout} is no probability below 1; needs 0 <= dropout < 1; try 0.1")
+    for name in ("beta1", "beta2"):
+        if not 0 <= getattr(optimizer, name) < 1:
+            raise ValueError(f"{name}={getattr(optimizer, name)} is out of range; needs 0 <= {name} < 1; try 0.9")
+    scale = optimizer.loss_scale
+    if scale != "dynamic" and (isinstance(scale, str) or scale <= 0):
+        raise ValueError(f"loss_scale={scale!r} is no scale; needs a positive number or 'dynamic'; try 8192")
+    if run.save_every and not run.save:
+        raise ValueError(
+            f"save_every={run.save_every} without a place to save; needs save=<folder>; try save='checkpoints'"
+        )
+    if engine.scheme == "zero3" and (parallel.p > 1 or parallel.t > 1):
+        raise ValueError(
+            f"scheme='zero3' with p={parallel.p}, t={parallel.t}; needs p=1 and t=1, since it shards over "
+            f"data-parallel ranks only; try d={parallel.n}, p=1, t=1"
+        )
+
+
+def _check_types(section: Any) -> None:
+    for f in dataclasses.fields(section):
+        value, default = getattr(section, f.name), f.default
+        wanted: tuple[type, ...] = (type(default),)
+        if isinstance(default, float):
+            wanted = (int, float, str) if f.name == "loss_scale" else (int, float)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise ValueError(
+                f"{f.name}={value!r} is of type {type(value).__name__}; needs {wanted[-1].__name__}; "
+                f"try {f.name}={default!r}"
+            )
+
+
+def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}")
+
+
+def _at_least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise ValueError(f"{name}={value} is too small; needs {name} >= {least}; try {name}={least}")
+
+
+def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Settings from {section: {field: value}}, as TOML gives it. Unknown names raise `ValueError` with a suggestion."""
+    made = {}
+    for section, values in sections.items():
+        if section not in SECTIONS or not isinstance(values, Mapping):
+            raise _unknown("section", section, SECTIONS)
+        names = {f.name for f in dataclasses.fields(SECTIONS[section])}
+        for name in values:
+            if name not in names:
+                raise _unknown("field", name, names)
+        try:
+            made[section] = SECTIONS[section](**values)
+        except TypeError as error:
+            raise ValueError(
+                f"section={section!r} is incomplete: {error}; needs all of its required fields; try a recipe"
+            ) from error
+    if "model" not in made:
+        raise ValueError(
+            "section='model' is missing; needs layers, hidden and heads; try a recipe, or [model] in the file"
+        )
+    return Settings(**made)
+
+
+def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The inverse of `from_mapping`."""
+    return {section: dataclasses.asdict(getattr(settings, section)) for section in SECTIONS}
+
+
+def read(path: str | Path) -> dict[str, dict[str, Any]]:
+    """The sections of a TOML file; `ValueError` if it cannot be read."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(
+            f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
+        ) from error
+
+
+def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Apply `name=value` texts; values are read as TOML, or as plain text where that fails."""
+    out = {section: dict(values) for section, values in sections.items()}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals:
+            raise ValueError(f"set={text!r} assigns nothing; needs name=value; try --set p=2")
+        if name not in FIELDS:
+            raise _unknown("field", name, FIELDS)
+        out.setdefault(FIELDS[name], {})[name] = _parse(value.strip())
+    changed = {text.partition("=")[0].strip() for text in assignments}
+    if "v" in changed and "schedule" not in changed:
+        out["parallel"].pop("schedule", None)  # follows v
+    return out
+
+
+def _parse(value: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+def _unknown(what: str, name: str, known: Any) -> ValueError:
+    close = get_close_matches(name, list(known), n=1) or sorted(known)[:1]
+    return ValueError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}; try {close[0]!r}")

@@ -1,0 +1,116 @@
+"""One training step of PTD-P on this rank: the parts put together.
+
+trainer = Trainer(settings, groups, operators)
+result = trainer.step(batch)          # batch(j): tokens and labels [b, s] of microbatch j of this replica
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ptdp_core.engine.gradients import MIB, Gradients
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.model import Build, Operators, boundary_shape, build_chunks
+from ptdp_core.engine.optimizer import Optimizer, learning_rate
+from ptdp_core.engine.p2p import Wire
+from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
+from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.streams import Streams
+from ptdp_core.schedules import Action, build, check_order, lower
+
+TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """What a step did; `loss` is the mean over the whole batch, and the same on every rank."""
+
+    step: int
+    loss: float
+    norm: float
+    lr: float
+    skipped: bool
+    scale: float
+    run: Run
+
+
+class Trainer:
+    """The engine on one rank: chunks, executor, gradients, optimizer, and the number of steps done."""
+
+    def __init__(self, settings: Settings, groups: Groups, ops: Operators, *, record: bool = False) -> None:
+        self.settings, self.groups = settings, groups
+        model, parallel, engine = settings.model, settings.parallel, settings.engine
+        dtype = TORCH_DTYPES[engine.dtype]
+        self.done = 0
+        self.streams = Streams(engine.seed, groups.device, groups.tp.rank)
+        # Buckets that overlap need autograd's hooks, and 16-bit gradients a sum in fp32.
+        overlap = parallel.data_parallel == "torch"
+        accumulate = not overlap and dtype in (torch.float32, torch.float64)
+        self.make = Parameters(engine.seed, groups.tp, groups.device, dtype, accumulate)
+        self.chunks = build_chunks(
+            Build(
+                model,
+                settings.training.padded_vocab,
+                self.make,
+                groups.tp,
+                ops,
+                self.streams,
+                engine.dropout,
+                settings.recompute_layers,
+                settings.scatter_gather,
+                engine.attention,
+            ),
+            groups.pp,
+            parallel.v,
+        )
+        self.gradients = Gradients(
+            self.make.made,
+            groups,
+            overlap=overlap,
+            sharded=engine.sharded_optimizer,
+            bucket_bytes=int(engine.bucket_mib * MIB),
+        )
+        self.optimizer = Optimizer(self.gradients, groups, settings.optimizer)
+        program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), engine.exchange)
+        check_order(program)
+        self.schedule = program.schedule
+        shape = boundary_shape(model, parallel.b, parallel.t, settings.scatter_gather)
+        self.wire = Wire(groups, shape, dtype)
+        self._last = last_backward(program, groups.pp.rank)
+        self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record)
+
+    def _before(self, action: Action) -> None:
+        """Random draws belong to a microbatch of the whole batch; the last backward pass may reduce gradients."""
+        self.streams.at(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
+        if action in self._last:
+            self.gradients.expect_last(self.schedule.chunk_of(action.stage))
+
+    def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[float, Run]:
+        """Loss and reduced main gradients of one batch, without an optimizer step."""
+        self.gradients.zero()
+        run = self.executor.run(batch, self.optimizer.scale.value)
+        self.gradients.finish()
+        return self._mean_loss(run), run
+
+    def step(self, batch: Callable[[int], Batch]) -> TrainStep:
+        """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics."""
+        scale, lr = self.optimizer.scale.value, learning_rate(self.done, self.settings.optimizer)
+        loss, run = self.forward_backward(batch)
+        result = self.optimizer.step(lr)
+        self.done += 1
+        return TrainStep(self.done, loss, result.norm, lr, result.skipped, scale, run)
+
+    def restore(self, done: int, seed: int) -> None:
+        """Go on after `done` steps: with the seed, that is all the state of the random streams."""
+        self.done, self.streams.seed = done, seed
+
+    def _mean_loss(self, run: Run) -> float:
+        """The batch's loss on every rank, from the last stages. A mean of means: microbatches are equally long."""
+        total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
+        if self.groups.is_last:
+            total += torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
+        self.groups.dp.all_reduce(total)
+        self.groups.pp.all_reduce(total)
+        return total.item()

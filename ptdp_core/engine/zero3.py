@@ -1,0 +1,108 @@
+"""The ZeRO-3 baseline (Section 5.2): the same model, data and optimizer, with FSDP2's `fully_shard` in PTD-P's place.
+
+Parameters, gradients and optimizer state are sharded over all ranks; each layer is gathered for its forward and again
+for its backward pass, and its gradients are reduce-scattered for every microbatch.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.model import Build, Chunk, Operators
+from ptdp_core.engine.optimizer import LossScale, learning_rate
+from ptdp_core.engine.parameters import Parameters, Placement
+from ptdp_core.engine.pipeline import Batch, Run
+from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.streams import Streams
+from ptdp_core.engine.trainer import TORCH_DTYPES, TrainStep
+
+
+class Zero3Trainer:
+    """One training step under FSDP2 on d ranks, with the interface of `Trainer`."""
+
+    def __init__(self, settings: Settings, groups: Groups, ops: Operators) -> None:
+        self.settings, self.groups, self.done = settings, groups, 0
+        engine, options = settings.engine, settings.optimizer
+        dtype = TORCH_DTYPES[engine.dtype]
+        self.dtype = torch.promote_types(dtype, torch.float32)
+        self.streams = Streams(engine.seed, groups.device)
+        make = Parameters(engine.seed, groups.tp, groups.device, self.dtype)
+        build = Build(
+            settings.model,
+            settings.training.padded_vocab,
+            make,
+            groups.tp,
+            ops,
+            self.streams,
+            engine.dropout,
+            settings.recompute_layers,
+            attention=engine.attention,
+        )
+        self.model = Chunk(build, range(settings.model.layers))
+        self.names = {name: where.name for name, where in self._names(make).items()}
+        if groups.dp.size > 1:
+            self._shard(dtype)
+        self.scale = LossScale.of(options)
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        vectors = [p for p in self.model.parameters() if p.dim() == 1]
+        self.adam = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": options.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+            lr=options.lr,
+            betas=(options.beta1, options.beta2),
+            eps=options.eps,
+        )
+
+    def _names(self, make: Parameters) -> dict[str, Placement]:
+        places = {id(parameter): where for parameter, where, _ in make.made}
+        return {name: places[id(parameter)] for name, parameter in self.model.named_parameters()}
+
+    def _shard(self, dtype: torch.dtype) -> None:
+        mesh = init_device_mesh(self.groups.device.type, (self.groups.dp.size,), mesh_dim_names=("dp",))
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=self.dtype)
+        for layer in self.model.layers:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(self.model, mesh=mesh, mp_policy=policy)
+
+    def step(self, batch: Callable[[int], Batch]) -> TrainStep:
+        """Forward and backward of m microbatches, then clipping and AdamW: the semantics of `Trainer.step`."""
+        lr, m, scale = learning_rate(self.done, self.settings.optimizer), self.settings.parallel.m, self.scale.value
+        self.adam.zero_grad()
+        run = Run()
+        for j in range(m):
+            self.streams.at(self.done, j * self.groups.dp.size + self.groups.dp.rank)
+            loss = self.model(None, *batch(j))
+            (loss * (scale / m)).backward()
+            run.losses[j] = loss.detach()
+        norm, overflow = self._unscale(scale)
+        self.scale.update(overflow)
+        if not overflow:
+            for group in self.adam.param_groups:
+                group["lr"] = lr
+            self.adam.step()
+        self.done += 1
+        return TrainStep(self.done, self._mean_loss(run), norm, lr, overflow, scale, run)
+
+    def _unscale(self, scale: float) -> tuple[float, bool]:
+        """Divide by the loss scale, and clip; the norm and whether it overflowed."""
+        clip = self.settings.optimizer.clip
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        total = nn.utils.get_total_norm(gradients)
+        norm = (total.full_tensor() if hasattr(total, "full_tensor") else total).item() / scale
+        if not norm < float("inf"):
+            return norm, True
+        factor = (min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0) / scale
+        if factor != 1.0:
+            for gradient in gradients:
+                gradient.mul_(factor)
+        return norm, False
+
+    def _mean_loss(self, run: Run) -> float:
+        total = torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
+        if self.groups.dp.size > 1:
+            dist.all_reduce(total, group=self.groups.dp.group)
+        return total.item()

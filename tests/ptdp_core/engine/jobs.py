@@ -1,0 +1,332 @@
+"""What the tests run in ranks. Functions here are imported by the ranks, so no test framework and no fixtures."""
+
+import dataclasses
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kernels import select
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
+from ptdp_core.engine.trainer import Trainer
+
+SEED = 1234
+STEPS = 3
+VOCAB, SEQ, HIDDEN, HEADS = 50, 4, 8, 4
+OPTIMIZER = OptimizerSettings(
+    lr=3e-3, min_lr=1e-3, warmup_steps=2, decay_steps=5, weight_decay=0.1, clip=0.5, beta1=0.9, beta2=0.95
+)
+ENGINE_FIELDS = set(EngineSettings.__dataclass_fields__)
+
+
+def settings_of(case: dict[str, Any]) -> Settings:
+    """A case is {field: value} over model, parallel and engine settings; fp64 unless it says otherwise."""
+    layers = case.get("layers") or {6: 6, 8: 8, 12: 12}.get(case.get("p", 1) * case.get("v", 1), 4)
+    model = ModelConfig(layers, HIDDEN, HEADS, SEQ, VOCAB)
+    engine = {"dtype": "fp64", "seed": SEED} | {k: v for k, v in case.items() if k in ENGINE_FIELDS}
+    parallel = {k: v for k, v in case.items() if k not in ENGINE_FIELDS and k != "layers"}
+    return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
+
+
+def batches(B: int) -> list[torch.Tensor]:
+    """The data of every test: one [B, s+1] tensor of tokens per step."""
+    generator = torch.Generator().manual_seed(99)
+    return [torch.randint(0, VOCAB, (B, SEQ + 1), generator=generator) for _ in range(STEPS)]
+
+
+def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
+    """Microbatch j of this replica is number j*d + r of the batch."""
+    par = settings.parallel
+
+    def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
+        start = (j * par.d + groups.dp.rank) * par.b
+        part = data[start : start + par.b]
+        return part[:, :-1], part[:, 1:]
+
+    return batch
+
+
+def groups_of(settings: Settings) -> Groups:
+    return Groups.create(settings.parallel) if dist.is_initialized() else Groups.alone()
+
+
+def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> tuple[Settings, Groups, Trainer]:
+    settings = settings_of(case)
+    groups = groups or groups_of(settings)
+    return settings, groups, Trainer(settings, groups, select("reference"), **options)
+
+
+def local_part(whole: torch.Tensor, entry: Any) -> torch.Tensor:
+    """This rank's part of a global tensor, padded with zeros as the engine pads, flat."""
+    where = entry.placement
+    if where.dim is None:
+        return whole.reshape(-1)
+    out = torch.zeros(entry.parameter.shape, dtype=whole.dtype)
+    out.narrow(where.dim, 0, where.valid).copy_(whole.narrow(where.dim, where.offset, where.valid))
+    return out.reshape(-1)
+
+
+def _error(ours: torch.Tensor, theirs: torch.Tensor, scale: float) -> float:
+    return ((ours - theirs).abs().max() / scale).item() if ours.numel() else 0.0
+
+
+def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> dict[str, float]:
+    """Train like the reference; the largest relative errors of loss, norm, gradients and final parameters.
+
+    The scale of a tensor's error is the largest magnitude in the whole (not this rank's) reference tensor.
+    """
+    settings, groups, trainer = make(case, groups)
+    worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
+    flat = trainer.gradients.gradients
+    for step, data in enumerate(batches(settings.parallel.B)):
+        captured: dict[str, torch.Tensor] = {}
+        finish = trainer.gradients.finish
+
+        def capture(finish: Any = finish, captured: dict[str, torch.Tensor] = captured) -> None:
+            finish()
+            captured["flat"] = flat.clone()
+
+        trainer.gradients.finish = capture  # type: ignore[method-assign]
+        result = trainer.step(feed(settings, groups, data))
+        trainer.gradients.finish = finish  # type: ignore[method-assign]
+        worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
+        worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
+        for s in trainer.optimizer.segments:
+            whole = reference["gradients"][step][s.entry.placement.name]
+            mine = slice(s.start - s.entry.start, s.stop - s.entry.start)
+            part = local_part(whole, s.entry)[mine]
+            error = _error(captured["flat"][s.start : s.stop], part, whole.abs().max().item())
+            worst["gradient"] = max(worst["gradient"], error)
+    for entry in trainer.gradients.entries:
+        whole = reference["parameters"][entry.placement.name]
+        error = _error(entry.parameter.detach().reshape(-1), local_part(whole, entry), whole.abs().max().item())
+        worst["parameter"] = max(worst["parameter"], error)
+    return worst
+
+
+def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict[str, float]]:
+    """Many cases in one set of ranks; those of one layout share their process groups."""
+    out, made = [], {}
+    for case, path in cases:
+        parallel = settings_of(case).parallel
+        layout = parallel.p, parallel.t, parallel.d
+        if layout not in made:
+            made[layout] = groups_of(settings_of(case))
+        out.append(compare(case, torch.load(path), made[layout]))
+        beat()
+    return out
+
+
+def merged(case: dict[str, Any]) -> str:
+    """A case as text, for messages."""
+    return ", ".join(f"{k}={v}" for k, v in case.items())
+
+
+def measure(beat: Any, case: dict[str, Any]) -> dict[str, Any]:
+    """One batch of a case: what was communicated, stashed and buffered, and its timeline."""
+    settings, groups, trainer = make(case, record=True)
+    groups.tp.calls.clear()
+    kept = 0
+
+    def pack(x: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        kept += x.numel() * x.element_size()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        trainer.gradients.zero()
+        run = trainer.executor.run(feed(settings, groups, batches(settings.parallel.B)[0]))
+    return {
+        "tp": dict(groups.tp.calls),
+        "wire": trainer.wire.statistics,
+        "peak_stash": run.peak_stash,
+        "timeline": run.timeline,
+        "kept": kept,
+        "coordinates": (groups.pp.rank, groups.dp.rank, groups.tp.rank),
+    }
+
+
+def places(beat: Any, sizes: tuple[int, int, int]) -> list[int]:
+    """The groups that a real process group of p*t*d ranks gives: members of this rank's axes, by rank."""
+    p, t, d = sizes
+    groups = Groups.create(ParallelConfig(p=p, t=t, d=d, B=d * p))
+    here = torch.tensor([dist.get_rank()])
+    every = [axis.all_gather(here).tolist() for axis in (groups.pp, groups.dp, groups.tp)]
+    return [groups.rank, groups.pp.rank, groups.dp.rank, groups.tp.rank, *every]
+
+
+def pretend(beat: Any, rank: int) -> tuple[int, int, int, int, float]:
+    """The paper's largest grid, 3072 ranks, on a process group that only pretends."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    start = time.monotonic()
+    dist.init_process_group("fake", rank=rank, world_size=3072, store=FakeStore())
+    groups = Groups.create(ParallelConfig(p=64, t=8, d=6, B=6 * 64))
+    return groups.pp.rank, groups.dp.rank, groups.tp.rank, groups.rank, time.monotonic() - start
+
+
+def misbehave(beat: Any, how: str, who: int) -> None:
+    """Train a little; then one rank fails in the way asked for, while the others go on."""
+    settings, groups, trainer = make({"p": 2, "t": 2, "B": 4})
+    data = batches(4)
+    for step in range(1000):
+        beat()
+        if step == 2 and groups.rank == who:
+            if how == "raise":
+                raise ArithmeticError("this rank is broken")
+            if how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if how == "exit":
+                os._exit(7)
+            if how == "hang":
+                time.sleep(3600)
+        trainer.step(feed(settings, groups, data[0]))
+
+
+def mismatch(beat: Any, field: str) -> str:
+    """Wires whose ends do not agree, and a tensor that is not the wire's."""
+    from ptdp_core.engine.p2p import Wire
+    from ptdp_core.schedules import Exchange, Message
+
+    groups = Groups.create(ParallelConfig(p=2, B=2))
+    shape, dtype = (2, 3), torch.float32
+    if field == "shape" and groups.pp.rank == 1:
+        shape = (3, 2)
+    if field == "dtype" and groups.pp.rank == 1:
+        dtype = torch.int32
+    try:
+        wire = Wire(groups, shape, dtype)
+        message = Message("F", 0, 0, 0, 1)
+        tensor = torch.zeros((3, 2) if field == "sent shape" else (2, 3))
+        tensor = tensor.double() if field == "sent dtype" else tensor
+        if groups.pp.rank == 0:
+            wire.post(Exchange((message,), ()), {message: tensor}, blocking=True)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def state(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """This rank's part of parameters and moments by name, flat, with its place in the local parameter."""
+    out = {}
+    for s in trainer.optimizer.segments:
+        name = f"{s.entry.placement.name} {s.start - s.entry.start}"
+        adam = trainer.optimizer.adam.state[s.master]
+        out[name] = torch.stack([s.master.detach(), adam["exp_avg"], adam["exp_avg_sq"]])
+    return out
+
+
+def save_and_go_on(beat: Any, case: dict[str, Any], folder: str, background: bool) -> list[float]:
+    """Two steps, a checkpoint, then three more: the losses of those."""
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    settings, groups, trainer = make(case)
+    checkpoints = Checkpoints(folder, trainer, background=background)
+    data = batches(settings.parallel.B)
+    for _ in range(2):
+        trainer.step(feed(settings, groups, data[0]))
+    checkpoints.save(2 * settings.parallel.B)
+    losses = [trainer.step(feed(settings, groups, data[1])).loss for _ in range(3)]
+    checkpoints.wait()
+    return losses
+
+
+def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[float], dict[str, Any]]:
+    """The same three steps after loading."""
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    settings, groups, trainer = make(case)
+    progress = Checkpoints(folder, trainer).load(folder)
+    data = batches(settings.parallel.B)
+    losses = [trainer.step(feed(settings, groups, data[1])).loss for _ in range(3)]
+    return losses, progress.__dict__
+
+
+def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
+    """One good checkpoint; then a rank is killed in the middle of writing the next."""
+    import torch.distributed.checkpoint as dcp
+
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    settings, groups, trainer = make(case)
+    checkpoints = Checkpoints(folder, trainer)
+    data = batches(settings.parallel.B)
+    trainer.step(feed(settings, groups, data[0]))
+    checkpoints.save(1)
+    trainer.step(feed(settings, groups, data[0]))
+    if groups.rank == who:
+        write = dcp.FileSystemWriter.write_data
+
+        def half(self: Any, plan: Any, planner: Any) -> Any:
+            write(self, plan, planner)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        dcp.FileSystemWriter.write_data = half  # type: ignore[method-assign]
+    checkpoints.save(2)
+
+
+def fill_the_disk(beat: Any, case: dict[str, Any], folder: str, limit: int) -> None:
+    """Save after every step until it does not fit; `limit` bounds the size of a file, where the disk is not small."""
+    import resource
+
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    settings, groups, trainer = make(case)
+    checkpoints = Checkpoints(folder, trainer)
+    data = batches(settings.parallel.B)
+    for step in range(20):
+        trainer.step(feed(settings, groups, data[0]))
+        if limit and step == 1 and groups.rank == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        checkpoints.save(step)
+
+
+def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int | None) -> dict[str, Any]:
+    """Five steps with these optimizer options; on rank `poison` one gradient overflows in the second step."""
+    settings = settings_of(case)
+    settings = dataclasses.replace(settings, optimizer=dataclasses.replace(OPTIMIZER, **options))
+    groups = groups_of(settings)
+    trainer = Trainer(settings, groups, select("reference"))
+    finish, rows = trainer.gradients.finish, []
+    data = batches(settings.parallel.B)
+
+    def poisoned() -> None:
+        finish()
+        if groups.rank == poison and trainer.done == 1:
+            trainer.gradients.gradients[0] = torch.inf
+
+    trainer.gradients.finish = poisoned  # type: ignore[method-assign]
+    for _ in range(5):
+        before = trainer.gradients.parameters.clone()
+        result = trainer.step(feed(settings, groups, data[0]))
+        moved = not torch.equal(before, trainer.gradients.parameters)
+        rows.append((result.loss, result.norm, result.skipped, result.scale, moved))
+    return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.segments[0].master.dtype}
+
+
+def gradients_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """This rank's main gradients by global name (p = t = 1, so whole)."""
+    return {e.placement.name: trainer.gradients.main(e).clone() for e in trainer.gradients.entries}
+
+
+def zero3(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
+    """Loss and gradient norm of three steps of the ZeRO-3 baseline."""
+    from ptdp_core.engine.zero3 import Zero3Trainer
+
+    settings = settings_of(case)
+    groups = groups_of(settings)
+    trainer = Zero3Trainer(settings, groups, select("reference"))
+    results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
+    return [(r.loss, r.norm) for r in results]
+
+
+def ptdp(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
+    """The same of PTD-P."""
+    settings, groups, trainer = make(case)
+    results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
+    return [(r.loss, r.norm) for r in results]

@@ -1,0 +1,105 @@
+"""What a batch communicates and keeps, counted: collectives per layer, p2p bytes, stash, receive buffers, slots."""
+
+from typing import Any
+
+import pytest
+
+from ptdp_core.engine.launch import launch
+from ptdp_core.schedules import Action, Exchange, build, peak_stash
+from tests.ptdp_core.engine import jobs
+
+# A microbatch outside its layers: embedding g, the head's f, and three small all-reduces of the loss.
+OUTSIDE = 5
+
+
+def measure(ranks: int, **case: Any) -> list[dict[str, Any]]:
+    return launch(jobs.measure, ranks, (case,), timeout=60, process_group=ranks > 1)
+
+
+def test_two_all_reduces_forward_and_two_backward_per_layer() -> None:
+    (one, _), (two, _) = (measure(2, t=2, B=1, layers=layers, recompute="none") for layers in (1, 2))
+    assert two["tp"]["all_reduce"] - one["tp"]["all_reduce"] == 4
+    assert one["tp"] == {"all_reduce": 4 + OUTSIDE}
+
+
+def test_recomputation_adds_two_all_reduces_per_layer() -> None:
+    for every in (1, 2):
+        row, _ = measure(2, t=2, B=1, layers=2, recompute="full", recompute_layers=every)
+        assert row["tp"] == {"all_reduce": 2 * 6 + OUTSIDE}
+
+
+@pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
+def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t(exchange: str) -> None:
+    b, m, size = 2, 3, 8
+    bsh = b * jobs.SEQ * jobs.HIDDEN * size
+    for scatter_gather, t in ((False, 1), (True, 2)):
+        rows = measure(4, p=2, t=2, b=b, B=b * m, scatter_gather=scatter_gather, exchange=exchange)
+        for row in rows:
+            # Rank 0 sends m activations, rank 1 m gradients.
+            assert row["wire"].messages == m
+            assert row["wire"].bytes == m * bsh // t
+
+
+def test_interleaving_communicates_v_times_as_much() -> None:
+    plain = measure(2, p=2, B=4, layers=4)
+    chunks = measure(2, p=2, v=2, B=4, layers=4)
+    # p*v - 1 boundaries instead of p - 1, each crossed forward and backward by every microbatch.
+    assert sum(row["wire"].messages for row in plain) == 2 * 4
+    assert sum(row["wire"].messages for row in chunks) == 2 * 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("schedule", "v", "m"),
+    [("gpipe", 1, 6), ("1f1b", 1, 6), ("1f1b", 1, 2), ("interleaved", 2, 8), ("interleaved", 2, 4)],
+)
+@pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
+def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange: str) -> None:
+    rows = measure(4, p=4, v=v, schedule=schedule, exchange=exchange, B=m, recompute="none")
+    assert [row["peak_stash"] for row in rows] == peak_stash(build(schedule, 4, m, v))
+    # Overlapped: the running pass's tensor is out of its buffer; one is due next, and one after it is asked for.
+    assert all(row["wire"].peak_receive_buffers <= 2 for row in rows)
+
+
+def test_stash_under_recomputation_is_one_t_th_with_scatter_gather() -> None:
+    """Bytes kept by autograd on a middle stage, which holds nothing but transformer layers."""
+    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "recompute": "full", "recompute_layers": 2}
+    whole, parts = (measure(4, **case, scatter_gather=sg) for sg in (False, True))
+    full = jobs.SEQ * jobs.HIDDEN * 8
+    # Ranks 2, 3: stage 1 (layers only) and stage 3 (with the head, which keeps the same either way): one block input
+    # of each stage and microbatch is stashed.
+    for row, other in zip(whole[2:], parts[2:], strict=True):
+        assert row["kept"] - other["kept"] == 2 * 2 * (full - full // 2)
+
+
+def test_recomputing_keeps_only_block_inputs() -> None:
+    """Serial, one microbatch: every c layers one input of bsh; without recomputation far more."""
+    kept = {c: measure(1, B=1, layers=8, recompute="full", recompute_layers=c)[0]["kept"] for c in (1, 2, 4)}
+    bsh = jobs.SEQ * jobs.HIDDEN * 8
+    # The tensors kept while a block runs again are counted too (each layer once, whatever c), and are equal.
+    assert kept[1] - kept[2] == 4 * bsh
+    assert kept[2] - kept[4] == 2 * bsh
+
+
+def test_timeline_has_every_pass_once_in_the_order_of_the_schedule() -> None:
+    rows = measure(2, p=2, v=2, B=4)
+    schedule = build("interleaved", 2, 4, 2)
+    for rank, row in enumerate(rows):
+        passes = [slot.what for slot in row["timeline"] if isinstance(slot.what, Action)]
+        assert tuple(passes) == schedule.ranks[rank]
+        assert any(isinstance(slot.what, Exchange) for slot in row["timeline"])
+        times = [t for slot in row["timeline"] for t in (slot.start, slot.end)]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize("field", ["shape", "dtype"])
+def test_ends_that_disagree_are_found_when_the_wire_is_made(field: str) -> None:
+    for rank, text in enumerate(launch(jobs.mismatch, 2, (field,), timeout=60)):
+        assert f"on pipeline rank {rank} but" in text
+        assert "needs one shape and type on all ranks" in text
+
+
+@pytest.mark.parametrize("field", ["sent shape", "sent dtype"])
+def test_a_tensor_that_is_not_the_wire_s_is_not_sent(field: str) -> None:
+    text = launch(jobs.mismatch, 2, (field,), timeout=60)[0]
+    assert text.startswith("message=0F0 (rank 0 to 1) is")
+    assert "needs (2, 3) torch.float32" in text

@@ -1,0 +1,110 @@
+"""Token files, their faults, and an order of samples that depends on the seed only."""
+
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ptdp_core.engine.data import Samples, open_tokens, prepare, write_tokens
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "x.tokens"
+    write_tokens(path, np.arange(1000) % 300, 300)
+    return path
+
+
+def test_default_data_are_the_standard_library_s_bytes(tmp_path: Path) -> None:
+    path = prepare("", str(tmp_path))
+    text = bytes(open_tokens(path).ids[:200_000])
+    assert b"import " in text
+    assert path == prepare("", str(tmp_path))
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_text_of_the_user(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "b.txt").write_text("second")
+    (folder / "a.txt").write_text("first")
+    assert bytes(open_tokens(prepare(str(folder), str(tmp_path))).ids) == b"first\0second\0"
+    assert bytes(open_tokens(prepare(str(folder / "a.txt"), str(tmp_path))).ids) == b"first\0"
+
+
+def test_tokens_come_back(tokens: Path) -> None:
+    opened = open_tokens(tokens)
+    assert opened.vocab == 300
+    assert (opened.ids == np.arange(1000) % 300).all()
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx", ""])
+def test_megatron_pairs(suffix: str, tmp_path: Path) -> None:
+    sizes, ids = [3, 4, 5], np.arange(12, dtype=np.uint16)
+    (tmp_path / "m.bin").write_bytes(ids.tobytes())
+    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, 3, 1)
+    (tmp_path / "m.idx").write_bytes(head + struct.pack("<3i3q1q", *sizes, 0, 6, 14, 0))
+    path = prepare(str(tmp_path / f"m{suffix}"))
+    assert (open_tokens(path).ids == ids).all()
+    os.truncate(tmp_path / "m.bin", 20)
+    with pytest.raises(ValueError, match=r"m.bin' has 20 bytes, where 24 are expected; needs an intact token file"):
+        open_tokens(path)
+
+
+def test_a_truncated_token_file(tokens: Path) -> None:
+    size = tokens.stat().st_size
+    os.truncate(tokens, size - 100)
+    with pytest.raises(ValueError, match=rf"has {size - 100} bytes, where {size} are expected; needs an intact"):
+        open_tokens(tokens)
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.tokens"
+    path.write_bytes(b"something else")
+    with pytest.raises(ValueError, match=r"has no valid header; needs an intact token file; try deleting it"):
+        open_tokens(path)
+    (tmp_path / "y.idx").write_bytes(b"too short")
+    with pytest.raises(ValueError, match=r"is no Megatron index"):
+        open_tokens(tmp_path / "y.idx")
+
+
+def test_data_that_is_not_there() -> None:
+    for name in ("/nowhere", "/nowhere.tokens"):
+        with pytest.raises(ValueError, match=r"does not exist; needs a file or a folder; try data=''"):
+            prepare(name)
+
+
+def test_data_that_does_not_fit_the_model(tokens: Path) -> None:
+    with pytest.raises(ValueError, match=r"vocab=256 for data with 300 token ids; needs as many; try vocab=300"):
+        Samples(open_tokens(tokens), 10, 256, 0)
+    with pytest.raises(ValueError, match=r"seq=1000 with 1000 tokens in .*; needs at least seq"):
+        Samples(open_tokens(tokens), 1000, 300, 0)
+
+
+def test_tokens_outside_the_vocabulary_are_found_when_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.tokens"
+    write_tokens(path, np.full(100, 99), 50)
+    with pytest.raises(ValueError, match=r"holds token 99 after position .*, outside the vocabulary 50"):
+        Samples(open_tokens(path), 10, 50, 0)[0]
+
+
+def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -> None:
+    samples = Samples(open_tokens(tokens), 10, 300, 5)
+    assert samples.count == 99
+    epochs = [[int(samples[i][0]) for i in range(e * 99, e * 99 + 99)] for e in range(2)]
+    starts = sorted(int(i * 10 % 300) for i in range(99))
+    assert [sorted(e) for e in epochs] == [starts, starts]
+    assert epochs[0] != epochs[1]
+    again = Samples(open_tokens(tokens), 10, 300, 5)
+    assert [int(again[i][0]) for i in range(99, 198)] == epochs[1]
+
+
+def test_labels_are_the_next_tokens(tokens: Path) -> None:
+    x, y = Samples(open_tokens(tokens), 10, 300, 5).microbatch(3, 4, CPU)
+    assert x.shape == y.shape == (4, 10)
+    assert torch.equal(x[:, 1:], y[:, :-1])

@@ -1,0 +1,36 @@
+"""The rank grid: axes of a real process group, the paper's 3072 ranks on a pretended one, and a wrong world size."""
+
+import pytest
+
+from ptdp_core.config import ParallelConfig
+from ptdp_core.engine.groups import Coordinates, check_world_size, local_device
+from ptdp_core.engine.launch import launch
+from tests.ptdp_core.engine import jobs
+
+
+def test_axes_are_pp_dp_tp_with_tp_fastest() -> None:
+    for rank, row in enumerate(launch(jobs.places, 8, ((2, 2, 2),), timeout=60)):
+        assert row[0] == rank
+        pp, dp, tp = rank // 4, rank // 2 % 2, rank % 2
+        assert row[1:4] == [pp, dp, tp]
+        assert row[4] == [4 * i + 2 * dp + tp for i in range(2)]
+        assert row[5] == [4 * pp + 2 * i + tp for i in range(2)]
+        assert row[6] == [4 * pp + 2 * dp + i for i in range(2)]
+
+
+@pytest.mark.parametrize("rank", [0, 3071])
+def test_the_paper_s_grid_fits_into_one_process(rank: int) -> None:
+    pp, dp, tp, again, _ = launch(jobs.pretend, 1, (rank,), process_group=False, timeout=60)[0]
+    assert again == rank
+    assert (pp, dp, tp) == Coordinates.of(rank, ParallelConfig(p=64, t=8, d=6, B=384))
+
+
+def test_wrong_world_size() -> None:
+    message = r"ranks=4 for p\*t\*d=2\*2\*2=8; needs as many ranks as p\*t\*d; try --ranks 8"
+    with pytest.raises(ValueError, match=message):
+        check_world_size(4, ParallelConfig(p=2, t=2, d=2, B=4))
+
+
+def test_unknown_device() -> None:
+    with pytest.raises(ValueError, match=r"device='tpu' is unknown; needs one of auto, cpu, cuda; try device='auto'"):
+        local_device("tpu")

@@ -1,0 +1,107 @@
+"""Loss scaling, overflow, mixed precision, the learning rate, and the flat buffers."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ptdp_core.engine.gradients import Gradients
+from ptdp_core.engine.groups import Axis, Groups
+from ptdp_core.engine.launch import launch
+from ptdp_core.engine.optimizer import LossScale, learning_rate
+from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.settings import OptimizerSettings
+from tests.ptdp_core.engine import jobs
+
+
+def run(case: dict[str, Any], options: dict[str, Any], poison: int | None = None) -> list[dict[str, Any]]:
+    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
+    return launch(jobs.mixed, ranks, (case, options, poison), timeout=60, process_group=ranks > 1)
+
+
+@pytest.mark.parametrize("poison", [0, 1, 2, 3])
+@pytest.mark.parametrize("layout", [{"p": 2, "t": 2}, {"p": 2, "d": 2, "sharded_optimizer": True}], ids=str)
+def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], poison: int) -> None:
+    """In a sharded optimizer rank `poison` has to own the element, which is the first of its buffer."""
+    if layout.get("d") and poison % 2:
+        return
+    for row in run(layout | {"B": 4, "dtype": "fp16"}, {"loss_scale": "dynamic"}, poison):
+        skipped = [r[2] for r in row["rows"]]
+        assert skipped == [False, True, False, False, False]
+        assert [r[4] for r in row["rows"]] == [not s for s in skipped]
+        assert [r[3] for r in row["rows"]] == [65536.0, 65536.0, 32768.0, 32768.0, 32768.0]
+        assert row["updates"] == 4
+
+
+@pytest.mark.parametrize("scale", [1.0, 8192.0, "dynamic"])
+def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
+    case = {"p": 2, "B": 4}
+    plain, scaled = run(case, {"loss_scale": 1.0})[0]["rows"], run(case, {"loss_scale": scale})[0]["rows"]
+    for a, b in zip(plain, scaled, strict=True):
+        assert b[0] == pytest.approx(a[0], rel=1e-12)
+        assert b[1] == pytest.approx(a[1], rel=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bf16", 2e-2), ("fp16", 3e-3), ("fp32", 1e-5)])
+def test_lower_precision_follows_fp64(dtype: str, tolerance: float) -> None:
+    case = {"p": 2, "t": 2, "B": 4}
+    exact, rounded = run(case, {}), run(case | {"dtype": dtype}, {"loss_scale": 128.0})
+    for a, b in zip(exact[0]["rows"], rounded[0]["rows"], strict=True):
+        assert b[0] == pytest.approx(a[0], rel=tolerance)
+        assert b[1] == pytest.approx(a[1], rel=10 * tolerance)
+    assert rounded[0]["masters"] == torch.float32
+
+
+def test_a_dynamic_scale_grows_after_good_steps() -> None:
+    scale = LossScale.of(OptimizerSettings(loss_scale="dynamic", loss_scale_interval=3))
+    values = []
+    for overflow in (False, False, True, False, False, False, False):
+        scale.update(overflow)
+        values.append(scale.value)
+    assert values == [65536, 65536, 32768, 32768, 32768, 65536, 65536]
+
+
+def test_a_static_scale_stays() -> None:
+    scale = LossScale.of(OptimizerSettings(loss_scale=8192.0))
+    scale.update(True)
+    assert scale.value == 8192.0
+
+
+def test_learning_rate_warms_up_and_follows_half_a_cosine() -> None:
+    s = OptimizerSettings(lr=1.0, min_lr=0.1, warmup_steps=4, decay_steps=14)
+    rates = [learning_rate(step, s) for step in range(20)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[9] == pytest.approx(0.55)
+    assert rates[14:] == pytest.approx([0.1] * 6)
+    assert learning_rate(7, OptimizerSettings(lr=1.0, warmup_steps=0, decay_steps=0)) == 1.0
+
+
+def buffers(overlap: bool, bucket_bytes: int, d: int = 3) -> Gradients:
+    make = Parameters(1, Axis("tp"), torch.device("cpu"), torch.float32)
+    for i, size in enumerate((5, 7, 11, 2)):
+        make(f"w{i}", (size,))
+    groups = Groups(Axis("pp"), Axis("dp", 1, d), Axis("tp"), torch.device("cpu"))
+    return Gradients(make.made, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
+
+
+def test_local_has_one_bucket_torch_has_many() -> None:
+    assert len(buffers(overlap=False, bucket_bytes=1).buckets) == 1
+    many = buffers(overlap=True, bucket_bytes=8)
+    assert [[e.placement.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
+    few = buffers(overlap=True, bucket_bytes=40)
+    assert [[e.placement.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
+
+
+def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:
+    gradients = buffers(overlap=True, bucket_bytes=8)
+    for bucket in gradients.buckets:
+        assert (bucket.stop - bucket.start) % 3 == 0
+        first, end = gradients.owned(bucket)
+        assert end - first == (bucket.stop - bucket.start) // 3
+    for entry in gradients.entries:
+        gradients.parameters.fill_(0)
+        gradients.parameters[entry.start] = math.pi
+        assert entry.parameter.reshape(-1)[0].item() == pytest.approx(math.pi)
+        assert entry.parameter.grad is not None
+        assert entry.parameter.grad.data_ptr() == gradients.main(entry).data_ptr()

@@ -1,0 +1,159 @@
+"""Strict optimizer semantics: loss, gradients and parameters equal the serial model's, for every way to parallelise.
+
+fp64, three optimizer steps, 1e-9 relative. Cases of one world size run in one set of ranks.
+"""
+
+import itertools
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ptdp_core.engine.launch import launch
+from ptdp_core.engine.optimizer import learning_rate
+from ptdp_core.engine.streams import Streams
+from tests.ptdp_core.engine import jobs, serial
+
+TOLERANCE = 1e-9
+LAYOUTS = [(p, t, d) for p, t, d in itertools.product((1, 2, 4), repeat=3) if p * t * d <= 8]
+PIPELINES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3)]
+
+
+def fixed_grid() -> list[dict[str, Any]]:
+    """Every layout with every schedule and exchange mode; the other choices drawn for each from a fixed seed."""
+    rng = random.Random(7)
+    cases = []
+    for p, t, d in LAYOUTS:
+        for schedule, v in PIPELINES if p > 1 else [("1f1b", 1)]:
+            for exchange in ("blocking", "overlapped") if p > 1 else ("blocking",):
+                for _ in range(3 if p > 1 else 4):
+                    cases.append(draw_rest(rng, p=p, t=t, d=d, v=v, schedule=schedule, exchange=exchange))
+    rng.shuffle(cases)
+    return cases
+
+
+def draw_rest(rng: random.Random, **case: Any) -> dict[str, Any]:
+    p, d = case["p"], case["d"]
+    b = rng.choice((1, 2))
+    m = p * rng.choice((1, 2)) if case["v"] > 1 else rng.choice((1, 2, 3, p))
+    return case | {
+        "b": b,
+        "B": m * b * d,
+        "scatter_gather": rng.random() < 0.5,
+        "recompute": rng.choice(("none", "full")),
+        "recompute_layers": rng.choice((1, 2)),
+        "data_parallel": rng.choice(("local", "torch")),
+        "bucket_mib": rng.choice((0.002, 25.0)),
+        "sharded_optimizer": rng.random() < 0.5,
+        "dropout": (dropout := rng.choice((0.0, 0.0, 0.1))),
+        "attention": rng.choice(("operators", "operators", "sdpa")) if not dropout else "operators",
+    }
+
+
+class References:
+    """Serial runs, one per distinct case as the serial model sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.paths = folder, {}
+
+    def path(self, case: dict[str, Any]) -> str:
+        s = jobs.settings_of(case)
+        dropout = s.engine.dropout
+        b, t = (s.parallel.b, s.parallel.t) if dropout else (s.parallel.B, 1)
+        key = (s.model.layers, s.parallel.B, b, t, dropout)
+        if key not in self.paths:
+            streams = [Streams(jobs.SEED, torch.device("cpu"), rank) for rank in range(t)]
+            rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
+            run = serial.train(
+                s.model,
+                jobs.batches(s.parallel.B),
+                b,
+                jobs.SEED,
+                serial.Dropout(dropout, streams),
+                rates,
+                s.optimizer.weight_decay,
+                s.optimizer.clip,
+            )
+            self.paths[key] = str(self.folder / f"{len(self.paths)}.pt")
+            torch.save(run, self.paths[key])
+        return self.paths[key]
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+    return References(tmp_path_factory.mktemp("serial"))
+
+
+def check(cases: list[dict[str, Any]], references: References) -> None:
+    by_ranks = defaultdict(list)
+    for case in cases:
+        by_ranks[case["p"] * case["t"] * case["d"]].append(case)
+    wrong = []
+    for ranks, group in sorted(by_ranks.items()):
+        work = [(case, references.path(case)) for case in group]
+        results = launch(jobs.compare_all, ranks, (work,), timeout=120, process_group=ranks > 1)
+        for i, case in enumerate(group):
+            for rank, result in enumerate(results):
+                worst = max(result[i].values())
+                if not worst <= TOLERANCE:
+                    wrong.append(f"{jobs.merged(case)}: rank {rank} {result[i]}")
+    assert not wrong, "\n".join(wrong)
+
+
+GRID = fixed_grid()
+PARTS = 8  # the first is in the default run
+
+
+def test_the_grid_is_large_and_holds_the_edges() -> None:
+    assert len(GRID) >= 200
+    assert {c["v"] for c in GRID} == {1, 2, 3}
+    m = [(c["B"] // (c["b"] * c["d"]), c["p"]) for c in GRID]
+    assert any(m < p for m, p in m)
+    assert any(m == p and c["v"] > 1 for (m, p), c in zip(m, GRID, strict=True))
+    for field in (
+        "scatter_gather",
+        "recompute",
+        "data_parallel",
+        "sharded_optimizer",
+        "exchange",
+        "dropout",
+        "attention",
+    ):
+        assert len({c[field] for c in GRID}) == 2
+
+
+def test_parity(references: References) -> None:
+    check(GRID[::PARTS], references)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(1, PARTS))
+def test_parity_of_the_rest(part: int, references: References) -> None:
+    check(GRID[part::PARTS], references)
+
+
+@st.composite
+def any_case(draw: st.DrawFn) -> dict[str, Any]:
+    p, t, d = draw(st.sampled_from(LAYOUTS))
+    schedule, v = draw(st.sampled_from(PIPELINES)) if p > 1 else ("1f1b", 1)
+    rng = random.Random(draw(st.integers(0, 10**6)))
+    exchange = draw(st.sampled_from(("blocking", "overlapped")))
+    return draw_rest(rng, p=p, t=t, d=d, v=v, schedule=schedule, exchange=exchange)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(case=any_case())
+def test_parity_of_any_case(case: dict[str, Any], references: References) -> None:
+    check([case], references)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=any_case())
+def test_parity_of_more_cases(case: dict[str, Any], references: References) -> None:
+    check([case], references)

@@ -1,0 +1,86 @@
+"""Configurations: recipes are complete, files and overrides work, and every mistake has its message."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ptdp_core.engine.recipes import RECIPES, recipe, settings
+from ptdp_core.engine.settings import SECTIONS, from_mapping, override, read, to_mapping
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_complete_and_go_both_ways(name: str) -> None:
+    made = settings(name)
+    assert from_mapping(to_mapping(made)) == made
+
+
+def test_field_names_belong_to_one_section_each() -> None:
+    names = [f.name for cls in SECTIONS.values() for f in dataclasses.fields(cls)]
+    assert len(names) == len(set(names))
+
+
+def test_file_and_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        "[model]\nlayers = 4\nhidden = 8\nheads = 2\nseq = 4\nvocab = 9\n[parallel]\nB = 8\n[run]\nsteps = 3\n"
+    )
+    made = from_mapping(override(read(path), ["p=2", "v=2", "lr=3e-4", "exchange=overlapped", "scatter_gather=false"]))
+    assert (made.parallel.p, made.parallel.v, made.parallel.schedule) == (2, 2, "interleaved")
+    assert made.optimizer.lr == 3e-4
+    assert made.engine.exchange == "overlapped"
+    assert made.parallel.scatter_gather is False
+    assert made.run.steps == 3
+
+
+def test_scatter_gather_and_recomputation_follow_from_the_settings() -> None:
+    for p, t, expected in ((1, 2, False), (2, 1, False), (2, 2, True)):
+        assert from_mapping(override(recipe("tiny"), [f"p={p}", f"t={t}"])).scatter_gather is expected
+    assert from_mapping(override(recipe("tiny"), ["recompute=full", "recompute_layers=2"])).recompute_layers == 2
+    assert settings("tiny").recompute_layers == 0
+
+
+MISTAKES = {
+    "steps=x": r"steps='x' is of type str; needs int; try steps=50",
+    "lr=true": r"lr=True is of type bool; needs float; try lr=0.001",
+    "scheme=zero2": r"scheme='zero2' is unknown; needs one of ptdp, zero3; try scheme='ptdp'",
+    "exchange=none": r"exchange='none' is unknown; needs one of blocking, overlapped; try",
+    "dtype=fp8": r"dtype='fp8' is unknown; needs one of fp32, fp64, bf16, fp16; try dtype='fp32'",
+    "recompute_layers=0": r"recompute_layers=0 is too small; needs recompute_layers >= 1; try recompute_layers=1",
+    "steps=-1": r"steps=-1 is too small; needs steps >= 0",
+    "lr=-1.0": r"lr=-1.0 is too small; needs lr >= 0",
+    "timeout=0": r"timeout=0 is not positive; needs timeout > 0; try timeout=30",
+    "bucket_mib=0": r"bucket_mib=0 is not positive; needs bucket_mib > 0",
+    "dropout=1.0": r"dropout=1.0 is no probability below 1; needs 0 <= dropout < 1; try 0.1",
+    "beta2=1.0": r"beta2=1.0 is out of range; needs 0 <= beta2 < 1; try 0.9",
+    "loss_scale=big": r"loss_scale='big' is no scale; needs a positive number or 'dynamic'; try 8192",
+    "save_every=5": r"save_every=5 without a place to save; needs save=<folder>; try save='checkpoints'",
+    "layers=5 p=2": r"layers=5 does not split into p\*v=2\*1=2 equal stages; needs a multiple of 2; try layers=6",
+    "t=3": r"t=3 does not divide heads=4; needs whole attention heads on every tensor rank; try t=2",
+    "scheme=zero3 t=2": r"scheme='zero3' with p=1, t=2; needs p=1 and t=1, since it shards",
+    "pp=2": r"field='pp' is unknown; needs one of .*; try 'p'",
+    "p": r"set='p' assigns nothing; needs name=value; try --set p=2",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes(text: str) -> None:
+    with pytest.raises(ValueError, match=MISTAKES[text]):
+        from_mapping(override(recipe("tiny"), text.split()))
+
+
+def test_unknown_recipe_section_field_and_missing_model(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"recipe='huge' is unknown; needs one of tiny, small"):
+        recipe("huge")
+    with pytest.raises(ValueError, match=r"section='modle' is unknown; needs one of .*; try 'model'"):
+        from_mapping({"modle": {}})
+    with pytest.raises(ValueError, match=r"field='hiden' is unknown; needs one of .*; try 'hidden'"):
+        from_mapping({"model": {"hiden": 3}})
+    with pytest.raises(ValueError, match=r"section='model' is incomplete: .*; needs all of its required fields"):
+        from_mapping({"model": {"layers": 3}})
+    with pytest.raises(ValueError, match=r"section='model' is missing; needs layers, hidden and heads"):
+        from_mapping({})
+    with pytest.raises(
+        ValueError, match=r"config='.*none.toml' cannot be read: .*; needs a TOML file; try --recipe tiny"
+    ):
+        read(tmp_path / "none.toml")
