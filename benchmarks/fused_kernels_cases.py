@@ -1,0 +1,173 @@
+"""What the benchmark of fused operators runs: operators, shapes, implementations, and the bytes each must move.
+
+Shapes are those of one GPU of the paper's runs with tensor parallelism 8 and a microbatch of one sequence. The baseline
+is the reference: the chain of PyTorch operators with PyTorch's own backward.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import kernels
+from kernels.layer_norm import formula as layer_norm_formula
+
+TENSOR_PARALLEL = 8
+DROPOUT = 0.1
+EPSILON = 1e-5
+ATTENTION_BATCH = 4  # with one sequence both layouts are the same
+
+Call = Callable[..., Tensor]
+
+
+class Shape(NamedTuple):
+    """A model of the paper as one tensor-parallel rank sees it: sequence s, hidden h, heads a (of this rank)."""
+
+    model: str
+    s: int
+    h: int
+    a: int
+
+    @property
+    def scores(self) -> tuple[int, ...]:
+        return (1, self.a, self.s, self.s)
+
+
+def shapes(s: int) -> tuple[Shape, Shape]:
+    """The two models of Section 5.8, with sequences of `s` tokens (2048 in the paper)."""
+    return Shape("175B", s, 12288, 96 // TENSOR_PARALLEL), Shape("530B", s, 20480, 128 // TENSOR_PARALLEL)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator at one shape. `bytes_moved`: the least that forward and backward read and write, if that says much.
+
+    `inputs` are differentiable. `calls` map a series to its function, or to the reason why it cannot run here.
+    """
+
+    operator: str
+    shape: Shape
+    parameters: Mapping[str, int | float | str]
+    inputs: tuple[Tensor, ...]
+    calls: Mapping[str, Call | str]
+    bytes_moved: Mapping[str, int]
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator}/{self.shape.model}"
+
+
+def largest_tensor(shape: Shape, dtype: torch.dtype) -> int:
+    """Bytes of the largest tensor of any case."""
+    return dtype.itemsize * max(shape.a * shape.s**2 * ATTENTION_BATCH, shape.s * 4 * shape.h)
+
+
+def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Case]:
+    """Every operator at `shape`, one after the other: each holds its inputs, so use it and let it go."""
+
+    def make(*size: int) -> Tensor:
+        return torch.randn(size, device=device, dtype=dtype, requires_grad=True)
+
+    def case(operator: str, inputs: tuple[Tensor, ...], calls: Mapping[str, Call | str], **moved: int) -> Case:
+        parameters = {"s": shape.s, "b": 1, "t": TENSOR_PARALLEL, "h": shape.h, "heads_per_rank": shape.a}
+        return Case(operator, shape, parameters, inputs, calls, moved)
+
+    s, h, element = shape.s, shape.h, dtype.itemsize
+    scale = 1 / sqrt(h // (shape.a * TENSOR_PARALLEL))
+    square = shape.a * s * s * element
+    triangle = shape.a * s * (s + 1) // 2 * element  # all of the scores and gradients that causal softmax reads
+    yield case(
+        "causal_softmax",
+        (make(*shape.scores),),
+        _series(device, lambda ops: lambda x: ops.causal_softmax(x, scale)),
+        forward=triangle + square,
+        backward=2 * triangle + square,
+    )
+    padding = (torch.arange(s, device=device) >= s - s // 8).expand(1, 1, s, s).contiguous()
+    yield case(
+        "masked_softmax",
+        (make(*shape.scores),),
+        _series(device, lambda ops: lambda x: ops.masked_softmax(x, padding, scale)),
+        forward=2 * square + s * s,
+        backward=3 * square,
+    )
+    yield case(
+        "attention_dropout",
+        (make(*shape.scores),),
+        _series(device, lambda ops: lambda x: ops.dropout(x, DROPOUT)),
+        forward=2 * square,
+        backward=2 * square,
+    )
+    inner = 4 * h // TENSOR_PARALLEL
+    yield case(
+        "bias_gelu",
+        (make(s, 1, inner), make(inner)),
+        _series(device, lambda ops: ops.bias_gelu),
+        forward=2 * s * inner * element,
+        backward=3 * s * inner * element,
+    )
+    yield case(
+        "bias_dropout_add",
+        (make(s, 1, h), make(h), make(s, 1, h)),
+        _series(device, lambda ops: lambda x, b, r: ops.bias_dropout_add(x, b, r, DROPOUT)),
+        forward=3 * s * h * element,
+        backward=2 * s * h * element,
+    )
+    norm = torch.compile(layer_norm_formula)  # not part of `kernels`, unless it were faster than PyTorch's
+    yield case(
+        "layer_norm",
+        (make(s, 1, h), make(h), make(h)),
+        {
+            "reference": lambda x, w, b: functional.layer_norm(x, (h,), w, b, EPSILON),
+            "compiled": kernels.why_unavailable("compiled", device) or (lambda x, w, b: norm(x, w, b, EPSILON)),
+        },
+        forward=2 * s * h * element,
+        backward=3 * s * h * element,
+    )
+
+
+def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
+    """Attention between its two projections, in both layouts, and as PyTorch's own operator (newer than the paper).
+
+    The inputs are queries, keys and values as one projection leaves them, in the layout of the series: [s, b, a, 3d]
+    and [b, s, a, 3d]. With s first a batched product reads them where they are; with b first each is transposed by a
+    copy.
+    """
+    b, d = ATTENTION_BATCH, shape.h // (shape.a * TENSOR_PARALLEL)
+    scale, ops = 1 / sqrt(d), kernels.select("auto", device)
+
+    def s_first(qkv: Tensor) -> Tensor:
+        q, k, v = qkv.view(shape.s, b * shape.a, 3, d).unbind(2)
+        scores = torch.bmm(q.transpose(0, 1), k.permute(1, 2, 0)).view(b, shape.a, shape.s, shape.s)
+        probs = ops.causal_softmax(scores, scale).view(-1, shape.s, shape.s)
+        return torch.bmm(probs, v.transpose(0, 1)).transpose(0, 1).reshape(shape.s, b, -1)
+
+    def b_first(qkv: Tensor) -> Tensor:
+        q, k, v = (x.transpose(1, 2) for x in qkv.view(b, shape.s, shape.a, 3, d).unbind(3))
+        probs = ops.causal_softmax(torch.matmul(q, k.transpose(-1, -2)), scale)
+        return torch.matmul(probs, v).transpose(1, 2).reshape(b, shape.s, -1)
+
+    def fused(qkv: Tensor) -> Tensor:
+        q, k, v = (x.permute(1, 2, 0, 3) for x in qkv.view(shape.s, b, shape.a, 3, d).unbind(3))
+        context = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        return context.permute(2, 0, 1, 3).reshape(shape.s, b, -1)
+
+    qkv = torch.randn(b * shape.s, shape.a * 3 * d, device=device, dtype=dtype, requires_grad=True)
+    calls: dict[str, Call | str] = {"[b, s, a, h]": b_first, "[s, b, a, h]": s_first, "sdpa": fused}
+    parameters = {"s": shape.s, "b": b, "t": TENSOR_PARALLEL, "head_size": d, "heads_per_rank": shape.a}
+    return Case("attention", shape, parameters, (qkv,), calls, {})
+
+
+def _series(device: torch.device, of: Callable[[kernels.Kernels], Call]) -> dict[str, Call | str]:
+    """The function of each implementation, the baseline first, or why it cannot run."""
+    series: dict[str, Call | str] = {}
+    for name in kernels.IMPLEMENTATIONS:
+        if name == "triton" and device.type == "cpu":
+            series[name] = "needs a GPU; the times of its interpreter say nothing"
+        else:
+            series[name] = kernels.why_unavailable(name, device) or of(kernels.select(name, device))
+    return series

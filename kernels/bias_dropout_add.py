@@ -1,0 +1,122 @@
+"""Bias, dropout and residual addition in one operator (Section 4.2): the end of attention and of the MLP.
+
+    y = residual + keep * (x + bias) / (1 - p)
+
+Shapes: x and residual [..., h], bias [h], y like x. The fused implementations compute in float32 (float64 for float64
+input) and round once. For backward they keep the seed only: the gradient of the residual is that of y, the gradient of
+x is that of y under the same mask, and its sum over all rows is that of the bias. The reference keeps PyTorch's mask.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.dropout import compiled_keys
+from kernels.dropout_mask import Keys, draw_seed, keep_mask
+from kernels.layout import accumulation_dtype, rows
+from kernels.registration import Operator, compiled, triton
+
+
+def bias_dropout_add(
+    implementation: str,
+    device: torch.device,
+    x: Tensor,
+    bias: Tensor,
+    residual: Tensor,
+    p: float,
+    training: bool,
+) -> Tensor:
+    """residual + dropout(x + bias), without dropout if not `training`; see the top of this file."""
+    checks.floating("x", x, device)
+    checks.like("bias", bias, "x", x, (x.shape[-1],))
+    checks.like("residual", residual, "x", x, tuple(x.shape))
+    checks.probability(p)
+    p = float(p) if training else 0.0
+    if implementation == "reference":
+        return OPERATOR(implementation, x, bias, residual, p)
+    return OPERATOR(implementation, x, bias, residual, draw_seed(x) if p else None, p)
+
+
+# Reference: the chain of PyTorch operators that the fused ones replace.
+
+
+def reference(x: Tensor, bias: Tensor, residual: Tensor, p: float) -> Tensor:
+    biased = x.contiguous() + bias
+    return residual.contiguous() + (torch.nn.functional.dropout(biased, p) if p else biased)
+
+
+# Compiled: the same formulas, for torch.compile to fuse.
+
+
+def formula_forward(x: Tensor, bias: Tensor, residual: Tensor, keys: Keys | None, p: float) -> Tensor:
+    """`keys` are those of the mask; None without dropout."""
+    wide = accumulation_dtype(x.dtype)
+    biased = x.to(wide) + bias.to(wide)
+    if keys is not None:
+        biased = torch.where(keep_mask(keys, p), biased * (1.0 / (1.0 - p)), 0.0)
+    return (residual.to(wide) + biased).to(x.dtype)
+
+
+def formula_backward(grad: Tensor, keys: Keys, p: float) -> tuple[Tensor, Tensor]:
+    wide = accumulation_dtype(grad.dtype)
+    grad_x = torch.where(keep_mask(keys, p), grad.to(wide) * (1.0 / (1.0 - p)), 0.0).to(grad.dtype)
+    return grad_x, grad_x.sum(0, dtype=wide).to(grad.dtype)  # reading grad_x is cheaper than a second mask
+
+
+_compiled_forward = compiled(formula_forward)
+_compiled_backward = compiled(formula_backward)
+
+
+def compiled_forward(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | None, p: float) -> Tensor:
+    flat = rows(x)
+    keys = None if seed is None else compiled_keys(seed, *flat.shape)
+    y: Tensor = _compiled_forward(flat, bias.contiguous(), rows(residual), keys, p)
+    return y.view(x.shape)
+
+
+def compiled_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    flat = rows(grad)
+    grad_x, grad_bias = _compiled_backward(flat, compiled_keys(seed, *flat.shape), p)
+    return grad_x.view(grad.shape), grad_bias
+
+
+# Registration.
+
+
+def _fake(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | None, p: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _fake_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    return grad.new_empty(grad.shape), grad.new_empty(grad.shape[-1])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *_, seed, ctx.p = inputs
+    ctx.save_for_backward(seed)
+
+
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    (seed,) = ctx.saved_tensors
+    if seed is None:
+        return grad, rows(grad).sum(0), grad, None, None
+    grad_x, grad_bias = backward(grad, seed, ctx.p)
+    return grad_x, grad_bias, grad, None, None
+
+
+OPERATOR = Operator(
+    name="bias_dropout_add",
+    schema="(Tensor x, Tensor bias, Tensor residual, Tensor? seed, float p) -> Tensor",
+    backward_schema="(Tensor grad, Tensor seed, float p) -> (Tensor, Tensor)",
+    fake=_fake,
+    backward_fake=_fake_backward,
+    save=_save,
+    gradients=_gradients,
+)
+OPERATOR.reference(reference, schema="(Tensor x, Tensor bias, Tensor residual, float p) -> Tensor")
+OPERATOR.fused("compiled", compiled_forward, compiled_backward)
+OPERATOR.fused(
+    "triton", triton("dropout_triton", "bias_dropout_add"), triton("dropout_triton", "bias_dropout_add_backward")
+)

@@ -1,0 +1,100 @@
+"""Scale, implicit causal mask and softmax in one operator (Section 4.2): the attention of GPT.
+
+    probs[..., i, j] = softmax over j <= i of (scale * scores[..., i, j]);  0 where j > i
+
+Shapes: scores [..., s, s], probs alike. No mask is read, and the fused kernels do not read the upper triangle.
+Softmax runs in float32 (float64 for float64 input). Fused backward keeps the probabilities only:
+
+    d scores = scale * probs * (d probs - sum_j(d probs * probs))
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.layout import accumulation_dtype, matrices
+from kernels.registration import Operator, compiled, triton
+
+
+def causal_softmax(implementation: str, device: torch.device, scores: Tensor, scale: float) -> Tensor:
+    """Probabilities [..., s, s] of `scores` [..., s, s]; see the top of this file."""
+    checks.floating("scores", scores, device)
+    checks.square("scores", scores)
+    checks.scale(scale)
+    return OPERATOR(implementation, scores, float(scale))
+
+
+# Reference: the chain of PyTorch operators that the fused ones replace.
+
+
+def reference(scores: Tensor, scale: float) -> Tensor:
+    s = scores.shape[-1]
+    above_diagonal = torch.ones(s, s, dtype=torch.bool, device=scores.device).triu_(1)
+    scaled = scores.contiguous().to(accumulation_dtype(scores.dtype)) * scale
+    return torch.softmax(scaled.masked_fill_(above_diagonal, -torch.inf), -1).to(scores.dtype)
+
+
+# Compiled: the same formulas, for torch.compile to fuse.
+
+
+def formula_forward(scores: Tensor, scale: float) -> Tensor:
+    column = torch.arange(scores.shape[-1], device=scores.device)
+    scaled = scores.to(accumulation_dtype(scores.dtype)) * scale
+    return torch.softmax(torch.where(column <= column[:, None], scaled, -torch.inf), -1).to(scores.dtype)
+
+
+def formula_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    wide = accumulation_dtype(probs.dtype)
+    product = grad.to(wide) * probs.to(wide)
+    return ((product - probs.to(wide) * product.sum(-1, keepdim=True)) * scale).to(probs.dtype)
+
+
+_compiled_forward = compiled(formula_forward)
+_compiled_backward = compiled(formula_backward)
+
+
+def compiled_forward(scores: Tensor, scale: float) -> Tensor:
+    probs: Tensor = _compiled_forward(matrices(scores), scale)
+    return probs.view(scores.shape)
+
+
+def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    grad_scores: Tensor = _compiled_backward(matrices(grad), matrices(probs), scale)
+    return grad_scores.view(grad.shape)
+
+
+# Registration.
+
+
+def _fake(scores: Tensor, scale: float) -> Tensor:
+    return scores.new_empty(scores.shape)
+
+
+def _fake_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    return probs.new_empty(probs.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.scale = inputs[1]
+
+
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    (probs,) = ctx.saved_tensors
+    return backward(grad, probs, ctx.scale), None
+
+
+OPERATOR = Operator(
+    name="causal_softmax",
+    schema="(Tensor scores, float scale) -> Tensor",
+    backward_schema="(Tensor grad, Tensor probs, float scale) -> Tensor",
+    fake=_fake,
+    backward_fake=_fake_backward,
+    save=_save,
+    gradients=_gradients,
+)
+OPERATOR.reference(reference)
+OPERATOR.fused("compiled", compiled_forward, compiled_backward)
+OPERATOR.fused("triton", triton("softmax_triton", "causal_forward"), triton("softmax_triton", "causal_backward"))

@@ -1,0 +1,83 @@
+"""Dropout whose mask is computed from a seed: the attention dropout.
+
+    y = keep * x / (1 - p)
+
+Shapes: x [...], y alike. Backward applies the same mask to the gradient, so it is the same function with the same seed,
+which is all that the fused implementations keep for it; the reference is PyTorch's dropout, which keeps the mask.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.dropout_mask import Keys, draw_seed, keep_mask, mask_keys
+from kernels.layout import accumulation_dtype, rows
+from kernels.registration import Operator, compiled, triton
+
+
+def dropout(implementation: str, device: torch.device, x: Tensor, p: float, training: bool) -> Tensor:
+    """`x` with each element dropped with probability `p`; `x` itself if not `training` or p is 0."""
+    checks.floating("x", x, device)
+    checks.probability(p)
+    if not training or p == 0.0:
+        return x
+    if implementation == "reference":
+        return OPERATOR(implementation, x, float(p))
+    return OPERATOR(implementation, x, draw_seed(x), float(p))
+
+
+# Reference: PyTorch's own.
+
+
+def reference(x: Tensor, p: float) -> Tensor:
+    return torch.nn.functional.dropout(x.contiguous(), p)
+
+
+# Compiled: the same formula, for torch.compile to fuse.
+
+
+def formula(x: Tensor, keys: Keys, p: float) -> Tensor:
+    kept = x.to(accumulation_dtype(x.dtype)) * (1.0 / (1.0 - p))
+    return torch.where(keep_mask(keys, p), kept, 0.0).to(x.dtype)
+
+
+compiled_keys = compiled(mask_keys)
+_compiled = compiled(formula)
+
+
+def compiled_forward(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    flat = rows(x)
+    y: Tensor = _compiled(flat, compiled_keys(seed, *flat.shape), p)
+    return y.view(x.shape)
+
+
+# Registration. Backward is forward, applied to the gradient.
+
+
+def _fake(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, seed, ctx.p = inputs
+    ctx.save_for_backward(seed)
+
+
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    return backward(grad, ctx.saved_tensors[0], ctx.p), None, None
+
+
+OPERATOR = Operator(
+    name="dropout",
+    schema="(Tensor x, Tensor seed, float p) -> Tensor",
+    backward_schema="(Tensor grad, Tensor seed, float p) -> Tensor",
+    fake=_fake,
+    backward_fake=_fake,
+    save=_save,
+    gradients=_gradients,
+)
+OPERATOR.reference(reference, schema="(Tensor x, float p) -> Tensor")
+OPERATOR.fused("compiled", compiled_forward, compiled_forward)
+OPERATOR.fused("triton", triton("dropout_triton", "dropout"), triton("dropout_triton", "dropout"))

@@ -1,0 +1,64 @@
+"""Launching Triton kernels: tile sizes, dtypes, the right device. Imports Triton."""
+
+# mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TILE = 2048  # elements per program: 16 for each thread of four warps, two 16-byte loads of half precision
+MAX_BLOCK = 8192  # a longer row is read in several blocks
+CHUNK = 128  # rows that one program sums
+MAX_ROWS = 2**31 - TILE  # row numbers are 32 bits in the kernels
+
+
+def wide(dtype: torch.dtype) -> tl.dtype:
+    """The Triton dtype that kernels compute in, for tensors of `dtype`."""
+    return tl.float64 if dtype == torch.float64 else tl.float32
+
+
+def on_device_of(x: Tensor) -> AbstractContextManager[object]:
+    """Triton launches on the current device, which need not be that of `x`."""
+    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+
+
+def block(columns: int) -> int:
+    """Columns per block: the whole row if it fits."""
+    return min(MAX_BLOCK, triton.next_power_of_2(columns))
+
+
+def rows_per_tile(rows: int, columns_per_tile: int) -> int:
+    """Rows per program, a power of two, so that a program has about `TILE` elements."""
+    if rows > MAX_ROWS:
+        raise ValueError(f"rows={rows} exceeds {MAX_ROWS}, the limit of the Triton kernels; try compiled")
+    return max(1, min(TILE // columns_per_tile, triton.next_power_of_2(rows)))
+
+
+def warps(elements: int) -> int:
+    """Warps for a program with `elements` elements: 16 elements per thread."""
+    return max(1, min(16, elements // 512))
+
+
+def tiles(x: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+    """Grid and tile of an elementwise kernel over `x` [rows, columns]."""
+    rows, columns = x.shape
+    width = min(1024, triton.next_power_of_2(columns))
+    height = rows_per_tile(rows, width)
+    grid = (triton.cdiv(rows, height), triton.cdiv(columns, width))
+    return grid, {"ROWS": height, "COLUMNS": width, "num_warps": warps(height * width)}
+
+
+def column_sums(x: Tensor) -> tuple[tuple[int, int], Tensor, dict[str, int]]:
+    """Grid, partial sums [chunks, columns] and tile of a kernel over `x` that also sums its columns."""
+    rows, columns = x.shape
+    width = min(128, triton.next_power_of_2(columns))
+    height = min(16, CHUNK, rows_per_tile(rows, width))
+    chunks = triton.cdiv(rows, CHUNK)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    partial_sums = torch.empty(chunks, columns, dtype=dtype, device=x.device)
+    grid = (chunks, triton.cdiv(columns, width))
+    tile = {"CHUNK": CHUNK, "ROWS": height, "COLUMNS": width, "num_warps": warps(height * width)}
+    return grid, partial_sums, tile

@@ -1,0 +1,27 @@
+"""Layer normalisation: PyTorch's own operator in every implementation.
+
+PyTorch's is fused already, forward and backward; `benchmarks/fused_kernels.py` measures it beside what
+`torch.compile` makes of the formula.
+"""
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+
+
+def layer_norm(device: torch.device, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension of `x` [..., h]."""
+    checks.floating("x", x, device)
+    checks.like("weight", weight, "x", x, (x.shape[-1],))
+    checks.like("bias", bias, "x", x, (x.shape[-1],))
+    if not eps >= 0.0:
+        raise ValueError(f"eps={eps} is negative or not a number; needs eps >= 0; try 1e-5")
+    return torch.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+
+
+def formula(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The definition, in float32 at least; what the benchmark compiles."""
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    variance, mean = torch.var_mean(x.to(wide), -1, correction=0, keepdim=True)
+    return ((x.to(wide) - mean) * torch.rsqrt(variance + eps) * weight + bias).to(x.dtype)

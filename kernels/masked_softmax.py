@@ -1,0 +1,102 @@
+"""Scale, general mask and softmax in one operator (Section 4.2): the attention of BERT.
+
+    probs[..., i, j] = softmax over the j that are not masked of (scale * scores[..., i, j]);  0 where masked
+
+Shapes: scores [..., q, k], mask bool, broadcastable to it (typically [b, 1, q, k]), True where masked out.
+A row that is masked throughout has probabilities 0 and gradients 0: such a position attends to nothing. (The
+paper's code filled masked scores with -10000 instead, which makes such a row attend to everything, its future
+included.) Scores that are not masked must be finite. Softmax runs in float32 (float64 for float64 input).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.causal_softmax import formula_backward
+from kernels.layout import accumulation_dtype, matrices, stacked_matrices
+from kernels.registration import Operator, compiled, triton
+
+
+def masked_softmax(implementation: str, device: torch.device, scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Probabilities [..., q, k] of `scores` [..., q, k] under `mask`; see the top of this file."""
+    checks.floating("scores", scores, device)
+    checks.mask("mask", mask, "scores", scores)
+    checks.scale(scale)
+    return OPERATOR(implementation, scores, mask, float(scale))
+
+
+# Reference: the chain of PyTorch operators that the fused ones replace.
+
+
+def reference(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    scaled = scores.contiguous().to(accumulation_dtype(scores.dtype)) * scale
+    probs = torch.softmax(scaled.masked_fill_(mask, -torch.inf), -1).to(scores.dtype)
+    return probs.masked_fill(mask, 0.0)  # changes only rows that are masked throughout: they are NaN so far
+
+
+# Compiled: the same formulas, for torch.compile to fuse.
+
+
+def formula_forward(scores: Tensor, addend: Tensor, scale: float) -> Tensor:
+    """`addend` is -inf where masked and 0 elsewhere."""
+    scaled = scores.to(addend.dtype) * scale + addend
+    peak = scaled.amax(-1, keepdim=True)
+    exponentials = torch.exp(scaled - torch.where(peak == -torch.inf, 0.0, peak))
+    total = exponentials.sum(-1, keepdim=True)  # 0 in rows that are masked throughout
+    return (exponentials * (1.0 / torch.where(total == 0.0, 1.0, total))).to(scores.dtype)
+
+
+_compiled_forward = compiled(formula_forward)
+_compiled_backward = compiled(formula_backward)
+
+
+def compiled_forward(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    # A separate pass over the mask alone, which all heads share: on a CPU, selecting by a bool inside the loop
+    # costs several times what the rest does.
+    wide = accumulation_dtype(scores.dtype)
+    addend = torch.zeros(mask.shape, dtype=wide, device=mask.device).masked_fill_(mask, -torch.inf)
+    addend = stacked_matrices(addend.expand(scores.shape))
+    probs: Tensor = _compiled_forward(stacked_matrices(scores.contiguous()), addend, scale)
+    return probs.view(scores.shape)
+
+
+def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    grad_scores: Tensor = _compiled_backward(matrices(grad), matrices(probs), scale)
+    return grad_scores.view(grad.shape)
+
+
+# Registration.
+
+
+def _fake(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return scores.new_empty(scores.shape)
+
+
+def _fake_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    return probs.new_empty(probs.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.scale = inputs[2]
+
+
+def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    (probs,) = ctx.saved_tensors
+    return backward(grad, probs, ctx.scale), None, None
+
+
+OPERATOR = Operator(
+    name="masked_softmax",
+    schema="(Tensor scores, Tensor mask, float scale) -> Tensor",
+    backward_schema="(Tensor grad, Tensor probs, float scale) -> Tensor",
+    fake=_fake,
+    backward_fake=_fake_backward,
+    save=_save,
+    gradients=_gradients,
+)
+OPERATOR.reference(reference)
+OPERATOR.fused("compiled", compiled_forward, compiled_backward)
+OPERATOR.fused("triton", triton("softmax_triton", "masked_forward"), triton("softmax_triton", "masked_backward"))

@@ -1,0 +1,132 @@
+"""Which implementation runs: by name, or by device."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernels.bias_dropout_add import bias_dropout_add
+from kernels.bias_gelu import bias_gelu
+from kernels.causal_softmax import causal_softmax
+from kernels.dropout import dropout
+from kernels.layer_norm import layer_norm
+from kernels.masked_softmax import masked_softmax
+from kernels.registration import IMPLEMENTATIONS
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The operators in one implementation, for tensors on one type of device. Made by `select`.
+
+    All take float64, float32, bfloat16 and float16, any strides, compute in float32 at least, and return new
+    contiguous tensors. Bad input is a TypeError or ValueError that names the numbers.
+    """
+
+    name: str
+    device: torch.device
+
+    def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
+        """softmax(scale * scores) over the columns j <= i of each row i; scores and result [..., s, s]."""
+        return causal_softmax(self.name, self.device, scores, scale)
+
+    def masked_softmax(self, scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+        """softmax(scale * scores [..., q, k]) where `mask` (bool, broadcastable, True: masked out) is False.
+
+        A row that is masked throughout is 0, and so are its gradients.
+        """
+        return masked_softmax(self.name, self.device, scores, mask, scale)
+
+    def bias_gelu(self, x: Tensor, bias: Tensor) -> Tensor:
+        """gelu(x [..., h] + bias [h]) in its tanh form."""
+        return bias_gelu(self.name, self.device, x, bias)
+
+    def bias_dropout_add(self, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool = True) -> Tensor:
+        """residual [..., h] + dropout(x [..., h] + bias [h]); without dropout if not `training`."""
+        return bias_dropout_add(self.name, self.device, x, bias, residual, p, training)
+
+    def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
+        """x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
+        return dropout(self.name, self.device, x, p, training)
+
+    def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+        """Layer normalisation over the last dimension of x [..., h], with weight and bias [h]."""
+        return layer_norm(self.device, x, weight, bias, eps)
+
+
+def select(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:
+    """The operators in implementation `name`: reference, compiled, triton or auto.
+
+    "auto" is Triton on a GPU, or the next that works there; on a CPU it is the reference, because compiling
+    takes each process a minute, more than a short run can win back. Raises ValueError if `name` is unknown, or
+    cannot run on `device`, with the reason.
+    """
+    device = torch.device(device)
+    if name == "auto":
+        wanted = reversed(IMPLEMENTATIONS) if device.type == "cuda" else ("reference",)
+        name = next((one for one in wanted if why_unavailable(one, device) is None), "reference")
+    if name not in IMPLEMENTATIONS:
+        raise ValueError(f"kernels={name!r} is unknown; needs one of {', '.join(IMPLEMENTATIONS)}, auto; try auto")
+    if reason := why_unavailable(name, device):
+        raise ValueError(f"kernels={name!r} cannot run on device={str(device)!r}; {reason}")
+    return Kernels(name, device)
+
+
+def available(device: torch.device | str = "cpu") -> tuple[str, ...]:
+    """The implementations that can run on `device`; `why_unavailable` has the reasons for the others."""
+    return tuple(name for name in IMPLEMENTATIONS if why_unavailable(name, device) is None)
+
+
+def why_unavailable(name: str, device: torch.device | str = "cpu") -> str | None:
+    """Why implementation `name` cannot run on `device`, as "needs <what>; try <fix>", or None if it can."""
+    device = torch.device(device)
+    if device.type not in ("cpu", "cuda"):
+        return "needs device cpu or cuda; try cpu"
+    if device.type == "cuda" and (reason := _no_cuda(device)):
+        return reason
+    if name == "compiled":
+        return _no_triton() if device.type == "cuda" else _no_compiler()
+    if name == "triton":
+        return _no_triton() or (_no_interpreter() if device.type == "cpu" else _too_old(device))
+    return None
+
+
+def _no_cuda(device: torch.device) -> str | None:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        return "needs a GPU that PyTorch can use, and torch.cuda.is_available() is False; try cpu"
+    if device.index is not None and device.index >= count:
+        return f"needs an index below {count}, the number of GPUs here; try cuda:0"
+    return None
+
+
+def _no_triton() -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "needs the package triton, which is not installed; try pip install triton, or reference"
+    return None
+
+
+def _no_interpreter() -> str | None:
+    if os.environ.get("TRITON_INTERPRET", "0").lower() not in ("1", "true", "yes", "on", "y"):
+        return (
+            "needs a GPU, or Triton's interpreter, which is for tests; try reference, or TRITON_INTERPRET=1 in "
+            "the environment"
+        )
+    return None
+
+
+def _too_old(device: torch.device) -> str | None:
+    major, minor = torch.cuda.get_device_capability(device)
+    if torch.version.hip is None and major < 7:
+        return f"needs compute capability 7.0 or newer, and this GPU has {major}.{minor}; try reference"
+    return None
+
+
+def _no_compiler() -> str | None:
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        return f"needs a C++ compiler, and {compiler} is not on the path; try apt install g++, or reference"
+    return None

@@ -1,0 +1,73 @@
+"""Compiles every Triton kernel for a GPU that need not be here, as the launching code would for tensors of a dtype.
+
+    python -m tests.kernels.native <compute capability> <dtype>
+
+Prints JSON: for every kernel its name/columns, and how often its PTX has which load or store of global memory. In a
+process of its own: whether Triton interprets or compiles is settled when the kernels are imported.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from triton.runtime.jit import JITFunction
+
+from kernels import bias_gelu_triton, dropout_triton, softmax_triton
+
+POINTERS = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int64: "*i64",
+    torch.uint8: "*u8",
+}
+
+
+def compile_all(capability: int, dtype: torch.dtype) -> list[tuple[str, Counter[str]]]:
+    found: list[tuple[str, Counter[str]]] = []
+
+    def run(kernel: JITFunction, *values: Any, grid: object, warmup: bool, num_warps: int, **constants: Any) -> None:
+        signature, fixed, hints = {}, {}, {}
+        for place, parameter in enumerate(kernel.params):
+            value = values[place] if place < len(values) else constants[parameter.name]
+            if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1):
+                signature[parameter.name], fixed[parameter.name] = "constexpr", value
+                continue
+            signature[parameter.name] = POINTERS[value.dtype] if isinstance(value, torch.Tensor) else "i32"
+            if isinstance(value, torch.Tensor) or value % 16 == 0:
+                hints[(place,)] = [["tt.divisibility", 16]]
+        made = compile(
+            ASTSource(kernel, signature, fixed, hints),
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": num_warps},
+        )
+        columns = constants.get("BLOCK", constants.get("COLUMNS"))
+        name = f"{kernel.fn.__module__.removeprefix('kernels.')}.{kernel.fn.__name__}/{columns}"
+        found.append((name, Counter(re.findall(r"(?:ld|st)\.global[.\w]*", made.asm["ptx"]))))
+
+    JITFunction.run = run
+    for s in (65, 2048, 9008):  # several rows per program, the paper's row, and one in two blocks
+        scores, mask = torch.empty(1, s, s, dtype=dtype), torch.empty(1, s, s, dtype=torch.bool)
+        softmax_triton.masked_forward(scores, mask, 0.1)
+        softmax_triton.masked_backward(scores, scores, 0.1)
+        softmax_triton.causal_forward(scores, 0.1)
+        softmax_triton.causal_backward(scores, scores, 0.1)
+    x, bias = torch.empty(2048, 6144, dtype=dtype), torch.empty(6144, dtype=dtype)
+    seed = torch.empty(1, dtype=torch.int64)
+    bias_gelu_triton.forward(x, bias)
+    bias_gelu_triton.backward(x, x, bias)
+    dropout_triton.dropout(x, seed, 0.1)
+    dropout_triton.bias_dropout_add(x, bias, x, None, 0.0)
+    dropout_triton.bias_dropout_add(x, bias, x, seed, 0.1)
+    dropout_triton.bias_dropout_add_backward(x, seed, 0.1)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(compile_all(int(sys.argv[1]), getattr(torch, sys.argv[2]))))

@@ -1,0 +1,113 @@
+"""Bias + dropout + residual add against float64, and what it refuses."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import select
+from tests.kernels.cases import (
+    EXAMPLES,
+    compare,
+    each_dtype,
+    each_fused,
+    each_implementation,
+    kept,
+    layouts,
+    operators,
+    random,
+    seeded,
+    seeds,
+    small,
+)
+
+leading = st.lists(st.integers(1, 5), max_size=3)
+
+
+@each_dtype
+@each_implementation
+@given(
+    leading=leading, h=st.integers(1, 200), p=st.sampled_from([0.0, 0.1, 0.5]), layout=layouts, seed=seeds, small=small
+)
+@EXAMPLES
+def test_agrees_with_float64(implementation, dtype, device, leading, h, p, layout, seed, small):
+    make = random(seed, dtype, device)
+    x, residual, grad = (make(*leading, h, layout=layout) for _ in range(3))
+    bias = make(h)
+    with operators(implementation, device, small) as kernels:
+        keep = kept(kernels, x, p, seed)
+        size = sum(t.abs().max().item() for t in (x, bias, residual)) / (1 - p)
+        slope = grad.double().abs() / (1 - p)
+        compare(
+            seeded(seed, lambda *tensors: kernels.bias_dropout_add(*tensors, p, True)),
+            lambda x, bias, residual: residual + (x + bias) * keep / (1 - p),
+            [x, bias, residual],
+            grad,
+            [size, slope.max(), slope.reshape(-1, h).sum(0), slope.max()],
+        )
+
+
+@each_implementation
+def test_a_row_drops_what_dropout_drops(implementation, device):
+    """It is dropout, from the same generator, of x + bias."""
+    x, residual = torch.randn(9, 30, device=device), torch.randn(9, 30, device=device)
+    bias = torch.randn(30, device=device)
+    with operators(implementation, device) as kernels:
+        torch.manual_seed(3)
+        y = kernels.bias_dropout_add(x, bias, residual, 0.3, True)
+        torch.manual_seed(3)
+        wanted = residual + kernels.dropout(x + bias, 0.3)
+    torch.testing.assert_close(y, wanted)
+
+
+@each_implementation
+def test_the_gradient_of_the_bias_is_not_summed_in_half_precision(implementation, device):
+    x = torch.zeros(2000, 3, device=device, dtype=torch.bfloat16)
+    bias = torch.zeros(3, device=device, dtype=torch.bfloat16, requires_grad=True)
+    with operators(implementation, device) as kernels:
+        kernels.bias_dropout_add(x, bias, x, 0.0, True).backward(torch.ones_like(x))
+        assert bias.grad.tolist() == [2000.0] * 3
+        bias.grad = None
+        y = kernels.bias_dropout_add(x + 1, bias, x, 0.5, True)
+        y.backward(torch.ones_like(x))
+    torch.testing.assert_close(bias.grad.double(), y.double().sum(0), rtol=2**-7, atol=0)
+
+
+@each_fused
+def test_nothing_but_the_seed_is_kept_for_backward(implementation, device):
+    kept = []
+    x, bias = (
+        torch.ones(100, 100, device=device, requires_grad=True),
+        torch.ones(100, device=device, requires_grad=True),
+    )
+    with (
+        operators(implementation, device) as kernels,
+        torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t),
+    ):
+        kernels.bias_dropout_add(x, bias, x, 0.5, True)
+    assert [(t.dtype, t.numel()) for t in kept] == [(torch.int64, 1)]
+
+
+@each_implementation
+def test_without_training_no_number_is_drawn(implementation, device):
+    x, bias = torch.randn(4, 5, device=device), torch.randn(5, device=device)
+    with operators(implementation, device) as kernels:
+        state = torch.get_rng_state()
+        torch.testing.assert_close(kernels.bias_dropout_add(x, bias, x, 0.5, False), x + bias + x)
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_refuses_a_residual_of_another_shape():
+    with pytest.raises(ValueError, match=r"residual=\[3\] float32 on cpu beside x=\[2, 3\] .*; needs shape \[2, 3\]"):
+        select("reference").bias_dropout_add(torch.zeros(2, 3), torch.zeros(3), torch.zeros(3), 0.1, True)
+
+
+def test_refuses_a_residual_of_another_dtype():
+    residual = torch.zeros(2, 3, dtype=torch.float16)
+    with pytest.raises(TypeError, match=r"residual=\[2, 3\] float16 on cpu beside x=.* float32 .*; needs equal dtypes"):
+        select("reference").bias_dropout_add(torch.zeros(2, 3), torch.zeros(3), residual, 0.1, True)
+
+
+def test_refuses_what_is_no_probability_even_when_it_is_not_used():
+    with pytest.raises(ValueError, match=r"p=1\.0 is not a dropout probability"):
+        select("reference").bias_dropout_add(torch.zeros(2, 3), torch.zeros(3), torch.zeros(2, 3), 1.0, False)

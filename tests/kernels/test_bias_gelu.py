@@ -1,0 +1,83 @@
+"""Bias + GeLU against float64, and what it refuses."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from kernels import select
+from tests.kernels.cases import (
+    EXAMPLES,
+    compare,
+    each_dtype,
+    each_implementation,
+    layouts,
+    operators,
+    random,
+    seeds,
+    small,
+)
+
+leading = st.lists(st.integers(1, 5), max_size=3)
+
+
+def exact(x: Tensor, bias: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x + bias, approximate="tanh")
+
+
+@each_dtype
+@each_implementation
+@given(leading=leading, h=st.integers(1, 200), layout=layouts, seed=seeds, small=small)
+@EXAMPLES
+def test_agrees_with_float64(implementation, dtype, device, leading, h, layout, seed, small):
+    make = random(seed, dtype, device)
+    x, bias, grad = make(*leading, h, layout=layout), make(h), make(*leading, h, layout=layout)
+    with operators(implementation, device, small) as kernels:
+        largest = 1.0 + (x.abs().max() + bias.abs().max()).item()  # of what the reference rounds between its steps
+        slope = largest * grad.double().abs()
+        sizes = [largest, slope.max(), slope.reshape(-1, h).sum(0)]
+        compare(kernels.bias_gelu, exact, [x, bias], grad, sizes)
+
+
+@each_implementation
+def test_far_out_it_is_the_identity_or_zero(implementation, device):
+    x = torch.tensor([-1e4, -50.0, 50.0, 1e4], device=device, dtype=torch.float16, requires_grad=True)
+    bias = torch.zeros(4, device=device, dtype=torch.float16)
+    with operators(implementation, device) as kernels:
+        y = kernels.bias_gelu(x, bias)
+        y.sum().backward()
+    assert y.tolist() == [0.0, 0.0, 50.0, 1e4]
+    assert x.grad.tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+@each_implementation
+def test_the_gradient_of_the_bias_is_not_summed_in_half_precision(implementation, device):
+    """In bfloat16 a running sum of ones stops at 256."""
+    x = torch.full((2000, 3), 30.0, device=device, dtype=torch.bfloat16)
+    bias = torch.zeros(3, device=device, dtype=torch.bfloat16, requires_grad=True)
+    with operators(implementation, device) as kernels:
+        kernels.bias_gelu(x, bias).backward(torch.ones_like(x))
+    assert bias.grad.tolist() == [2000.0] * 3
+
+
+def test_refuses_a_bias_of_another_length():
+    with pytest.raises(
+        ValueError, match=r"bias=\[3\] float32 on cpu beside x=\[2, 4\] float32 on cpu; needs shape \[4\]"
+    ):
+        select("reference").bias_gelu(torch.zeros(2, 4), torch.zeros(3))
+
+
+def test_refuses_a_bias_of_another_dtype():
+    with pytest.raises(TypeError, match=r"bias=\[4\] float64 on cpu beside x=.* float32 on cpu; needs equal dtypes"):
+        select("reference").bias_gelu(torch.zeros(2, 4), torch.zeros(4, dtype=torch.float64))
+
+
+def test_refuses_a_bias_elsewhere():
+    with pytest.raises(ValueError, match=r"bias=\[4\] float32 on meta beside x=.* on cpu; needs one device"):
+        select("reference").bias_gelu(torch.zeros(2, 4), torch.zeros(4, device="meta"))
+
+
+def test_refuses_a_bias_that_is_no_tensor():
+    with pytest.raises(TypeError, match=r"bias=None is a NoneType; needs a tensor"):
+        select("reference").bias_gelu(torch.zeros(2, 4), None)

@@ -1,0 +1,125 @@
+"""Dropout: its mask, the same in backward and after the generator is restored; and what it refuses."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
+
+from kernels import select
+from tests.kernels.cases import (
+    EXAMPLES,
+    compare,
+    each_dtype,
+    each_fused,
+    each_implementation,
+    kept,
+    layouts,
+    operators,
+    random,
+    seeded,
+    seeds,
+    small,
+)
+
+leading = st.lists(st.integers(1, 5), max_size=3)
+
+
+@each_dtype
+@each_implementation
+@given(
+    leading=leading, h=st.integers(1, 200), p=st.sampled_from([0.1, 0.5, 0.99]), layout=layouts, seed=seeds, small=small
+)
+@EXAMPLES
+def test_agrees_with_float64(implementation, dtype, device, leading, h, p, layout, seed, small):
+    make = random(seed, dtype, device)
+    x, grad = make(*leading, h, layout=layout), make(*leading, h, layout=layout)
+    with operators(implementation, device, small) as kernels:
+        keep = kept(kernels, x, p, seed)
+        sizes = [t.abs().max().item() / (1 - p) for t in (x, grad)]
+        compare(seeded(seed, lambda x: kernels.dropout(x, p)), lambda x: x * keep / (1 - p), [x], grad, sizes)
+
+
+@each_implementation
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_the_share_that_survives(implementation, p, device):
+    n = 50_000
+    x = torch.ones(10, n // 10, device=device)
+    with operators(implementation, device) as kernels:
+        kept = (kernels.dropout(x, p) != 0).sum().item()
+    assert abs(kept - n * (1 - p)) <= 5 * (n * p * (1 - p)) ** 0.5
+
+
+@each_implementation
+def test_backward_has_the_mask_of_forward(implementation, device):
+    x = torch.ones(7, 33, device=device, requires_grad=True)
+    with operators(implementation, device) as kernels:
+        y = kernels.dropout(x, 0.4)
+        y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+@each_implementation
+def test_calls_differ_until_the_generator_is_restored(implementation, device):
+    x = torch.ones(1000, device=device)
+    with operators(implementation, device) as kernels:
+        module = torch.cuda if device == "cuda" else torch
+        state = module.get_rng_state()
+        first, second = kernels.dropout(x, 0.5), kernels.dropout(x, 0.5)
+        module.set_rng_state(state)
+        again = kernels.dropout(x, 0.5)
+        torch.manual_seed(99)
+        seeded = kernels.dropout(x, 0.5)
+        torch.manual_seed(99)
+        assert torch.equal(seeded, kernels.dropout(x, 0.5))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, seeded)
+
+
+@each_implementation
+def test_recomputation_repeats_the_mask(implementation, device):
+    x = torch.randn(40, 50, device=device, requires_grad=True)
+    with operators(implementation, device) as kernels:
+
+        def block(x):
+            return kernels.dropout(kernels.dropout(x, 0.3).sin(), 0.3)
+
+        torch.manual_seed(5)
+        (plain,) = torch.autograd.grad(block(x).sum(), x)
+        torch.manual_seed(5)
+        (recomputed,) = torch.autograd.grad(checkpoint(block, x, use_reentrant=False).sum(), x)
+    assert torch.equal(plain, recomputed)
+
+
+@each_fused
+def test_nothing_but_the_seed_is_kept_for_backward(implementation, device):
+    kept = []
+    x = torch.ones(100, 100, device=device, requires_grad=True)
+    with (
+        operators(implementation, device) as kernels,
+        torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t),
+    ):
+        kernels.dropout(x, 0.5)
+    assert [(t.dtype, t.numel()) for t in kept] == [(torch.int64, 1)]
+
+
+@each_implementation
+def test_without_training_or_probability_it_is_the_identity(implementation, device):
+    x = torch.randn(3, device=device)
+    with operators(implementation, device) as kernels:
+        state = torch.get_rng_state()
+        assert kernels.dropout(x, 0.5, training=False) is x
+        assert kernels.dropout(x, 0.0) is x
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, float("nan")])
+def test_refuses_what_is_no_probability(p):
+    with pytest.raises(ValueError, match=rf"p={p} is not a dropout probability; needs 0 <= p < 1"):
+        select("reference").dropout(torch.zeros(3), p)
+
+
+def test_refuses_a_probability_that_is_no_number():
+    with pytest.raises(TypeError, match=r"p=None is a NoneType; needs a number"):
+        select("reference").dropout(torch.zeros(3), None)

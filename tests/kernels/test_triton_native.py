@@ -1,0 +1,40 @@
+"""The Triton kernels compile for real GPUs, without one: the interpreter accepts what the compiler does not."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HERE = "no Triton compiler for NVIDIA GPUs here"
+
+
+def compile_natively(capability, dtype):
+    if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.backends.nvidia") is None:
+        pytest.skip(HERE)
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-m", "tests.kernels.native", str(capability), dtype]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_half_precision_moves_16_bytes_at_a_time(capability):
+    """At the paper's shapes. A mask that changes within 16 bytes would make Triton load element by element."""
+    found = compile_natively(capability, "bfloat16")
+    assert {name.split(".")[0] for name, _ in found} == {"softmax_triton", "bias_gelu_triton", "dropout_triton"}
+    for name, accesses in found:
+        if name.startswith("softmax_triton"):
+            narrow = [access for access in accesses if not access.endswith(".v4.b32")]
+            assert name.endswith("/128") or narrow == [], f"{name}: {accesses}"
+        else:
+            assert {"ld.global.v4.b32", "st.global.v4.b32"} <= accesses.keys(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_every_dtype_compiles(dtype):
+    compile_natively(80, dtype)
