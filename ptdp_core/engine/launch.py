@@ -124,7 +124,11 @@ def _read(member: _Rank) -> None:
 
 
 def _died(member: _Rank) -> bool:
-    return not member.done and member.process.exitcode is not None
+    """Whether a rank ended without a result. One that has just ended well may have left it unread in the pipe."""
+    if member.done or member.process.exitcode is None:
+        return False
+    _read(member)
+    return not member.done
 
 
 def _fail(members: list[_Rank]) -> None:

@@ -1,5 +1,6 @@
 """The launcher: results, and every way a rank can fail. The run ends soon, names the rank, and leaves no process."""
 
+import multiprocessing
 import os
 import re
 import signal
@@ -7,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ptdp_core.engine import launch as launcher
 from ptdp_core.engine.launch import RankError, launch
 from tests.ptdp_core.engine import jobs
 
@@ -111,3 +114,17 @@ def _zombie(pid: int) -> bool:
         return re.search(r"\) Z ", Path(f"/proc/{pid}/stat").read_text()) is not None
     except OSError:
         return True
+
+
+@pytest.mark.parametrize(("said", "died"), [(("result", 7), False), (None, True)])
+def test_a_rank_that_has_ended_well_did_not_die_with_its_result_unread(
+    said: object, died: bool, tmp_path: Path
+) -> None:
+    """A rank may send its result and end between the supervisor's reading and its look at who is still there."""
+    ours, theirs = multiprocessing.Pipe()
+    if said is not None:
+        theirs.send(said)
+    theirs.close()
+    member = launcher._Rank(0, SimpleNamespace(exitcode=0), ours, tmp_path)
+    assert launcher._died(member) is died
+    assert member.done is not died
