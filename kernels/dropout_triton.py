@@ -82,9 +82,8 @@ def _bias_dropout_add_backward(
 ):
     column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     sums = tl.zeros((ROWS, COLUMNS), WIDE)
-    first = tl.program_id(0) * CHUNK
-    for start in range(first, min(first + CHUNK, rows), ROWS):
-        row = start + tl.arange(0, ROWS)[:, None]
+    for start in range(0, CHUNK, ROWS):
+        row = tl.program_id(0) * CHUNK + start + tl.arange(0, ROWS)[:, None]
         inside = (row < rows) & (column < columns)
         at = row.to(tl.int64) * columns + column
         g = tl.load(grad + at, mask=inside, other=0.0).to(WIDE)

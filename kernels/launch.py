@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.layout import accumulation_dtype
+
 TILE = 2048  # elements per program: 16 for each thread of four warps, two 16-byte loads of half precision
 MAX_BLOCK = 8192  # a longer row is read in several blocks
 CHUNK = 128  # rows that one program sums
@@ -55,10 +57,11 @@ def column_sums(x: Tensor) -> tuple[tuple[int, int], Tensor, dict[str, int]]:
     """Grid, partial sums [chunks, columns] and tile of a kernel over `x` that also sums its columns."""
     rows, columns = x.shape
     width = min(128, triton.next_power_of_2(columns))
-    height = min(16, CHUNK, rows_per_tile(rows, width))
-    chunks = triton.cdiv(rows, CHUNK)
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    chunk = min(CHUNK, triton.next_power_of_2(rows))
+    height = min(16, chunk, rows_per_tile(rows, width))
+    chunks = triton.cdiv(rows, chunk)
+    dtype = accumulation_dtype(x.dtype)
     partial_sums = torch.empty(chunks, columns, dtype=dtype, device=x.device)
     grid = (chunks, triton.cdiv(columns, width))
-    tile = {"CHUNK": CHUNK, "ROWS": height, "COLUMNS": width, "num_warps": warps(height * width)}
+    tile = {"CHUNK": chunk, "ROWS": height, "COLUMNS": width, "num_warps": warps(height * width)}
     return grid, partial_sums, tile

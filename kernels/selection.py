@@ -22,8 +22,8 @@ from kernels.registration import IMPLEMENTATIONS
 class Kernels:
     """The operators in one implementation, for tensors on one type of device. Made by `select`.
 
-    All take float64, float32, bfloat16 and float16, any strides, compute in float32 at least, and return new
-    contiguous tensors. Bad input is a TypeError or ValueError that names the numbers.
+    All take float64, float32, bfloat16 and float16, in any strides; the fused ones compute in float32 at least. They
+    return new contiguous tensors. Bad input is a TypeError or ValueError that names the numbers.
     """
 
     name: str

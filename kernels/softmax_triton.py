@@ -69,7 +69,7 @@ def _forward(
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    ONE_BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     if mask is None:
@@ -83,7 +83,7 @@ def _forward(
         )
     column = tl.arange(0, BLOCK)[None, :]
     at = probs + row.to(tl.int64) * columns + column
-    if ONE_BLOCK:
+    if BLOCKS == 1:
         x = _scaled_scores(scores, mask, row, column, mask_row, rows, queries, columns, mask_stride_k, SCALE, WIDE)
         peak = tl.max(x, 1)[:, None]
         e = tl.exp(x - tl.where(peak == -float("inf"), 0.0, peak))
@@ -93,8 +93,7 @@ def _forward(
     else:
         peak = tl.full((ROWS, 1), -float("inf"), WIDE)
         total = tl.zeros((ROWS, 1), WIDE)
-        end = columns if mask is not None else tl.max(row % queries) + 1
-        for start in range(0, end, BLOCK):
+        for start in range(0, BLOCKS * BLOCK, BLOCK):
             x = _scaled_scores(
                 scores, mask, row, start + column, mask_row, rows, queries, columns, mask_stride_k, SCALE, WIDE
             )
@@ -104,7 +103,7 @@ def _forward(
             peak = new_peak
         shift = tl.where(peak == -float("inf"), 0.0, peak)
         total = tl.where(total == 0.0, 1.0, total)
-        for start in range(0, columns, BLOCK):
+        for start in range(0, BLOCKS * BLOCK, BLOCK):
             x = _scaled_scores(
                 scores, mask, row, start + column, mask_row, rows, queries, columns, mask_stride_k, SCALE, WIDE
             )
@@ -125,23 +124,22 @@ def _backward(
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    ONE_BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     """grad_scores = scale * probs * (grad - sum(grad * probs))"""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     at = grad_scores + row.to(tl.int64) * columns + column
-    if ONE_BLOCK:
+    if BLOCKS == 1:
         p, g = _probs_and_grad(probs, grad, row, column, rows, queries, columns, CAUSAL, WIDE)
         dot = tl.sum(p * g, 1)[:, None]
         tl.store(at, p * (g - dot) * SCALE, mask=(row < rows) & (column < columns))
     else:
         dot = tl.zeros((ROWS, 1), WIDE)
-        end = tl.max(row % queries) + 1 if CAUSAL else columns
-        for start in range(0, end, BLOCK):
+        for start in range(0, BLOCKS * BLOCK, BLOCK):
             p, g = _probs_and_grad(probs, grad, row, start + column, rows, queries, columns, CAUSAL, WIDE)
             dot += tl.sum(p * g, 1)[:, None]
-        for start in range(0, columns, BLOCK):
+        for start in range(0, BLOCKS * BLOCK, BLOCK):
             p, g = _probs_and_grad(probs, grad, row, start + column, rows, queries, columns, CAUSAL, WIDE)
             tl.store(at + start, p * (g - dot) * SCALE, mask=(row < rows) & (start + column < columns))
 
@@ -183,7 +181,7 @@ def _launch_forward(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor
             WIDE=launch.wide(x.dtype),
             ROWS=tile,
             BLOCK=block,
-            ONE_BLOCK=block >= columns,
+            BLOCKS=triton.cdiv(columns, block),
             num_warps=launch.warps(tile * block),
         )
     return probs.view(scores.shape)
@@ -208,7 +206,7 @@ def _launch_backward(grad: Tensor, probs: Tensor, scale: float, causal: bool) ->
             WIDE=launch.wide(p.dtype),
             ROWS=tile,
             BLOCK=block,
-            ONE_BLOCK=block >= columns,
+            BLOCKS=triton.cdiv(columns, block),
             num_warps=launch.warps(tile * block),
         )
     return grad_scores.view(grad.shape)

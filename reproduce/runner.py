@@ -25,6 +25,7 @@ from benchmarks.records import (
     read_record,
     write_record,
 )
+from reproduce import ROOT
 from reproduce.artifact import Artifact, Point, Results
 from reproduce.claims import accuracy, judge
 from reproduce.errors import InvalidResultsError, UsageError
@@ -32,6 +33,7 @@ from reproduce.fidelities import Evaluator, evaluator
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
+TABLES = ("table.md", "table.tex", "table.csv")
 SAVE_EVERY_S = 1.0
 REUSED = (
     "ok",
@@ -102,7 +104,8 @@ def run(
             session.do(point)
             on_point(point.label)
         record = session.finished()
-        files = write_results(plan, record)
+        files = written(plan, record) if record in session.earlier else None
+        files = files or write_results(plan, record)
     except BaseException as error:
         with suppress(OSError, RecordError):
             session.save()
@@ -219,6 +222,19 @@ def earlier_records(folder: Path) -> list[Record]:
     return found
 
 
+def written(plan: Plan, record: Record) -> tuple[Path, ...] | None:
+    """The files that an earlier run wrote for this very record; None if one is missing or older than our sources."""
+    figures = ("figure.pdf", "figure.png") if plan.artifact.draw else ()
+    further = plan.artifact.files(plan.artifact, record) if plan.artifact.files else ()
+    files = tuple(plan.folder / name for name in (RECORD, *figures, *TABLES, *further))
+    sources = (path for package in ("reproduce", "ptdp_core", "benchmarks") for path in (ROOT / package).rglob("*.py"))
+    try:
+        oldest = min(path.stat().st_mtime_ns for path in files)
+    except OSError:
+        return None
+    return files if oldest > max(path.stat().st_mtime_ns for path in sources) else None
+
+
 def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
     """Write the record, its figure and its tables: all of them, or, if anything fails, none."""
     contents = _contents(plan.artifact, record)
@@ -243,11 +259,10 @@ def _contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     from reproduce.figures import render
     from reproduce.tables import csv_text, latex, markdown
 
+    tables = (markdown(artifact, record), latex(artifact, record), csv_text(record))
     files = {
         **render(artifact, record),
-        "table.md": markdown(artifact, record).encode(),
-        "table.tex": latex(artifact, record).encode(),
-        "table.csv": csv_text(record).encode(),
+        **dict(zip(TABLES, (text.encode() for text in tables), strict=True)),
     }
     return files | dict(artifact.files(artifact, record) if artifact.files else {})
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.records import StorageError, read_record
-from reproduce import fidelities, runner
+from reproduce import catalog, fidelities, runner
 from reproduce.artifact import Artifact
 from reproduce.errors import InvalidResultsError, UnavailableError, UsageError
 
@@ -247,3 +248,18 @@ def test_fidelities_that_are_not_there(small):
         fidelities.check_fidelity(small, "simulated")
     with pytest.raises(UsageError, match="unknown fidelity 'guessed'"):
         fidelities.check_fidelity(small, "guessed")
+
+
+def test_files_are_drawn_again_only_if_missing_or_older_than_the_sources(tmp_path):
+    plan = runner.plan(catalog.load("fig_bubble"), tmp_path)
+    first = runner.run(plan, ["reproduce"])
+    times = {path: path.stat().st_mtime_ns for path in first.files}
+    again = runner.run(plan, ["reproduce"])
+    assert set(again.files) == set(first.files)
+    assert {path: path.stat().st_mtime_ns for path in again.files} == times
+    (plan.folder / "table.tex").unlink()
+    assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"]).files
+    assert (plan.folder / "table.tex").exists()
+    os.utime(plan.folder / "figure.pdf", (0, 0))
+    runner.run(plan, ["reproduce"])
+    assert (plan.folder / "figure.pdf").stat().st_mtime_ns > min(times.values())

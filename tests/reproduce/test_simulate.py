@@ -125,7 +125,7 @@ def test_an_empty_list(ask):
     [
         (b"[{\n  'a': 1}]", "line 2, column 3: not valid JSON"),
         (b"", "line 1, column 1: not valid JSON"),
-        (b"[1,]", "column 4: not valid JSON"),
+        (b"[1 2]", "line 1, column 4: not valid JSON"),
         (b"\n\n  {}", "line 3, column 3: found an object; needs a list"),
         (b'"x"', "line 1, column 1: found a text; needs a list"),
         (b"3", "found a number; needs a list"),
