@@ -23,14 +23,13 @@ ATTENTION = ("operators", "sdpa")
 class EngineSettings:
     """How the engine runs: beyond what the paper's letters say.
 
-    `scheme` is 'ptdp', or 'zero3' for the FSDP baseline. `exchange` is a mode of `schedules.lower`. With
-    recompute='full' a block of `recompute_layers` layers is recomputed from its input (Section 3.5). `attention` is
-    built from fused operators as in the paper, or PyTorch's own ('sdpa').
+    `scheme` is 'ptdp', or 'zero3' for the FSDP baseline. `exchange` is a mode of `schedules.lower`. `kernels` says
+    which implementation of the fused operators runs. `attention` is built from them as in the paper, or PyTorch's own
+    ('sdpa').
     """
 
     scheme: str = "ptdp"
     exchange: str = "blocking"
-    recompute_layers: int = 1
     sharded_optimizer: bool = False
     bucket_mib: float = 25.0
     dtype: str = "fp32"
@@ -99,7 +98,7 @@ class Settings:
     @property
     def recompute_layers(self) -> int:
         """Layers per recomputed block; 0 keeps all activations."""
-        return self.engine.recompute_layers if self.parallel.recompute == "full" else 0
+        return self.parallel.checkpoint_layers if self.parallel.recompute == "full" else 0
 
     @property
     def scatter_gather(self) -> bool:
@@ -123,11 +122,17 @@ def check(settings: Settings) -> None:
     for section in (engine, optimizer, run):
         _check_types(section)
     TrainingConfig(settings.model, parallel)
+    if not parallel.fused:
+        raise ValueError(
+            f"fused={parallel.fused} is the simulator's; needs fused=true, the engine's operators follow kernels; "
+            "try kernels='reference'"
+        )
+    if parallel.data_parallel == "zero3":
+        raise ValueError("data_parallel='zero3' is the simulator's; needs 'local' or 'torch'; try scheme='zero3'")
     _one_of("scheme", engine.scheme, SCHEMES)
     _one_of("exchange", engine.exchange, MODES)
     _one_of("dtype", engine.dtype, DTYPES)
     _one_of("attention", engine.attention, ATTENTION)
-    _at_least("recompute_layers", engine.recompute_layers, 1)
     _at_least("steps", run.steps, 0)
     _at_least("save_every", run.save_every, 0)
     _at_least("log_every", run.log_every, 1)

@@ -25,11 +25,16 @@ ENGINE_FIELDS = set(EngineSettings.__dataclass_fields__)
 
 
 def settings_of(case: dict[str, Any]) -> Settings:
-    """A case is {field: value} over model, parallel and engine settings; fp64 unless it says otherwise."""
+    """A case is {field: value} over model, parallel and engine settings; fp64 unless it says otherwise.
+
+    Layers recomputed together are at most those of a chunk.
+    """
     layers = case.get("layers") or {6: 6, 8: 8, 12: 12}.get(case.get("p", 1) * case.get("v", 1), 4)
     model = ModelConfig(layers, HIDDEN, HEADS, SEQ, VOCAB)
     engine = {"dtype": "fp64", "seed": SEED} | {k: v for k, v in case.items() if k in ENGINE_FIELDS}
     parallel = {k: v for k, v in case.items() if k not in ENGINE_FIELDS and k != "layers"}
+    in_chunk = layers // (case.get("p", 1) * case.get("v", 1))
+    parallel["checkpoint_layers"] = min(parallel.get("checkpoint_layers", 1), in_chunk)
     return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
 
 

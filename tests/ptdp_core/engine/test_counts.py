@@ -24,7 +24,7 @@ def test_two_all_reduces_forward_and_two_backward_per_layer() -> None:
 
 def test_recomputation_adds_two_all_reduces_per_layer() -> None:
     for every in (1, 2):
-        row, _ = measure(2, t=2, B=1, layers=2, recompute="full", recompute_layers=every)
+        row, _ = measure(2, t=2, B=1, layers=2, recompute="full", checkpoint_layers=every)
         assert row["tp"] == {"all_reduce": 2 * 6 + OUTSIDE}
 
 
@@ -62,7 +62,7 @@ def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange:
 
 def test_stash_under_recomputation_is_one_t_th_with_scatter_gather() -> None:
     """Bytes kept by autograd on a middle stage, which holds nothing but transformer layers."""
-    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "recompute": "full", "recompute_layers": 2}
+    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "recompute": "full", "checkpoint_layers": 2}
     whole, parts = (measure(4, **case, scatter_gather=sg) for sg in (False, True))
     full = jobs.SEQ * jobs.HIDDEN * 8
     # Ranks 2, 3: stage 1 (layers only) and stage 3 (with the head, which keeps the same either way): one block input
@@ -73,7 +73,7 @@ def test_stash_under_recomputation_is_one_t_th_with_scatter_gather() -> None:
 
 def test_recomputing_keeps_only_block_inputs() -> None:
     """Serial, one microbatch: every c layers one input of bsh; without recomputation far more."""
-    kept = {c: measure(1, B=1, layers=8, recompute="full", recompute_layers=c)[0]["kept"] for c in (1, 2, 4)}
+    kept = {c: measure(1, B=1, layers=8, recompute="full", checkpoint_layers=c)[0]["kept"] for c in (1, 2, 4)}
     bsh = jobs.SEQ * jobs.HIDDEN * 8
     # The tensors kept while a block runs again are counted too (each layer once, whatever c), and are equal.
     assert kept[1] - kept[2] == 4 * bsh

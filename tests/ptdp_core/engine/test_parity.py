@@ -46,7 +46,7 @@ def draw_rest(rng: random.Random, **case: Any) -> dict[str, Any]:
         "B": m * b * d,
         "scatter_gather": rng.random() < 0.5,
         "recompute": rng.choice(("none", "full")),
-        "recompute_layers": rng.choice((1, 2)),
+        "checkpoint_layers": rng.choice((1, 2)),
         "data_parallel": rng.choice(("local", "torch")),
         "bucket_mib": rng.choice((0.002, 25.0)),
         "sharded_optimizer": rng.random() < 0.5,

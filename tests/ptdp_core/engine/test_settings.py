@@ -36,7 +36,7 @@ def test_file_and_overrides(tmp_path: Path) -> None:
 def test_scatter_gather_and_recomputation_follow_from_the_settings() -> None:
     for p, t, expected in ((1, 2, False), (2, 1, False), (2, 2, True)):
         assert from_mapping(override(recipe("tiny"), [f"p={p}", f"t={t}"])).scatter_gather is expected
-    assert from_mapping(override(recipe("tiny"), ["recompute=full", "recompute_layers=2"])).recompute_layers == 2
+    assert from_mapping(override(recipe("tiny"), ["recompute=full", "checkpoint_layers=2"])).recompute_layers == 2
     assert settings("tiny").recompute_layers == 0
 
 
@@ -46,7 +46,9 @@ MISTAKES = {
     "scheme=zero2": r"scheme='zero2' is unknown; needs one of ptdp, zero3; try scheme='ptdp'",
     "exchange=none": r"exchange='none' is unknown; needs one of blocking, overlapped; try",
     "dtype=fp8": r"dtype='fp8' is unknown; needs one of fp32, fp64, bf16, fp16; try dtype='fp32'",
-    "recompute_layers=0": r"recompute_layers=0 is too small; needs recompute_layers >= 1; try recompute_layers=1",
+    "checkpoint_layers=0": r"checkpoint_layers=0 is not a positive whole number; needs checkpoint_layers >= 1",
+    "fused=false": r"fused=False is the simulator's; needs fused=true, .*; try kernels='reference'",
+    "data_parallel=zero3": r"data_parallel='zero3' is the simulator's; needs 'local' or 'torch'; try scheme='zero3'",
     "steps=-1": r"steps=-1 is too small; needs steps >= 0",
     "lr=-1.0": r"lr=-1.0 is too small; needs lr >= 0",
     "timeout=0": r"timeout=0 is not positive; needs timeout > 0; try timeout=30",

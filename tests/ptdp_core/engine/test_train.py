@@ -180,7 +180,14 @@ def start(tmp_path: Path, cache: str, *sets: str) -> subprocess.Popen[str]:
     """A run of four ranks that saves after every step, and has saved twice."""
     more = [f"cache={cache}", *SMALL, "p=2", "t=2", "steps=100000", "log_every=1000000"]
     words = arguments(*more, f"save={tmp_path / 'saved'}", "save_every=1", *sets, ranks=4)
-    run = subprocess.Popen([*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not (tmp_path / "saved" / "step_00000002").exists():
         assert time.monotonic() < deadline
