@@ -104,7 +104,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         start = time.monotonic()
         with pytest.raises(RankError) as caught:
             run(jobs.fill_the_disk, BASE | {"p": 2}, str(disk), 0 if mounted else 5000)
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 40  # not the timeout of those who wait for the rank
         assert "No space left on device" in str(caught.value) or "File too large" in str(caught.value)
         assert "the checkpoints before it are as they were" in str(caught.value)
         last = newest(disk)

@@ -16,6 +16,8 @@ from ptdp_core.engine import launch as launcher
 from ptdp_core.engine.launch import RankError, launch
 from tests.ptdp_core.engine import jobs
 
+SOON = 30  # seconds: long before the 60 of a peer's timeout, also on a busy machine
+
 
 def children() -> set[int]:
     """Processes that descend from this one, by /proc."""
@@ -50,7 +52,7 @@ def test_a_killed_rank(who: int) -> None:
     error, seconds = fails("kill", who)
     assert error.rank == who
     assert str(error) == f"rank {who} was killed by SIGKILL before it was done"
-    assert seconds < 8
+    assert seconds < SOON
 
 
 @pytest.mark.parametrize("who", [0, 3])
@@ -59,13 +61,13 @@ def test_a_rank_that_raises(who: int) -> None:
     assert error.rank == who
     assert "ArithmeticError: this rank is broken" in str(error)
     assert "jobs.py" in str(error)  # with its traceback
-    assert seconds < 8
+    assert seconds < SOON
 
 
 def test_a_rank_that_exits() -> None:
     error, seconds = fails("exit", 1)
     assert str(error) == "rank 1 ended with exit code 7 before it was done"
-    assert seconds < 8
+    assert seconds < SOON
 
 
 @pytest.mark.parametrize("who", [1, 2])
@@ -74,7 +76,7 @@ def test_a_rank_that_hangs(who: int) -> None:
     assert error.rank == who
     assert str(error).startswith(f"rank {who} hangs: no step finished in 3 s while the others wait; it is in")
     assert "in misbehave" in str(error)
-    assert seconds < 10
+    assert seconds < SOON
 
 
 SCRIPT = """
