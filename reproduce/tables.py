@@ -200,9 +200,10 @@ def csv_text(record: Record) -> str:
 
     Headings say what, unit and origin: 'throughput_per_gpu [FLOP/s] simulated'. Missing values are empty.
     """
-    parameters = list(dict.fromkeys(name for p in record.points for name in p.parameters))
-    metrics = {name: (m.unit, m.origin) for p in record.points for name, m in p.metrics.items()}
-    paper = {name: value.unit for p in record.points for name, value in p.paper.items()}
+    # Sorted, since a record that was read back has its maps sorted: the table must not depend on what was reused.
+    parameters = sorted({name for p in record.points for name in p.parameters})
+    metrics = dict(sorted((name, (m.unit, m.origin)) for p in record.points for name, m in p.metrics.items()))
+    paper = dict(sorted((name, value.unit) for p in record.points for name, value in p.paper.items()))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(

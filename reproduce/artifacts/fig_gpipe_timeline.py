@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, PaperValue, PointResult, Record
 from reproduce import timelines
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar
+from reproduce.artifacts.shared.schedule_quantities import QUANTITIES
 from reproduce.claims import holds_if
 from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -171,12 +172,7 @@ ARTIFACT = Artifact(
     ),
     fidelities=("derived",),
     points=points,
-    quantities=(
-        Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
-        Quantity("makespan", "time", "1", "t_f", digits=1),
-        Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
-        Quantity("messages", "messages", "count", "", digits=0),
-    ),
+    quantities=QUANTITIES,
     columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
     claims=CLAIMS,
     tolerance=0.0,

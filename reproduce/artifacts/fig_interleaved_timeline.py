@@ -9,6 +9,7 @@ from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule
 from reproduce import timelines
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.artifacts.shared.schedule_quantities import QUANTITIES
 from reproduce.claims import holds_if
 from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -263,13 +264,7 @@ ARTIFACT = Artifact(
     ),
     fidelities=("derived",),
     points=points,
-    quantities=(
-        Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
-        Quantity("makespan", "time", "1", "t_f", digits=1),
-        Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
-        Quantity("messages", "messages", "count", "", digits=0),
-        Quantity("neighbour_messages", "between neighbours", "count", "", digits=0),
-    ),
+    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
     columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
     claims=CLAIMS,
     tolerance=0.0,

@@ -1,0 +1,10 @@
+"""How the figures of schedules (3 and 4) show what `reproduce.traces.derive` finds of one."""
+
+from reproduce.artifact import Quantity
+
+QUANTITIES = (
+    Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
+    Quantity("makespan", "time", "1", "t_f", digits=1),
+    Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
+    Quantity("messages", "messages", "count", "", digits=0),
+)
