@@ -19,6 +19,7 @@ from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from ptdp_core.emulation import Emulation
 
     from ptdp_core.simulator import Cluster, Estimate
 
@@ -156,7 +157,8 @@ class Claim:
 class Artifact:
     """A figure or table of the paper.
 
-    - `fidelities`: those it has, the default first; `scales` likewise
+    - `fidelities`: those it has, the default first
+    - `scales`: 'paper'; 'laptop', what is emulated; 'cpu', 'gpu', 'gpus', what is measured on such devices
     - `points(scale)`: its points, in the order of the paper
     - `quantities`: how its metrics are shown, the main one (drawn, and compared with the paper) first
     - `columns`: parameters that a table shows, by heading
@@ -164,6 +166,7 @@ class Artifact:
       beforehand
     - `derive(point)`: metrics of a point at fidelity 'derived'; raises ValueError if the point makes no sense
     - `further(point, estimate, cluster)`: metrics of a simulated point beyond, or in place of, the standard ones
+    - `emulated(point, emulation)`: likewise of an emulated point
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
     - `notes(results)`: further lines for the record, the table and the terminal
     - `files(artifact, record)`: further files to write next to the record, by name
@@ -184,6 +187,7 @@ class Artifact:
     tolerance: float = 0.10
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
+    emulated: "Callable[[Point, Emulation], Mapping[str, Metric]] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     notes: Callable[[Results], tuple[str, ...]] | None = None
     files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None

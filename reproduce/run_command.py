@@ -14,7 +14,7 @@ from reproduce import catalog, errors
 from reproduce.artifact import Artifact
 from reproduce.claims import accuracy
 from reproduce.errors import InvalidResultsError, NothingSelectedError
-from reproduce.fidelities import check_fidelity, open_cluster
+from reproduce.fidelities import open_cluster, scales_of
 from reproduce.progress import progress
 from reproduce.runner import RECORD, Plan, Run, plan, run
 
@@ -70,13 +70,12 @@ def run_artifacts(artifacts: Sequence[Artifact], options: Options) -> int:
 def _plans(artifacts: Sequence[Artifact], options: Options) -> list[Plan]:
     if options.everything and options.fidelity:
         artifacts = [artifact for artifact in artifacts if options.fidelity in artifact.fidelities]
+        if options.scale:
+            artifacts = [artifact for artifact in artifacts if options.scale in scales_of(artifact, options.fidelity)]
     if not artifacts:
-        raise NothingSelectedError(
-            f"no artifact has fidelity {options.fidelity!r} (reproduce list shows which has what)"
-        )
+        at = f"fidelity {options.fidelity!r}" + (f" at scale {options.scale!r}" if options.scale else "")
+        raise NothingSelectedError(f"no artifact has {at} (reproduce list shows which has what)")
     plans = [plan(artifact, options.results, options.fidelity, options.scale) for artifact in artifacts]
-    for one in plans:  # all of them before the first one runs
-        check_fidelity(one.artifact, one.fidelity)
     if any(one.fidelity == "simulated" for one in plans):
         open_cluster(options.cluster)
     return plans

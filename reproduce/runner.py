@@ -1,9 +1,9 @@
 """Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
 
-In `<results>/<id>/<fidelity>/` there are record.json, figure.pdf, figure.png, table.md, table.tex and
-table.csv, all of the same run: they are prepared next to their place and renamed at the end, so a failure
-leaves the earlier ones. While a run lasts it keeps what is finished as a partial record: in record.json, or,
-where that holds a complete record, in partial.json until the new one is complete.
+In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json,
+figure.pdf, figure.png, table.md, table.tex and table.csv, all of the same run: they are prepared next to their
+place and renamed at the end, so a failure leaves the earlier ones. While a run lasts it keeps what is finished as a
+partial record: in record.json, or, where that holds a complete record, in partial.json until the new one is complete.
 """
 
 import os
@@ -29,7 +29,7 @@ from reproduce import ROOT
 from reproduce.artifact import Artifact, Point, Results
 from reproduce.claims import accuracy, judge
 from reproduce.errors import InvalidResultsError, UsageError
-from reproduce.fidelities import Evaluator, evaluator
+from reproduce.fidelities import Evaluator, check_fidelity, evaluator, folder_name, scales_of
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
@@ -75,11 +75,14 @@ class InterruptedRun(KeyboardInterrupt):
 
 def plan(artifact: Artifact, results: Path, fidelity: str | None = None, scale: str | None = None) -> Plan:
     """The plan for an artifact; fidelity and scale are its first unless given. Raises `UsageError`."""
-    scale = scale or artifact.scales[0]
-    if scale not in artifact.scales:
-        raise UsageError(f"{artifact.id} has no scale {scale!r}; it has: {', '.join(artifact.scales)}")
     fidelity = fidelity or artifact.fidelities[0]
-    return Plan(artifact, fidelity, scale, artifact.points(scale), results / artifact.id / fidelity)
+    check_fidelity(artifact, fidelity)
+    scales = scales_of(artifact, fidelity)
+    scale = scale or scales[0]
+    if scale not in scales:
+        raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
+    folder = results / artifact.id / folder_name(fidelity, scale)
+    return Plan(artifact, fidelity, scale, artifact.points(scale), folder)
 
 
 def run(

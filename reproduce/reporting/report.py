@@ -137,7 +137,7 @@ def _result(path: Path, id: str, artifact: Artifact | None = None) -> Result:
         raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
     if record.id != id:
         raise InvalidResultsError(f"{path} holds the record of {record.id}, not of {id} (move the file away)")
-    if artifact is not None and record.fidelity != path.parent.name:
+    if artifact is not None and record.fidelity != path.parent.name.split("-")[0]:
         raise InvalidResultsError(f"{path} holds a {record.fidelity} record (move the file away)")
     files = tuple(p for p in files if p.name != PARTIAL)
     outdated = (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import Parameter, read_parameters
 from reproduce.artifact import Artifact
-from reproduce.fidelities import Evaluator, evaluator
+from reproduce.fidelities import Simulated, simulated
 from reproduce.scoring.published_points import BLIND, Published, disagreements, published_points, unique
 from reproduce.scoring.scores import Pair, Score, baselines, score
 from reproduce.scoring.sensitivity import Move, count, moves
@@ -101,18 +101,18 @@ def assess(
 
     Raises `ReproduceError` for a cluster that is none.
     """
-    simulated = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
-    evaluators = {artifact.id: evaluator(artifact, "simulated", cluster, debug) for artifact in simulated}
+    chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
+    evaluators = {artifact.id: simulated.make(artifact, cluster, debug) for artifact in chosen}
     if not evaluators:
         raise ValueError("artifacts=[] has none that can be simulated; needs at least one")
     some = next(iter(evaluators.values()))
     assert some.cluster is not None
     assert some.cluster_ref is not None
     parameters = read_parameters(cluster)
-    total = sum(len(artifact.points(artifact.scales[0])) for artifact in simulated)
+    total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
     on_done = start(total + count(some.cluster, parameters))
 
-    groups, withheld = _groups(simulated, evaluators, on_done)
+    groups, withheld = _groups(chosen, evaluators, on_done)
     points = [one for group in groups for one in group.predicted]
     counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
     known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
@@ -131,7 +131,7 @@ def assess(
 
 
 def _groups(
-    artifacts: Sequence[Artifact], evaluators: Mapping[str, Evaluator], on_done: OnDone
+    artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone
 ) -> tuple[list[Group], list[Withheld]]:
     published = {artifact.id: published_points(artifact) for artifact in artifacts}
     first = {id(one) for one in unique(one for points in published.values() for one in points)}

@@ -11,7 +11,7 @@ from benchmarks.records import PointResult
 from ptdp_core.config import padded_vocab
 from ptdp_core.simulator import Cluster, Parameter
 from reproduce.artifact import Point
-from reproduce.fidelities import Evaluator
+from reproduce.fidelities import Simulated
 from reproduce.scoring.published_points import FLOPS, Published, configuration
 from reproduce.scoring.scores import Pair, mean_error
 
@@ -91,7 +91,7 @@ class Move:
 
 def moves(
     points: Sequence[Known],
-    evaluators: Mapping[str, Evaluator],
+    evaluators: Mapping[str, Simulated],
     cluster: Cluster,
     parameters: Mapping[str, Parameter],
     on_move: Callable[[str], None] = lambda label: None,
@@ -127,12 +127,12 @@ def _variants(
 Evaluation = Callable[[Published], PointResult]
 
 
-def _evaluation(evaluators: Mapping[str, Evaluator], cluster: Cluster) -> Evaluation:
+def _evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:
     changed = {id: replace(evaluator, cluster=cluster) for id, evaluator in evaluators.items()}
     return lambda published: changed[published.artifact].evaluate(published.point)
 
 
-def _without_logits(evaluators: Mapping[str, Evaluator]) -> Evaluation:
+def _without_logits(evaluators: Mapping[str, Simulated]) -> Evaluation:
     """Evaluates with the smallest vocabulary there is, and counts the FLOPs of the real one."""
 
     def evaluate(published: Published) -> PointResult:

@@ -111,13 +111,13 @@ def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
         (["simulat", "x"], errors.USAGE, "did you mean 'simulate'?"),
         (["fig_bubble", "list"], errors.USAGE, "put the command first: reproduce list"),
         (["fig_bubble", "--colour"], errors.USAGE, "unrecognized arguments: --colour"),
-        (["fig_bubble", "--scale", "giant"], errors.USAGE, "fig_bubble has no scale 'giant'; it has: paper"),
+        (["fig_bubble", "--scale", "giant"], errors.USAGE, "has no scale 'giant' at fidelity derived; it has: paper"),
         (["fig_bubble", "--fidelity", "guessed"], errors.USAGE, "unknown fidelity 'guessed'"),
         (["fig_bubble", "--fidelity", "simulated"], errors.USAGE, "it has: derived"),
         (["fig_interleaved", "--cluster", "nowhere"], errors.USAGE, "cluster='nowhere' is unknown"),
-        (["fig_interleaved", "--fidelity", "measured"], errors.UNAVAILABLE, "not available in this version"),
-        (["fig_bubble", "--fidelity", "emulated"], errors.UNAVAILABLE, "not available in this version"),
-        (["all", "--fidelity", "emulated"], errors.NOTHING_SELECTED, "no artifact has fidelity 'emulated'"),
+        (["fig_model_trend", "--fidelity", "measured"], errors.USAGE, "fig_model_trend has no fidelity 'measured'"),
+        (["fig_bubble", "--fidelity", "emulated"], errors.USAGE, "it has: derived"),
+        (["all", "--fidelity", "guessed"], errors.NOTHING_SELECTED, "no artifact has fidelity 'guessed'"),
     ],
 )
 def test_wrong_command_lines(capsys, tmp_path, arguments, code, message):
@@ -181,7 +181,7 @@ def test_an_invalid_earlier_result(capsys, load_small, tmp_path):
 
 
 def test_interrupted(capsys, monkeypatch, tmp_path):
-    real, calls = fidelities.simulate, []
+    real, calls = fidelities.simulated.simulate, []
 
     def simulate(*arguments):
         calls.append(1)
@@ -189,7 +189,7 @@ def test_interrupted(capsys, monkeypatch, tmp_path):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(fidelities, "simulate", simulate)
+    monkeypatch.setattr(fidelities.simulated, "simulate", simulate)
     assert main(["fig_interleaved", "--fresh", "--results", str(tmp_path)]) == errors.INTERRUPTED
     assert error_of(capsys) == (
         "reproduce: interrupted: 3 of 10 points of fig_interleaved are finished and kept; "

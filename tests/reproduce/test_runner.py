@@ -12,7 +12,7 @@ import pytest
 from benchmarks.records import StorageError, read_record
 from reproduce import catalog, fidelities, runner
 from reproduce.artifact import Artifact
-from reproduce.errors import InvalidResultsError, UnavailableError, UsageError
+from reproduce.errors import InvalidResultsError, UsageError
 
 COMMAND = ["reproduce", "fig_squares"]
 
@@ -64,7 +64,7 @@ def test_changed_sources_or_parameters_are_computed_again(small, counter, tmp_pa
     assert counter.calls == ["x1"]
     assert done.record.points[0].metrics["square"].value == 49
     counter.calls.clear()
-    monkeypatch.setattr(fidelities, "code_digest", lambda artifact, fidelity: "1" * 64)
+    monkeypatch.setattr(fidelities.derived, "digest", lambda artifact: "1" * 64)
     run(small, tmp_path)
     assert len(counter.calls) == 5
 
@@ -105,7 +105,7 @@ def test_an_interrupted_run_leaves_a_complete_record_alone(small, counter, tmp_p
     folder = tmp_path / "fig_squares" / "derived"
     before = contents(folder)
     counter.calls.clear()
-    monkeypatch.setattr(fidelities, "code_digest", lambda artifact, fidelity: "1" * 64)
+    monkeypatch.setattr(fidelities.derived, "digest", lambda artifact: "1" * 64)
     counter.fail_at = {3: KeyboardInterrupt()}
     with pytest.raises(runner.InterruptedRun):
         run(small, tmp_path)
@@ -241,11 +241,9 @@ def test_a_configuration_that_does_not_fit(figure_12):
 
 
 def test_fidelities_that_are_not_there(small):
-    for fidelity in ("emulated", "measured"):
-        with pytest.raises(UnavailableError, match="not available in this version"):
+    for fidelity in ("emulated", "measured", "simulated"):
+        with pytest.raises(UsageError, match=f"fig_squares has no fidelity '{fidelity}'; it has: derived"):
             fidelities.check_fidelity(small, fidelity)
-    with pytest.raises(UsageError, match="fig_squares has no fidelity 'simulated'; it has: derived"):
-        fidelities.check_fidelity(small, "simulated")
     with pytest.raises(UsageError, match="unknown fidelity 'guessed'"):
         fidelities.check_fidelity(small, "guessed")
 
