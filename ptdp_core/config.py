@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 RECOMPUTE = ("full", "none")
 DATA_PARALLEL = ("local", "torch", "zero3")
 
@@ -54,10 +54,11 @@ class ModelConfig:
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*d GPUs (Section 3.1).
 
-    `schedule` left empty follows v: '1f1b' for v = 1, 'interleaved' for v > 1. `recompute` is 'full' (of every
-    `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'. `fused` says whether the operators of
-    Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the flush), 'torch' (bucketed, overlapped
-    with the last backward pass) or 'zero3' (all states sharded, no model parallelism: the baseline of Section 5.2).
+    `schedule` left empty follows v: '1f1b' for v = 1, 'interleaved' for v > 1; 'zb-h1' is beyond the paper. `recompute`
+    is 'full' (of every `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'. `fused` says whether
+    the operators of Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the flush), 'torch'
+    (bucketed, overlapped with the last backward pass) or 'zero3' (all states sharded, no model parallelism: the
+    baseline of Section 5.2).
     """
 
     p: int = 1

@@ -1,27 +1,17 @@
-"""Timelines of pipeline schedules as figures like the paper's Figures 3 and 4, and on the terminal.
+"""Timelines of pipeline schedules as figures like the paper's Figures 3 and 4: `draw`.
 
-    draw            figure: one row per device, a numbered box per forward and backward pass
-    ascii_timeline  the same in characters, at most 80 columns
-    run_cli         `reproduce timeline`: prints one, and writes figure, trace and table
-
-Forward passes are blue, backward passes orange, the first model chunk dark and the last one light; idle time
+One row per device, a numbered box per pass. Forward passes are blue, backward passes orange, the first model chunk dark
+and the last one light; of a split backward pass the input gradient is brown and the weight gradient violet. Idle time
 is a grey that stays apart from all of them with any colour vision.
 """
 
-import json
-import os
-from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.storage import atomic_write_bytes
-from ptdp_core.schedules import Schedule
 from reproduce import figures
-from reproduce.errors import DONE, UsageError
-from reproduce.traces import Box, Timeline, from_schedule, measure, schedule_of, trace
+from reproduce.traces import Box, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -29,17 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 IDLE = "#e0e0e0"
-DARK = {"F": "#08458c", "B": "#b34700"}
-LIGHT = {"F": "#7db3e0", "B": "#f2a95f"}
-PASSES = {"F": "Forward pass", "B": "Backward pass"}
+DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
+LIGHT = DARK | {"F": "#7db3e0", "B": "#f2a95f"}  # schedules with chunks split no passes
+PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
 # What a simulated iteration has besides: hatched, so that it needs no further colours.
 OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B"}
+NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "zb-h1": "ZB-H1"}
 
-MAX_BOXES = 4000  # in a figure; with more, neither boxes nor rows can be told apart
-MAX_PASSES = 500_000  # of a schedule; its trace is 170 MB
-COLUMNS = 80
-MAX_LINES = 32
 LARGEST, SMALLEST = 7.0, 3.2  # points: numbers in boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
 _POINTS = 72  # per inch
@@ -67,33 +53,37 @@ def text_colour(background: str) -> str:
 
 
 def title(timeline: Timeline) -> str:
-    """The schedule and its bubble when executed: '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %'."""
+    """The schedule and its bubble when executed: '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %'.
+
+    With split backward passes the formula is 1F1B's, for comparison.
+    """
     p, m, v = timeline.p, timeline.m, timeline.v
     sizes = f"p = {p}, m = {m}" + (f", v = {v}" if v > 1 else "")
     formula, ideal = ("(p−1)/(vm)" if v > 1 else "(p−1)/m"), Fraction(p - 1, v * m)
     bubble, percent = timeline.bubble, f"{100 * float(timeline.bubble):.4g} %"
+    split = "W" in timeline.kinds
     if isinstance(bubble, Fraction) and bubble == ideal:
         text = f"{formula} = {p - 1}/{v * m} = {percent}"
     elif isinstance(bubble, Fraction):
-        text = f"{bubble} = {percent}, not {formula} = {p - 1}/{v * m}"
+        text = f"{bubble} = {percent}, {'1F1B:' if split else 'not'} {formula} = {p - 1}/{v * m}"
     else:
-        text = f"{percent}, ideal {formula} = {100 * float(ideal):.4g} %"
+        text = f"{percent}, {'1F1B:' if split else 'ideal'} {formula} = {100 * float(ideal):.4g} %"
     return f"{NAMES.get(timeline.schedule, timeline.schedule)}, {sizes}: bubble {text}"
 
 
 # --- figure
 
 
-def draw(timelines: Sequence[Timeline], until: float | None = None) -> "Figure":
+def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Sequence[Timeline] = ()) -> "Figure":
     """A panel per timeline, above each other on one time scale, cut at `until` (default: end of the longest).
 
     Call it, and save, inside `figures.style()`. Boxes have their microbatch's number, counted from 1 as in
-    the paper, where it fits.
+    the paper, where it fits. `outlines` are drawn over the timelines, one for each, as empty boxes: what was predicted.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    until = max(float(timeline.end) for timeline in timelines) if until is None else until
+    until = max(float(timeline.end) for timeline in (*timelines, *outlines)) if until is None else until
     row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
     above = [_TITLE + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines]
     above[0] -= _BETWEEN
@@ -107,10 +97,15 @@ def draw(timelines: Sequence[Timeline], until: float | None = None) -> "Figure":
         size = (_LEFT / figures.WIDE, top / height, width / figures.WIDE, timeline.p * row / height)
         axes = figure.add_axes(size, gid=timeline.schedule)
         _panel(axes, timeline, until, width * _POINTS / until, row * _POINTS, last=timeline is timelines[-1])
+    for axes, outline in zip(figure.axes, outlines, strict=False):
+        _outline(axes, outline)
     _time_axis(figure.axes[-1], timelines[-1])
-    _legend(figure, timelines)
-    origin = "; ".join(dict.fromkeys(timeline.origin for timeline in timelines))
-    origin = origin.replace("t_f", "$t_f$").replace("t_b", "$t_b$")
+    _legend(figure, timelines, bool(outlines))
+    origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
+    # Where one origin goes on from another, the longer says all of it.
+    origin = "; ".join(one for one in dict.fromkeys(origins) if not any(o.startswith(f"{one}, ") for o in origins))
+    for letter in "fbw":
+        origin = origin.replace(f"t_{letter}", f"$t_{letter}$")
     figure.text(
         1 - _RIGHT / figures.WIDE,
         0.03 / height,
@@ -176,6 +171,18 @@ def _boxes(axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until
         else:
             options |= {"facecolor": "white", "edgecolor": "black", "hatch": OTHERS[kind], "linewidth": 0.2}
         axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **options))
+
+
+def _outline(axes: "Axes", outline: Timeline) -> None:
+    """Empty boxes for the passes of another timeline."""
+    from matplotlib.collections import LineCollection
+
+    edges = []
+    for r, row in enumerate(outline.rows):
+        for box in row:
+            left, right, top, bottom = float(box.start), float(box.end), r + 0.04, r + 0.96
+            edges.append([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)])
+    axes.add_collection(LineCollection(edges, colors="black", linewidths=0.6, gid="outlines", zorder=1.5))
 
 
 def _digit_width() -> float:
@@ -253,21 +260,26 @@ def _time_axis(axes: "Axes", timeline: Timeline) -> None:
     axes.annotate(unit, (57, -21), va="center", fontsize=7, **place)
 
 
-def _legend(figure: "Figure", timelines: Sequence[Timeline]) -> None:
+def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> None:
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.patches import Patch
 
     v = max(timeline.v for timeline in timelines)
     chunks = "" if v == 1 else f", chunks 1 {'and' if v == 2 else 'to'} {v}"
-    handles: list[Any] = [tuple(Patch(color=colour(kind, chunk, v)) for chunk in range(v)) for kind in PASSES]
-    labels = [f"{name}{chunks}" for name in PASSES.values()]
-    kinds = {box.kind for timeline in timelines for row in timeline.rows for box in row}
+    kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
+    passes = [kind for kind in PASSES if kind in kinds]
+    shades = {kind: dict.fromkeys(colour(kind, chunk, v) for chunk in range(v)) for kind in passes}
+    handles: list[Any] = [tuple(Patch(color=shade) for shade in shades[kind]) for kind in passes]
+    labels = [f"{PASSES[kind]}{chunks if len(shades[kind]) > 1 else ''}" for kind in passes]
     for kind, hatch in OTHERS.items():
         if kind in kinds:
             handles.append(Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.3))
             labels.append(kind.replace("_", " ").capitalize())
     handles.append(Patch(color=IDLE))
     labels.append("Idle")
+    if outlined:
+        handles.append(Patch(facecolor="none", edgecolor="black", linewidth=0.6))
+        labels.append("Predicted")
     for size in (7.0, 6.0, 5.0, 4.5):
         legend = figure.legend(
             handles, labels, ncols=len(labels), handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
@@ -277,111 +289,3 @@ def _legend(figure: "Figure", timelines: Sequence[Timeline]) -> None:
         if _width(legend) <= (figures.WIDE - _LEFT) * _POINTS or size == 4.5:
             break
         legend.remove()
-
-
-# --- terminal
-
-
-def ascii_timeline(timeline: Timeline, columns: int = COLUMNS) -> tuple[list[str], list[str]]:
-    """The timeline as lines of at most `columns` characters, one per device, and notes on how to read them.
-
-    A forward pass is `F` and its microbatch, a backward pass `B`, microbatch and dashes; small letters are
-    passes of later chunks; dots are idle. If only that fits, a pass is its microbatch's last digit, and
-    dashes say backward.
-    """
-    prefix = len(f"Device {timeline.p} ")
-    lengths = {kind: _shortest(timeline, kind) for kind in PASSES}
-    shortest = min(lengths.values())
-    letters, scale = True, (1 + len(str(timeline.m))) / shortest
-    if prefix + timeline.end * scale > columns and lengths["B"] >= 2 * shortest:
-        letters, scale = False, 1 / shortest
-    lines = []
-    for rank, row in enumerate(timeline.rows[:MAX_LINES]):
-        line = ""
-        for box in row:
-            # Rounding down leaves each box the columns that the shortest one has, and none overlap.
-            left, right = (min(int(time * scale), columns) for time in (box.start, box.end))
-            line = f"{line:.<{left}}{_cells(box, timeline, right - left, letters)}"
-        line = f"{f'Device {rank + 1}':<{prefix}}{line:.<{min(int(timeline.end * scale), columns)}}"
-        lines.append(line if len(line) <= columns else line[: columns - 1] + ">")
-    if not letters:
-        notes = ["a number is a microbatch (its last digit), of a backward pass if dashes follow; dots are idle"]
-    else:
-        small = "; f, b: later chunks" if timeline.v > 1 else ""
-        notes = [f"F: forward pass of a microbatch, B: backward pass{small}; dots are idle"]
-    if any(line.endswith(">") for line in lines):
-        notes.append(f"cut at {columns} columns; the written files hold all of it")
-    if timeline.p > MAX_LINES:
-        notes.append(f"the first {MAX_LINES} of {timeline.p} devices")
-    return lines, notes
-
-
-def _shortest(timeline: Timeline, kind: str) -> Fraction:
-    return min(Fraction(box.end - box.start) for row in timeline.rows for box in row if box.kind == kind)
-
-
-def _cells(box: Box, timeline: Timeline, width: int, letters: bool) -> str:
-    assert box.action is not None
-    number, filler = str(box.action.microbatch + 1), "-" if box.kind == "B" else " "
-    letter = box.kind if timeline.chunk_of(box.action) == 0 else box.kind.lower()
-    return f"{letter + number if letters else number[-1]:{filler}<{width}}"[:width]
-
-
-# --- command
-
-
-def run_cli(args: Namespace) -> int:
-    """`reproduce timeline`: print a schedule's timeline, and write it as figure, trace and table.
-
-    Reads `schedule`, `p`, `m`, `v`, `t_forward`, `t_backward`, `results`, `json`. Raises `UsageError` for a
-    schedule that does not exist.
-    """
-    parameters = {
-        "schedule": args.schedule, "p": args.p, "m": args.m, "v": args.v,
-        "t_f": args.t_forward, "t_b": args.t_backward,
-    }  # fmt: skip
-    passes = 2 * args.p * args.m * args.v
-    if passes > MAX_PASSES and min(args.p, args.m, args.v) > 0:
-        raise UsageError(
-            f"m={args.m} with p={args.p}, v={args.v} makes {passes} passes; needs at most {MAX_PASSES}; try a smaller m"
-        )
-    try:
-        schedule, factor = schedule_of(parameters)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    timeline, numbers = from_schedule(schedule, factor), measure(schedule, factor)
-    folder = Path(args.results) / "timeline" / f"{schedule.name}-p{schedule.p}-m{schedule.m}-v{schedule.v}"
-    if not args.json:
-        lines, legend = ascii_timeline(timeline)
-        messages, neighbours = numbers["messages"][0], numbers["neighbour_messages"][0]
-        print(title(timeline).replace("−", "-"), *lines, *legend, sep="\n")
-        print(f"time: {numbers['makespan'][0]:g} t_f ({timeline.origin})")
-        print(f"peak stash: {numbers['peak_stash'][0]:g} microbatches on the fullest device")
-        print(f"messages: {messages}" + (f", {neighbours} of them between neighbours" * (neighbours < messages)))
-    files, notes = timeline_files(schedule, timeline)
-    for name, data in files.items():
-        atomic_write_bytes(folder / name, data)
-    if args.json:
-        metrics = {name: {"value": value, "unit": unit, "origin": "derived"} for name, (value, unit) in numbers.items()}
-        document = {
-            "parameters": parameters, "metrics": metrics, "folder": str(folder), "files": list(files), "notes": notes,
-        }  # fmt: skip
-        print(json.dumps(document, indent=1, allow_nan=False))
-    else:
-        print(*notes, f"files: {folder}{os.sep}  ({', '.join(files)})", sep="\n")
-    return DONE
-
-
-def timeline_files(schedule: Schedule, timeline: Timeline) -> tuple[dict[str, bytes], list[str]]:
-    """Figure (if it can be read), trace and table of a schedule, by name, and notes on what was left out."""
-    files = {"trace.json": trace([timeline]), "schedule.csv": schedule.to_csv().encode()}
-    if timeline.boxes > MAX_BOXES:
-        note = f"no figure: {timeline.boxes} boxes, more than {MAX_BOXES}; open trace.json in https://ui.perfetto.dev"
-        return files, [note]
-    with figures.style():
-        figure = draw([timeline])
-        drawn = {
-            "figure.pdf": figures.figure_bytes(figure, "pdf", {"CreationDate": None, "Title": title(timeline)}),
-            "figure.png": figures.figure_bytes(figure, "png", {"Software": None}),
-        }
-    return drawn | files, []

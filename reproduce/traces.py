@@ -38,12 +38,12 @@ Time = int | float | Fraction
 _NANOSECONDS = {"t_f": 1_000_000, "s": 1_000_000_000}
 # Between t_b and t_f: beyond it, a timeline shows nothing of the shorter one.
 MAX_FACTOR = 1000
-_CATEGORIES = {"F": "forward", "B": "backward"}
+_CATEGORIES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 _TENSORS = {"F": "activations", "B": "gradients"}
 
 
 class Box(NamedTuple):
-    """One stretch of a rank's time: `kind` is 'F' or 'B' with its action, or that of another simulated slot."""
+    """One stretch of a rank's time: `kind` is that of its action, or of another simulated slot."""
 
     kind: str
     action: Action | None
@@ -80,21 +80,30 @@ class Timeline:
         """How many boxes there are on all ranks."""
         return sum(map(len, self.rows))
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of boxes there are."""
+        return frozenset(box.kind for row in self.rows for box in row)
+
     def chunk_of(self, action: Action) -> int:
         """Which of its rank's v model chunks an action belongs to (Section 2.2.2)."""
         return action.stage // self.p
 
 
-def from_schedule(schedule: Schedule, factor: int | Fraction = 2, batches: int = 1) -> Timeline:
+def from_schedule(
+    schedule: Schedule, factor: int | Fraction = 2, batches: int = 1, weights: Fraction | None = None
+) -> Timeline:
     """Execute a schedule whose backward passes take `factor` forward passes, in units of t_f (Section 2.2).
 
-    t_f and t_b are the times of all v chunks of a device: a chunk takes t_f/v and t_b/v. Further batches
-    begin at the flush of the one before. Raises `ValueError` if the factor is not positive or the order cannot run.
+    t_f and t_b are the times of all v chunks of a device: a chunk takes t_f/v and t_b/v. If backward passes are split,
+    `weights` forward passes of t_b are for the weight gradients, by default half of it. Further batches begin at the
+    flush of the one before. Raises `ValueError` if the factor is not positive or the order cannot run.
     """
     if factor <= 0:
         raise ValueError(f"factor={factor} of t_b over t_f; needs a positive number; try factor=2")
     factor = Fraction(factor)
-    spans = execute(schedule, factor.denominator, factor.numerator)
+    weights = factor / 2 if weights is None else weights
+    spans = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator)
     unit = Fraction(1, schedule.v * factor.denominator)
     flush = max(row[-1].end for row in spans)
     ideal = schedule.m * schedule.v * (factor.denominator + factor.numerator)
@@ -111,7 +120,8 @@ def from_schedule(schedule: Schedule, factor: int | Fraction = 2, batches: int =
         rows=rows,
         flushes=tuple(flush * (batch + 1) * unit for batch in range(batches)),
         bubble=Fraction(flush - ideal, 1) / ideal,
-        origin=f"derived: executed schedule, t_b = {_times(factor)}t_f",
+        origin=f"derived: executed schedule, t_b = {_times(factor)}t_f"
+        + (f", of it t_w = {_times(weights)}t_f" if schedule.is_split else ""),
     )
 
 
@@ -166,14 +176,32 @@ def schedule_of(parameters: Mapping[str, Any]) -> tuple[Schedule, Fraction]:
     return build(name, p, m, v), factor
 
 
-def measure(schedule: Schedule, factor: Fraction) -> dict[str, tuple[float, str]]:
-    """What an executed schedule costs, with units, t_b being `factor` times t_f (Section 2.2).
+def weights_of(parameters: Mapping[str, Any]) -> Fraction | None:
+    """t_w/t_f of a point's parameters, t_w being the part of t_b that is for the weight gradients; None if not given.
+
+    Raises `ValueError` if it is not a part of t_b, or no backward pass is split.
+    """
+    if "t_w" not in parameters:
+        return None
+    t_w, t_b = parameters["t_w"], parameters["t_b"]
+    if parameters["schedule"] != "zb-h1":
+        raise ValueError(
+            f"t_w={t_w} with schedule={parameters['schedule']!r}; needs a schedule that splits backward passes; "
+            "try schedule='zb-h1'"
+        )
+    if not 0 < t_w < t_b:
+        raise ValueError(f"t_w={t_w} with t_b={t_b}; needs a part of t_b; try t_w={t_b / 2}")
+    return Fraction(str(t_w)) / Fraction(str(parameters["t_f"]))
+
+
+def measure(schedule: Schedule, factor: Fraction, weights: Fraction | None = None) -> dict[str, tuple[float, str]]:
+    """What an executed schedule costs, with units, t_b being `factor` times t_f (Section 2.2), t_w `weights` times.
 
     `makespan` is in t_f, `bubble_fraction` over the ideal time; `peak_stash` in microbatches' activations of
     a whole device (v chunks), on the device that holds most; `messages` between devices in all,
     `neighbour_messages` without those between the last and the first device.
     """
-    timeline = from_schedule(schedule, factor)
+    timeline = from_schedule(schedule, factor, weights=weights)
     sends = [
         message
         for rank in lower(schedule, "blocking").ranks
@@ -207,14 +235,16 @@ def trace(timelines: Sequence[Timeline]) -> bytes:
         "displayTimeUnit": "ms",
         "otherData": {
             "origin": "; ".join(dict.fromkeys(timeline.origin for timeline in timelines)),
-            "time": "1 ms stands for one t_f" if timelines[0].unit == "t_f" else "as simulated",
+            "time": "1 ms stands for one t_f" if timelines[0].unit == "t_f" else "in real units",
         },
     }
     return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[str, Any]]:
-    yield _name("process_name", pid, 0, f"{timeline.schedule} p={timeline.p} m={timeline.m} v={timeline.v}")
+    whence = f", {timeline.origin}" if timeline.unit == "s" else ""
+    sizes = f"p={timeline.p} m={timeline.m} v={timeline.v}"
+    yield _name("process_name", pid, 0, f"{timeline.schedule} {sizes}{whence}")
     for rank in range(timeline.p):
         yield _name("thread_name", pid, rank + 1, f"Device {rank + 1} (pipeline rank {rank})")
     flows = dict(zip(_messages(timeline), ids, strict=False))

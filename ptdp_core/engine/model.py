@@ -6,7 +6,8 @@ Pre-norm layers, GELU MLPs of width 4h, learned positions, the embedding tied to
 Shapes: S sequence, B microbatch, H hidden, A heads, D = H/A, N = B*A, V vocabulary; `t` after a letter: 1/t of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
@@ -29,6 +30,7 @@ from ptdp_core.engine.tensor_parallel import (
     linear,
     split,
 )
+from ptdp_core.engine.weight_gradients import Owed
 
 STD = 0.02
 EPSILON = 1e-5
@@ -180,6 +182,18 @@ class Chunk(nn.Module):
             self.norm = LayerNorm(build, "norm")
             if not self.is_first:
                 self.word = make(TIED, (model.vocab, model.hidden), copy=True, **table)  # type: ignore[arg-type]
+        self._owed: dict[int, list[Owed]] = {}
+
+    @contextmanager
+    def put_off_weight_gradients(self, microbatch: int) -> Iterator[None]:
+        """Of a backward pass in here, the linear layers' weight gradients come later (`pipeline.SplitStage`)."""
+        with self.build.make.weight_gradients.put_off() as owed:
+            yield
+        self._owed[microbatch] = owed
+
+    def add_weight_gradients(self, microbatch: int) -> None:
+        """Add the weight gradients that were put off."""
+        self.build.make.weight_gradients.add(self._owed.pop(microbatch))
 
     def forward(
         self,
@@ -231,7 +245,7 @@ class Chunk(nn.Module):
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
         tp = self.build.tp
-        logits_SBVt = linear(self.norm(x_SBH), self.word, None, tp, self.build.make.accumulate)
+        logits_SBVt = linear(self.norm(x_SBH), self.word, None, tp, self.build.make.weight_gradients)
         return cross_entropy(logits_SBVt, labels_BS.T, self.build.model.vocab, tp).mean()
 
 

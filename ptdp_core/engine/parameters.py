@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ptdp_core.engine.groups import Axis
+from ptdp_core.engine.weight_gradients import WeightGradients
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,21 @@ class Placement:
 
 
 class Parameters:
-    """Makes the parameters of a rank, and remembers them with their placement, by global name and model chunk."""
+    """Makes the parameters of a rank, and remembers them with their placement, by global name and model chunk.
 
-    def __init__(self, seed: int, tp: Axis, device: torch.device, dtype: torch.dtype, accumulate: bool = False) -> None:
+    `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        tp: Axis,
+        device: torch.device,
+        dtype: torch.dtype,
+        weight_gradients: WeightGradients | None = None,
+    ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
-        self.accumulate = accumulate  # linear layers add to their main gradients themselves
+        self.weight_gradients = weight_gradients or WeightGradients()
         self.chunk = 0
         self.made: list[tuple[nn.Parameter, Placement, int]] = []
 

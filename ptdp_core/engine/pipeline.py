@@ -3,12 +3,16 @@
 A forward pass leaves its input (a leaf) and the end of its graph behind; the output tensor itself is dropped once it
 is sent. A backward pass starts from that end with the gradient it received. Nothing else is kept, so that the stash is
 what the schedule says, and a schedule is nothing but the order of instructions.
+
+A split backward pass (I and W) needs stages that can put off their weight gradients: `SplitStage`. Its I is the
+ordinary backward pass without them.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
@@ -19,6 +23,17 @@ from ptdp_core.schedules import Action, Compute, Exchange, Message, Program, mes
 
 Stage = Callable[..., torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+@runtime_checkable
+class SplitStage(Protocol):
+    """A stage whose backward passes can be split: per microbatch `put_off`, and any time later `add`."""
+
+    def put_off_weight_gradients(self, microbatch: int) -> AbstractContextManager[None]:
+        """Of a backward pass run inside, the weight gradients are put off; what they need is kept (I)."""
+
+    def add_weight_gradients(self, microbatch: int) -> None:
+        """Compute the weight gradients that were put off, and add them to the weights' (W)."""
 
 
 class Slot(NamedTuple):
@@ -60,6 +75,12 @@ class Executor:
         self.stages, self.wire, self.groups = stages, wire, groups
         self.before, self.record = before, record
         self.blocking = program.mode == "blocking"
+        if self.schedule.is_split and not all(isinstance(stage, SplitStage) for stage in stages):
+            raise ValueError(
+                f"schedule={self.schedule.name!r} splits backward passes; needs stages that can put off their weight "
+                "gradients (SplitStage); try schedule='1f1b'"
+            )
+        self._owing: set[tuple[int, int]] = set()  # stage and microbatch between I and W
         self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
 
@@ -77,6 +98,8 @@ class Executor:
                 ready = time.monotonic() if self.record else start
                 if instruction.action.kind == "F":
                     self._forward(instruction.action, x, batch, run)
+                elif instruction.action.kind == "W":
+                    self._weight_gradients(instruction.action)
                 else:
                     # The one place that divides by m.
                     self._backward(instruction.action, x, loss_scale / self.schedule.m)
@@ -86,6 +109,7 @@ class Executor:
                 self._note(run, instruction, start)
         self.wire.flush()
         assert not self._stash
+        assert not self._owing
         assert not self._outgoing
         return run
 
@@ -106,7 +130,7 @@ class Executor:
         feed = batch(action.microbatch) if stage == 0 or last else ()
         y = self.stages[self.schedule.chunk_of(stage)](x, *feed)
         self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
-        run.peak_stash = max(run.peak_stash, len(self._stash))
+        run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._owing))
         if last:
             run.losses[action.microbatch] = y.detach()
         self._send(action, y.detach())
@@ -116,10 +140,24 @@ class Executor:
         if grad is None:  # the last stage starts from the loss, a scalar in at least fp32
             wide = torch.promote_types(self.wire.dtype, torch.float32)
             grad = torch.full((), scale, dtype=wide, device=self.groups.device)
-        torch.autograd.backward(end, grad)
+        with self._split(action) if action.kind == "I" else nullcontext():
+            torch.autograd.backward(end, grad)
         if x is not None:
             assert x.grad is not None
             self._send(action, x.grad)
+
+    def _split(self, action: Action) -> AbstractContextManager[None]:
+        self._owing.add((action.stage, action.microbatch))
+        return self._split_stage(action).put_off_weight_gradients(action.microbatch)
+
+    def _weight_gradients(self, action: Action) -> None:
+        self._owing.remove((action.stage, action.microbatch))
+        self._split_stage(action).add_weight_gradients(action.microbatch)
+
+    def _split_stage(self, action: Action) -> SplitStage:
+        stage = self.stages[self.schedule.chunk_of(action.stage)]
+        assert isinstance(stage, SplitStage)
+        return stage
 
     def _send(self, action: Action, tensor: torch.Tensor) -> None:
         message = message_out_of(action, self.schedule.p, self.schedule.v)
@@ -128,9 +166,9 @@ class Executor:
 
 
 def last_backward(program: Program, rank: int) -> set[Action]:
-    """The final backward pass of each chunk of a rank: after it the chunk's gradients are complete."""
+    """The final backward pass, or W, of each chunk of a rank: after it the chunk's gradients are complete."""
     last: dict[int, Action] = {}
     for action in program.schedule.ranks[rank]:
-        if action.kind == "B":
+        if action.kind in "BW":
             last[action.stage] = action
     return set(last.values())

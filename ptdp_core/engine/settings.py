@@ -24,8 +24,9 @@ class EngineSettings:
     """How the engine runs: beyond what the paper's letters say.
 
     `scheme` is 'ptdp', or 'zero3' for the FSDP baseline. `exchange` is a mode of `schedules.lower`. `kernels` says
-    which implementation of the fused operators runs. `attention` is built from them as in the paper, or PyTorch's own
-    ('sdpa').
+    which implementation of the fused operators runs. `attention` is built from them as in the paper ('operators'), or
+    PyTorch's own ('sdpa', newer than the paper): the same up to rounding, without ever writing the [s, s] scores;
+    with dropout it draws other masks.
     """
 
     scheme: str = "ptdp"

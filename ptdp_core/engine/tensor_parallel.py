@@ -15,19 +15,25 @@ from torch.nn import functional
 
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.weight_gradients import Owed, WeightGradients
 
 
 class _Linear(torch.autograd.Function):
     """x W^T + bias. Backward ends with f's all-reduce if `tp` is given: it finds the input's gradient in a tensor of
-    its own, where an all-reduce in place cannot touch what also belongs to the residual branch. With `accumulate` the
-    GEMM for the weight's gradient adds to `weight.grad` directly, and autograd gets none."""
+    its own, where an all-reduce in place cannot touch what also belongs to the residual branch. `gradients` computes
+    the weight's gradient, or puts it off."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, tp: Axis | None, accumulate: bool
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        tp: Axis | None,
+        gradients: WeightGradients,
     ) -> torch.Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.tp, ctx.accumulate, ctx.has_bias = tp, accumulate, bias is not None
+        ctx.tp, ctx.gradients, ctx.has_bias = tp, gradients, bias is not None
         return functional.linear(x, weight, bias)
 
     @staticmethod
@@ -38,11 +44,7 @@ class _Linear(torch.autograd.Function):
         grad_x = (grad_2 @ weight).view(x.shape)
         if ctx.tp is not None:
             ctx.tp.all_reduce(grad_x)
-        grad_weight = None
-        if ctx.accumulate and weight.grad is not None:
-            weight.grad.addmm_(grad_2.t(), x_2)
-        else:
-            grad_weight = grad_2.t() @ x_2
+        grad_weight = ctx.gradients.of(Owed(weight, grad_2, x_2))
         return grad_x, grad_weight, grad_2.sum(0) if ctx.has_bias else None, None, None
 
 
@@ -80,16 +82,13 @@ class _Gather(torch.autograd.Function):
 
 
 def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, tp: Axis | None, accumulate: bool
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, tp: Axis | None, gradients: WeightGradients
 ) -> torch.Tensor:
-    """x W^T + bias; with `tp`, x enters a split region here, which is f of Figure 5: all-reduce backward.
-
-    `accumulate` adds the weight's gradient to `weight.grad` in the GEMM itself; hooks on the weight are not called.
-    """
+    """x W^T + bias; with `tp`, x enters a split region here, which is f of Figure 5: all-reduce backward."""
     reduced = tp if tp is not None and tp.size > 1 else None
-    if reduced is None and not accumulate:
+    if reduced is None and not gradients.accumulate and not gradients.split:
         return functional.linear(x, weight, bias)
-    out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, accumulate)
+    out: torch.Tensor = _Linear.apply(x, weight, bias, reduced, gradients)
     return out
 
 
@@ -119,12 +118,12 @@ class ColumnParallelLinear(nn.Module):
 
     def __init__(self, make: Parameters, name: str, h: int, features: int, std: float, tp: Axis) -> None:
         super().__init__()
-        self.tp, self.accumulate = tp, make.accumulate
+        self.tp, self.gradients = tp, make.weight_gradients
         self.weight = make(f"{name}.weight", (features, h), dim=0, std=std)
         self.bias = make(f"{name}.bias", (features,), dim=0)
 
     def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
-        return linear(x_SBH, self.weight, self.bias if add_bias else None, self.tp, self.accumulate)
+        return linear(x_SBH, self.weight, self.bias if add_bias else None, self.tp, self.gradients)
 
 
 class RowParallelLinear(nn.Module):
@@ -135,12 +134,12 @@ class RowParallelLinear(nn.Module):
 
     def __init__(self, make: Parameters, name: str, features: int, h: int, std: float, tp: Axis) -> None:
         super().__init__()
-        self.tp, self.accumulate = tp, make.accumulate
+        self.tp, self.gradients = tp, make.weight_gradients
         self.weight = make(f"{name}.weight", (h, features), dim=1, std=std)
         self.bias = make(f"{name}.bias", (h,))
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
-        return g(linear(x_SBFt, self.weight, None, None, self.accumulate), self.tp)
+        return g(linear(x_SBFt, self.weight, None, None, self.gradients), self.tp)
 
 
 def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis) -> torch.Tensor:

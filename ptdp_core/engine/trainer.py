@@ -18,6 +18,7 @@ from ptdp_core.engine.parameters import Parameters
 from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.streams import Streams
+from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.schedules import Action, build, check_order, lower
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -48,7 +49,11 @@ class Trainer:
         # Buckets that overlap need autograd's hooks, and 16-bit gradients a sum in fp32.
         overlap = parallel.data_parallel == "torch"
         accumulate = not overlap and dtype in (torch.float32, torch.float64)
-        self.make = Parameters(engine.seed, groups.tp, groups.device, dtype, accumulate)
+        program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), engine.exchange)
+        check_order(program)
+        self.schedule = program.schedule
+        weight_gradients = WeightGradients(accumulate, self.schedule.is_split)
+        self.make = Parameters(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
         self.chunks = build_chunks(
             Build(
                 model,
@@ -73,9 +78,6 @@ class Trainer:
             bucket_bytes=int(engine.bucket_mib * MIB),
         )
         self.optimizer = Optimizer(self.gradients, groups, settings.optimizer)
-        program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), engine.exchange)
-        check_order(program)
-        self.schedule = program.schedule
         shape = boundary_shape(model, parallel.b, parallel.t, settings.scatter_gather)
         self.wire = Wire(groups, shape, dtype)
         self._last = last_backward(program, groups.pp.rank)

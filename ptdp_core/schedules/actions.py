@@ -2,7 +2,8 @@
 
 A model split into p*v stages runs on p pipeline ranks: stage g is on rank g mod p, as model chunk g div p, so
 chunk c of rank r is stage c*p + r (Section 2.2.2). An action is one forward or one backward pass of one stage
-for one microbatch.
+for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's input, which
+the stage before waits for, and the gradients of its weights, which only the optimizer waits for.
 """
 
 import csv
@@ -11,11 +12,16 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-_ACTION = re.compile(r"(\d+)([FB])(\d+)", re.ASCII)
+FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
+KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
+_ACTION = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
 
 
 class Action(NamedTuple):
-    """One forward ('F') or backward ('B') pass of a stage for a microbatch (Section 2.2); as text, `2F0`."""
+    """One pass of a stage for a microbatch (Section 2.2): forward 'F', backward 'B'; as text, `2F0`.
+
+    A split backward pass is an 'I' (input gradient) and, any time after it, a 'W' (weight gradients).
+    """
 
     kind: str
     stage: int
@@ -24,14 +30,19 @@ class Action(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
+    @property
+    def output(self) -> "Action":
+        """What other passes wait for, by the name of the pass that makes it when nothing is split: an I makes what a
+        B makes, the gradient of its input."""
+        return Action(BACKWARD, self.stage, self.microbatch) if self.kind == INPUT_GRADIENT else self
+
     @classmethod
     def parse(cls, text: str) -> "Action":
         """Read `2F0` (stage 2, forward, microbatch 0), the text form of `torch.distributed.pipelining`."""
         match = _ACTION.fullmatch(text.strip())
         if match is None:
             raise ValueError(
-                f"action={text!r} is not a compute action; needs <stage>F<microbatch> or "
-                "<stage>B<microbatch>; try '2F0'"
+                f"action={text!r} is not a compute action; needs <stage><F, B, I or W><microbatch>; try '2F0'"
             )
         return cls(match[2], int(match[1]), int(match[3]))
 
@@ -56,6 +67,11 @@ class Schedule:
                 f"ranks={len(self.ranks)} action lists for p={self.p}; needs one list per pipeline rank; "
                 f"try p={len(self.ranks)}"
             )
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it has split backward passes."""
+        return any(action.kind == WEIGHT_GRADIENT for action in self.ranks[0])
 
     @property
     def stages(self) -> int:
@@ -105,6 +121,6 @@ def _cell(cell: str, rank: int, column: int) -> Action:
         return Action.parse(cell)
     except ValueError as error:
         raise ValueError(
-            f"cell={cell.strip()!r} at rank {rank}, column {column} is not a forward or backward pass; "
+            f"cell={cell.strip()!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "
             'needs compute actions only, such as 2F0; try exporting with format="compute_only"'
         ) from error

@@ -1,6 +1,6 @@
-"""The paper's three schedules: GPipe and 1F1B (Section 2.2.1), interleaved 1F1B (Section 2.2.2).
+"""The paper's three schedules: GPipe and 1F1B (Section 2.2.1), interleaved 1F1B (Section 2.2.2); and one beyond it.
 
-All three flush the pipeline at the end of a batch (strict optimizer semantics). `build` is the entry: it
+All of them flush the pipeline at the end of a batch (strict optimizer semantics). `build` is the entry: it
 checks the sizes and keeps what it built.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from ptdp_core.config import check_schedule
 from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.execution import Time
 
 # A table may hold 100,000 actions, and a NamedTuple's own constructor costs more than all the rest.
 _action: Any = partial(tuple.__new__, Action)
@@ -68,6 +69,39 @@ def interleaved(p: int, m: int, v: int) -> Schedule:
     return Schedule("interleaved", p, v, m, tuple(ranks))
 
 
+def zb_h1(p: int, m: int) -> Schedule:
+    """ZB-H1 of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024, Section 2): 1F1B with backward passes split.
+
+    F and I run in 1F1B's order. Rank r puts off the W of r microbatches: it runs that of microbatch k right after the
+    I of microbatch k + r, and the last r at the end. So every rank holds at most min(m, p) microbatches whose W is to
+    come, which is 1F1B's peak on its first rank: later ranks warm up with fewer F, and put off as many more W. In the
+    cool-down gradients travel without waiting for W, which fill the gaps. `zb_h1_bubble` is the bubble that is left.
+    """
+    _check("zb-h1", p, m, 1)
+    ranks = []
+    for r, actions in enumerate(one_f_one_b(p, m).ranks):
+        inputs, weights = (_actions(kind, repeat(r), range(m)) for kind in "IW")
+        row: list[Action] = []
+        for action in actions:
+            if action.kind == "F":
+                row.append(action)
+            else:
+                k = action.microbatch
+                row += (inputs[k], weights[k - r]) if k >= r else (inputs[k],)
+        ranks.append((*row, *weights[max(m - r, 0) :]))
+    return Schedule("zb-h1", p, 1, m, tuple(ranks))
+
+
+def zb_h1_bubble(p: int, m: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
+    """Idle time of each rank in `zb_h1`: (p-1)(t_f + t_i - t_w) for m >= p, with t_i = t_b - t_w; exactly, if t_w is at
+    most t_f and at most t_i.
+
+    That is Qi et al.'s formula, in whose letters B is the input's gradient only; with m < p fewer W fill the bubble.
+    Where W takes longer than F or I, the bubble is larger.
+    """
+    return (p - 1) * (t_f + t_b - t_w) - (min(m, p) - 1) * t_w
+
+
 def _check(name: str, p: int, m: int, v: int) -> None:
     for field, value in (("p", p), ("m", m), ("v", v)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -77,12 +111,12 @@ def _check(name: str, p: int, m: int, v: int) -> None:
 
 @lru_cache(maxsize=128)
 def build(name: str, p: int, m: int, v: int = 1) -> Schedule:
-    """The schedule 'gpipe', '1f1b' or 'interleaved' for p ranks, m microbatches and v chunks (Section 2.2).
+    """The schedule 'gpipe', '1f1b', 'interleaved' or 'zb-h1' for p ranks, m microbatches and v chunks (Section 2.2).
 
     Raises `ValueError` where the schedule does not exist (see `ptdp_core.config.check_schedule`). The same
     arguments give the same object.
     """
     _check(name, p, m, v)
-    if name == "gpipe":
-        return gpipe(p, m)
-    return interleaved(p, m, v) if name == "interleaved" else one_f_one_b(p, m)
+    if name == "interleaved":
+        return interleaved(p, m, v)
+    return {"gpipe": gpipe, "1f1b": one_f_one_b, "zb-h1": zb_h1}[name](p, m)

@@ -1,39 +1,47 @@
 """Is a schedule complete, do its messages meet in order, does it run, what does it stash (Section 2.2)."""
 
 from collections import defaultdict
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
-from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.actions import KINDS, Action, Schedule
 from ptdp_core.schedules.execution import execute_program
 from ptdp_core.schedules.lowering import Exchange, Message, Program
 
+_BEFORE = {"B": "F", "I": "F", "W": "I"}
+_PASSES = {"F": "forward pass", "I": "input gradient"}
+
 
 def check_complete(schedule: Schedule) -> None:
-    """Raise `ValueError` unless every F and B runs once and on its own rank, F before B (Section 2.2)."""
+    """Raise `ValueError` unless every pass runs once and on its own rank, F before B (Section 2.2).
+
+    A backward pass is a B, or an I and after it a W.
+    """
     p, stages, m = schedule.p, schedule.stages, schedule.m
     seen: set[Action] = set()
     for rank, actions in enumerate(schedule.ranks):
         for position, action in enumerate(actions):
             kind, stage, microbatch = action
             where = f"action={action} at rank {rank}, position {position}"
-            if kind not in ("F", "B") or not (0 <= stage < stages and 0 <= microbatch < m):
+            if kind not in KINDS or not (0 <= stage < stages and 0 <= microbatch < m):
                 raise ValueError(
-                    f"{where}, is not of this schedule; needs F or B of stages 0..{stages - 1}, microbatches "
+                    f"{where}, is not of this schedule; needs F, B, I or W of stages 0..{stages - 1}, microbatches "
                     f"0..{m - 1}; try removing it"
                 )
             if stage % p != rank:
                 raise ValueError(f"{where}, is on a wrong rank; needs rank stage mod p; try rank {stage % p}")
-            if action in seen:
+            if action in seen or (kind == "I" and action.output in seen):
                 raise ValueError(f"{where}, runs twice; needs every action once; try removing one")
-            if kind == "B" and Action("F", stage, microbatch) not in seen:
+            before = _BEFORE.get(kind)
+            if before and Action(before, stage, microbatch) not in seen:
                 raise ValueError(
-                    f"{where}, comes before its forward pass; needs F before B; "
-                    f"try {Action('F', stage, microbatch)} first"
+                    f"{where}, comes before its {_PASSES[before]}; needs {before} before {kind}; "
+                    f"try {Action(before, stage, microbatch)} first"
                 )
-            seen.add(action)
-    if len(seen) < 2 * stages * m:
-        every = (Action(k, g, i) for k in "FB" for g in range(stages) for i in range(m))
-        missing = next(action for action in every if action not in seen)
+            seen |= {action, action.output}
+    every = (Action(k, g, i) for k in "FB" for g in range(stages) for i in range(m))
+    due = (Action("W", g, i) for actions in schedule.ranks for kind, g, i in actions if kind == "I")
+    missing = next((action for action in chain(every, due) if action not in seen), None)
+    if missing:
         raise ValueError(
             f"action={missing} is missing from rank {missing.stage % p}; needs every action once; try adding it"
         )
@@ -96,16 +104,34 @@ def check_progress(program: Program) -> None:
 
 
 def peak_stash(schedule: Schedule) -> list[int]:
-    """Per rank, the most forward passes whose backward pass is still to come (Section 2.2).
+    """Per rank, the most forward passes whose backward pass is still to come, or to be completed (Section 2.2).
 
-    In units of one chunk and one microbatch: divide by v for whole-device units. GPipe m, 1F1B min(m, p - r),
-    interleaved on rank 0 pv + p - 1 (m > p) or mv (m = p).
+    Activations count until the weight gradients are computed, in W if the pass is split. In units of one chunk and one
+    microbatch: divide by v for whole-device units. GPipe m, 1F1B min(m, p - r), interleaved on rank 0 pv + p - 1
+    (m > p) or mv (m = p), ZB-H1 min(m, p).
     """
-    peaks = []
+    return [max(map(sum, states)) for states in fullest(schedule)]
+
+
+def fullest(schedule: Schedule) -> list[list[tuple[int, int]]]:
+    """Per rank, its fullest moments: (microbatches of a chunk between F and B or I, those between I and W).
+
+    What is kept between I and W, the inputs and output gradients of the linear layers, is not what is kept before: only
+    their sizes say which of the moments is the fullest. Every other moment of the rank has no more of either.
+    """
+    ranks = []
     for actions in schedule.ranks:
-        now = peak = 0
-        for action in actions:
-            now += 1 if action.kind == "F" else -1
-            peak = max(peak, now)
-        peaks.append(peak)
-    return peaks
+        stashed = owed = 0
+        moments: dict[int, int] = {}  # the most stashed by how many are owed
+        for kind, _, _ in actions:
+            stashed += (kind == "F") - (kind in "BI")
+            owed += (kind == "I") - (kind == "W")
+            moments[owed] = max(moments.get(owed, 0), stashed)
+        ranks.append(
+            [
+                (stashed, owed)
+                for owed, stashed in sorted(moments.items())
+                if all(stashed > other for more, other in moments.items() if more > owed)
+            ]
+        )
+    return ranks

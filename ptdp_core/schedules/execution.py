@@ -24,21 +24,33 @@ class Span(NamedTuple):
 
 
 def _needs(action: Action, stages: int) -> Iterator[Action]:
+    """What an action waits for, as `Action.output` names it."""
     kind, stage, microbatch = action
-    if kind == "F" and stage > 0:
-        yield Action("F", stage - 1, microbatch)
-    if kind == "B":
-        yield Action("F", stage, microbatch)
-        if stage < stages - 1:
+    if kind == "W":
+        yield Action("B", stage, microbatch)
+    else:
+        if kind != "F":
+            yield Action("F", stage, microbatch)
+        if kind == "F" and stage > 0:
+            yield Action("F", stage - 1, microbatch)
+        if kind != "F" and stage < stages - 1:
             yield Action("B", stage + 1, microbatch)
 
 
-def execute(schedule: Schedule, t_f: Time, t_b: Time) -> list[list[Span]]:
+def _costs(t_f: Time, t_b: Time, t_w: Time | None) -> dict[str, Time]:
+    """The time of each kind of pass; without `t_w`, half of a backward pass is for the weights."""
+    weights = Fraction(t_b) / 2 if t_w is None else t_w
+    return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights}
+
+
+def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[Span]]:
     """Run the table: each action starts when its rank is free and its inputs exist (Section 2.2).
 
-    t_f and t_b are the times of one chunk's passes. Raises `ValueError` if the order cannot run.
+    t_f and t_b are the times of one chunk's passes, t_w that part of t_b which a split backward pass spends on the
+    gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Raises `ValueError` if the
+    order cannot run.
     """
-    cost = {"F": t_f, "B": t_b}
+    cost = _costs(t_f, t_b, t_w)
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
     timeline: list[list[Span]] = [[] for _ in schedule.ranks]
@@ -55,9 +67,9 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time) -> list[list[Span]]:
                     break
                 start = max(start, ends[needed])
             else:
-                ends[action] = start + cost[action.kind]
-                done.append(Span(action, start, ends[action]))
-                ready += waiting.pop(action, ())
+                end = ends[action.output] = start + cost[action.kind]
+                done.append(Span(action, start, end))
+                ready += waiting.pop(action.output, ())
                 continue
             break
     stuck = {
@@ -81,18 +93,18 @@ def _raise_if_stuck(stuck: dict[int, str]) -> None:
 class _Execution:
     """The state of a program's ranks while it runs; `advance` takes one rank as far as it can go."""
 
-    def __init__(self, program: Program, t_f: Time, t_b: Time) -> None:
+    def __init__(self, program: Program, cost: dict[str, Time]) -> None:
         self.blocking = program.mode == "blocking"
         self.p, self.v = program.schedule.p, program.schedule.v
         self.stages = program.schedule.stages
-        self.cost = {"F": t_f, "B": t_b}
+        self.cost = cost
         self.ranks = program.ranks
         self.clock: list[Time] = [0] * self.p
         self.position = [0] * self.p
         self.posted_at = [-1] * self.p  # the last instruction whose messages this rank has posted
         self.sent: dict[Message, Time] = {}
         self.received: dict[Message, Time] = {}
-        self.ends: dict[Action, Time] = {}
+        self.ends: dict[Action, Time] = {}  # by `Action.output`
         self.timeline: list[list[Span]] = [[] for _ in program.ranks]
 
     def advance(self, rank: int) -> set[int]:
@@ -146,18 +158,19 @@ class _Execution:
                 start = max(start, self.sent[message], self.received[message])
             elif needed not in self.ends:
                 return False
-        end = self.ends[action] = self.clock[rank] = start + self.cost[action.kind]
+        end = self.ends[action.output] = self.clock[rank] = start + self.cost[action.kind]
         self.timeline[rank].append(Span(action, start, end))
         return True
 
 
-def execute_program(program: Program, t_f: Time, t_b: Time) -> list[list[Span]]:
+def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[Span]]:
     """Run a lowered program with messages that take no time: per rank (action, start, end) (Section 2.2).
 
+    Times as in `execute`.
     In a blocking program a group ends when both sides have posted all of it, and the rank waits for that; in
     an overlapped one a computation waits for its own input. Raises `ValueError` naming where ranks are stuck.
     """
-    execution = _Execution(program, t_f, t_b)
+    execution = _Execution(program, _costs(t_f, t_b, t_w))
     ready = set(range(execution.p))
     while ready:
         ready |= execution.advance(ready.pop())
@@ -166,12 +179,12 @@ def execute_program(program: Program, t_f: Time, t_b: Time) -> list[list[Span]]:
     return execution.timeline
 
 
-def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time) -> Fraction:
+def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> Fraction:
     """Idle time over ideal time (Section 2.2): (p-1)/m, interleaved (p-1)/(v*m).
 
-    t_f and t_b are the times of one chunk's passes; the ideal time is m*v*(t_f + t_b).
+    Times as in `execute`; the ideal time is m*v*(t_f + t_b).
     """
     schedule = run if isinstance(run, Schedule) else run.schedule
-    timeline = execute(run, t_f, t_b) if isinstance(run, Schedule) else execute_program(run, t_f, t_b)
+    timeline = execute(run, t_f, t_b, t_w) if isinstance(run, Schedule) else execute_program(run, t_f, t_b, t_w)
     ideal = schedule.m * schedule.v * (t_f + t_b)
     return Fraction(max(spans[-1].end for spans in timeline) - ideal) / ideal

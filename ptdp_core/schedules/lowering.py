@@ -18,13 +18,16 @@ from functools import partial
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
 
 MODES = ("blocking", "overlapped")
 
 
 class Message(NamedTuple):
-    """A boundary tensor, named by the pass that made it (kind, stage, microbatch), and its two ranks."""
+    """A boundary tensor, named by the pass that made it (kind, stage, microbatch), and its two ranks.
+
+    `kind` is 'F' for an activation and 'B' for a gradient, which a split backward pass makes in its I.
+    """
 
     kind: str
     stage: int
@@ -34,12 +37,12 @@ class Message(NamedTuple):
 
     @property
     def made_by(self) -> Action:
-        """The pass whose output this is."""
+        """The pass whose output this is (`Action.output`)."""
         return Action(self.kind, self.stage, self.microbatch)
 
     @property
     def used_by(self) -> Action:
-        """The pass whose input this is."""
+        """The pass whose input this is; of a gradient, unsplit or split."""
         return Action(self.kind, self.stage + (1 if self.kind == "F" else -1), self.microbatch)
 
     def __str__(self) -> str:
@@ -47,7 +50,7 @@ class Message(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Run one forward or backward pass."""
+    """Run one forward or backward pass, or one half of a split one."""
 
     action: Action
 
@@ -79,19 +82,19 @@ class Program:
 
 
 def message_into(action: Action, p: int, v: int) -> Message | None:
-    """The message an action waits for; None at the ends of the pipeline, or from the same rank (p = 1)."""
-    kind, stage, microbatch = action
+    """The message an action waits for; None at the ends of the pipeline, from the same rank (p = 1), and for a W."""
+    kind, stage, microbatch = action.output
     producer = stage - 1 if kind == "F" else stage + 1
-    if p == 1 or not 0 <= producer < p * v:
+    if p == 1 or kind == "W" or not 0 <= producer < p * v:
         return None
     return Message(kind, producer, microbatch, producer % p, stage % p)
 
 
 def message_out_of(action: Action, p: int, v: int) -> Message | None:
-    """The message an action produces; None at the ends of the pipeline, or to the same rank (p = 1)."""
-    kind, stage, microbatch = action
+    """The message an action produces; None at the ends of the pipeline, to the same rank (p = 1), and for a W."""
+    kind, stage, microbatch = action.output
     consumer = stage + 1 if kind == "F" else stage - 1
-    if p == 1 or not 0 <= consumer < p * v:
+    if p == 1 or kind == "W" or not 0 <= consumer < p * v:
         return None
     return Message(kind, stage, microbatch, stage % p, consumer % p)
 
@@ -100,18 +103,24 @@ def lower(schedule: Schedule, mode: str) -> Program:
     """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
 
     Neither mode reorders the computations. With `mode='blocking'`, schedules without chunks exchange as 1F1B
-    and GPipe did, schedules with chunks as the interleaved one did (Section 2.2.2).
+    and GPipe did, schedules with chunks as the interleaved one did (Section 2.2.2); split backward passes are placed
+    only without chunks.
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
     place: Callable[[tuple[Action, ...], Schedule], Iterator[Instruction]]
     if mode == "overlapped":
         place = _overlapped
+    elif schedule.v > 1 and schedule.is_split:
+        raise ValueError(
+            f"mode='blocking' with v={schedule.v} chunks and split backward passes; needs v=1, or messages that "
+            "nobody waits for; try mode='overlapped'"
+        )
     elif schedule.v > 1:
         place = _blocking_slots
     else:
-        follows = {a: b for actions in schedule.ranks for a, b in pairwise(actions)}
-        place = partial(_blocking_neighbours, follows=follows)
+        exchanging = ([a.output for a in actions if a.kind != WEIGHT_GRADIENT] for actions in schedule.ranks)
+        place = partial(_blocking_neighbours, follows={a: b for row in exchanging for a, b in pairwise(row)})
     return Program(mode, schedule, tuple(tuple(place(actions, schedule)) for actions in schedule.ranks))
 
 
@@ -133,18 +142,26 @@ def _blocking_neighbours(
     computation. The neighbour has to make the same group (NCCL leaves the meeting of unlike groups
     undefined). It does where it computes nothing between our two messages: in a steady state, but not between
     the last F and the first B of GPipe, or of 1F1B with m < p; there it is send, then receive, too.
+
+    A W exchanges nothing. Where it lies between the two messages of a group, the group comes after it: the gradient
+    waits, but the neighbour computes its F for as long, and a group before the W would have this rank wait for that F
+    instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
     p, v = schedule.p, schedule.v
-    for previous, action in zip((None, *actions), actions, strict=False):
-        sent = message_out_of(previous, p, v) if previous else None
+    sent: Message | None = None
+    weights: list[Instruction] = []
+    for action in actions:
+        if action.kind == WEIGHT_GRADIENT:
+            weights.append(Compute(action))
+            continue
         received = message_into(action, p, v)
         if sent and received and follows.get(received.made_by) == sent.used_by:
-            yield from _exchange((sent,), (received,))
+            yield from (*weights, *_exchange((sent,), (received,)))
         else:
-            yield from _exchange((sent,), ())
-            yield from _exchange((), (received,))
+            yield from (*_exchange((sent,), ()), *weights, *_exchange((), (received,)))
         yield Compute(action)
-    yield from _exchange([message_out_of(action, p, v) for action in actions[-1:]], ())
+        sent, weights = message_out_of(action, p, v), []
+    yield from (*_exchange((sent,), ()), *weights)
 
 
 def _slots(actions: tuple[Action, ...]) -> list[tuple[Action, ...]]:

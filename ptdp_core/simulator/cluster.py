@@ -6,7 +6,7 @@ literal in code. `Cluster` holds the values alone, for the cost models; `read_pa
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,12 @@ class Cluster:
     zero3_interference: float
     microbatch_host_time: float
     iteration_host_time: float
+    # What follows from the precision, which a file may leave out: the paper's, fp16 with Adam in fp32. Bytes of an
+    # element of weights and activations; of a gradient that is reduced; moved by the optimizer step for a parameter
+    # (unscale to fp32, check, clip, update, copy back).
+    element_bytes: int = 2
+    gradient_bytes: int = 2
+    optimizer_bytes: float = 60
 
     @property
     def usable_memory(self) -> float:
@@ -86,15 +92,19 @@ def cluster_path(name: str) -> Path:
 
 
 def read_parameters(name: str) -> dict[str, Parameter]:
-    """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range."""
+    """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range.
+
+    Numbers that `Cluster` has a default for may be missing.
+    """
     path = cluster_path(name)
     try:
         data = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
     parameters = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
-    expected = {field.name for field in fields(Cluster)} - {"name"}
-    missing, unknown = sorted(expected - parameters.keys()), sorted(parameters.keys() - expected)
+    known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name != "name"}
+    needed = {name for name, required in known.items() if required}
+    missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())
     if missing or unknown:
         raise ValueError(
             f"cluster file {path} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}; "

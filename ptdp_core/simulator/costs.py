@@ -3,6 +3,7 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
@@ -11,16 +12,18 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel, crosses_nodes, data_group, tensor_group
 
-# Bytes moved per parameter: the mixed-precision Adam step (unscale to fp32, check, clip, update, copy back), and
-# flattening gradients into the all-reduce's buffer and back.
-OPTIMIZER_BYTES = 60
+# Bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 PARAMETER_TENSORS_PER_LAYER = 12
 
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Seconds of one microbatch's passes through one stage: fetching it, the layers, and embedding or logits if any."""
+    """Seconds of one microbatch's passes through one stage: fetching it, the layers, and embedding or logits if any.
+
+    `weight_gradient` is the part of the backward pass that a split one does later: the weights' GEMMs and their
+    accumulation.
+    """
 
     fetch: float
     layers_forward: float
@@ -28,6 +31,7 @@ class StageTimes:
     layers_backward: float
     extra_forward: float = 0.0
     extra_backward: float = 0.0
+    weight_gradient: float = 0.0
 
     @property
     def forward(self) -> float:
@@ -38,6 +42,11 @@ class StageTimes:
     def backward(self) -> float:
         """The backward pass, with the recomputed forward pass before it."""
         return self.recompute + self.layers_backward + self.extra_backward
+
+    @property
+    def input_gradient(self) -> float:
+        """The rest of a split backward pass: all but the weights' gradients, recomputation included."""
+        return self.backward - self.weight_gradient
 
 
 class CostModel:
@@ -50,10 +59,16 @@ class CostModel:
 
     def seconds(self, work: operators.Work, group: Group) -> float:
         """Time of some work on a GPU of a tensor-parallel group; the host's time to issue it is a lower bound."""
+        width = self.cluster.element_bytes / FP16_BYTES
         device = sum(self.kernels.gemm(*gemm) for gemm in work.gemms)
-        device += self.kernels.memory_bound(work.traffic_bytes, work.kernels)
-        device += sum(self.network.all_reduce(group, size) for size in work.all_reduce_bytes)
+        device += self.kernels.memory_bound(self._traffic(work), work.kernels)
+        device += sum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes)
         return max(device, work.launches * self.cluster.host_per_kernel)
+
+    def _traffic(self, work: operators.Work) -> float:
+        """Bytes of its memory-bound kernels: counted in fp16, but for those that are fp32 in any precision."""
+        in_precision = work.traffic_bytes - work.wide_bytes
+        return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
     def stages(self, config: TrainingConfig) -> list[StageTimes]:
         """The p*v stages in model order."""
@@ -72,28 +87,44 @@ class CostModel:
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t)
             layer_backward += operators.unfused_backward(model, b, t)
-        layer_backward = accumulated(layer_backward, 12 * model.hidden**2 / t, PARAMETER_TENSORS_PER_LAYER)
+        layer_weights = 12 * model.hidden**2 / t, PARAMETER_TENSORS_PER_LAYER
+        layer_backward = accumulated(layer_backward, *layer_weights)
         forward, backward = self.seconds(layer_forward, group), self.seconds(layer_backward, group)
+        weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *layer_weights), group)
         recompute = forward if parallel.recompute == "full" else 0.0
-        inner = StageTimes(self.cluster.microbatch_host_time, layers * forward, layers * recompute, layers * backward)
+        inner = StageTimes(
+            self.cluster.microbatch_host_time,
+            layers * forward,
+            layers * recompute,
+            layers * backward,
+            weight_gradient=layers * weights,
+        )
         stages = [inner] * (parallel.p * parallel.v)
-        for stage, into, out_of in (
-            (0, operators.embedding_forward, operators.embedding_backward),
-            (-1, operators.logits_forward, operators.logits_backward),
+        # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
+        for stage, into, out_of, weight_gradient in (
+            (0, operators.embedding_forward(model, b, t), operators.embedding_backward(model, b, t), operators.Work()),
+            (
+                -1,
+                operators.logits_forward(model, b, t),
+                operators.logits_backward(model, b, t),
+                operators.logits_weight_gradient(model, b, t),
+            ),
         ):
-            extra_backward = accumulated(out_of(model, b, t), embedding_parameters, 1)
+            before = stages[stage]
+            both, later = (accumulated(work, embedding_parameters, 1) for work in (out_of, weight_gradient))
             stages[stage] = replace(
-                stages[stage],
-                extra_forward=stages[stage].extra_forward + self.seconds(into(model, b, t), group),
-                extra_backward=stages[stage].extra_backward + self.seconds(extra_backward, group),
+                before,
+                extra_forward=before.extra_forward + self.seconds(into, group),
+                extra_backward=before.extra_backward + self.seconds(both, group),
+                weight_gradient=before.weight_gradient + self.seconds(later, group),
             )
         return stages
 
     def message_bytes(self, config: TrainingConfig) -> float:
-        """Bytes one GPU sends per boundary tensor: bsh, or bsh/t with scatter/gather, in fp16 (Section 4.1)."""
+        """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1)."""
         model, parallel = config.model, config.parallel
         shards = parallel.t if parallel.scatter_gather else 1
-        return FP16_BYTES * model.seq * parallel.b * model.hidden / shards
+        return self.cluster.element_bytes * model.seq * parallel.b * model.hidden / shards
 
     def links_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each pipeline rank, whether the link to the next one leaves the node."""
@@ -110,7 +141,7 @@ class CostModel:
         model, parallel = config.model, config.parallel
         if not parallel.scatter_gather or parallel.t == 1:
             return 0.0
-        size = FP16_BYTES * model.seq * parallel.b * model.hidden
+        size = self.cluster.element_bytes * model.seq * parallel.b * model.hidden
         group = tensor_group(parallel.t, self.cluster.gpus_per_node)
         return self.network.all_gather(group, size) + self.kernels.memory_bound(2 * size, 1)
 
@@ -126,8 +157,17 @@ class CostModel:
         ranks[-1] += (table if parallel.p > 1 else 0) + 2 * h
         return ranks
 
+    def last_backward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
+        """Time of the last microbatch's backward pass on a rank, under which 'torch' hides the reduction.
+
+        None where passes are split: no layer's gradients are complete before the last W.
+        """
+        if config.parallel.schedule == "zb-h1":
+            return 0.0
+        return sum(stage.backward for stage in stages[rank :: config.parallel.p])
+
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
-        """Exposed time to all-reduce a GPU's fp16 gradients over its d replicas.
+        """Exposed time to all-reduce a GPU's gradients over its d replicas.
 
         'local' is all exposed; 'torch' hides under the last microbatch's backward pass, whose time is given.
         """
@@ -135,7 +175,7 @@ class CostModel:
         if parallel.d == 1:
             return 0.0
         group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
-        reduce = self.network.gradient_all_reduce(group, FP16_BYTES * parameters)
+        reduce = self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * parameters)
         copies = self.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2)
         if parallel.data_parallel == "local":
             return reduce + copies
@@ -146,9 +186,9 @@ class CostModel:
         parallel = config.parallel
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
         return self.network.gradient_all_reduce(
-            group, FP16_BYTES * config.padded_vocab / parallel.t * config.model.hidden
+            group, self.cluster.gradient_bytes * config.padded_vocab / parallel.t * config.model.hidden
         )
 
     def optimizer(self, parameters: float) -> float:
-        """Time of the mixed-precision Adam step over a GPU's parameters."""
-        return self.kernels.memory_bound(OPTIMIZER_BYTES * parameters, 1)
+        """Time of the Adam step over a GPU's parameters."""
+        return self.kernels.memory_bound(self.cluster.optimizer_bytes * parameters, 1)

@@ -24,8 +24,8 @@ PHASES = (
 class Slot(NamedTuple):
     """One stretch of a pipeline rank's time line, in seconds from the start of the iteration.
 
-    `kind` is 'F' or 'B' (with its action), 'exchange', 'data_parallel', 'optimizer' or 'host' (action None). What no
-    slot covers is idle.
+    `kind` is that of a pass (with its action), or 'exchange', 'data_parallel', 'optimizer' or 'host' (action None).
+    What no slot covers is idle.
     """
 
     kind: str

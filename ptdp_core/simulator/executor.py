@@ -6,6 +6,7 @@ for given costs is one pass over that list. Times are whole picoseconds, so that
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ptdp_core.schedules import Action, Compute, Exchange, Message, Program
@@ -19,7 +20,8 @@ class Costs:
 
     `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][rank]` on the wire over the link between
     `rank` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put together
-    one received message; `exchange` on the host for one group of messages.
+    one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part of
+    `backward` that a split backward pass does later, if any is split.
     """
 
     forward: Sequence[int]
@@ -27,6 +29,16 @@ class Costs:
     message: tuple[Sequence[int], Sequence[int]]
     gather: int
     exchange: int
+    weight_gradient: Sequence[int] = ()
+
+    @cached_property
+    def passes(self) -> dict[str, Sequence[int]]:
+        """The times of each kind of pass, by stage."""
+        passes = {"F": self.forward, "B": self.backward}
+        if self.weight_gradient:
+            pairs = zip(self.backward, self.weight_gradient, strict=True)
+            passes |= {"I": [both - weights for both, weights in pairs], "W": self.weight_gradient}
+        return passes
 
 
 class Event(NamedTuple):
@@ -130,7 +142,7 @@ def _in_order(events: list[Event], offsets: list[int]) -> list[Event]:
 def execute_blocking(events: list[Event], costs: Costs) -> Times:
     """Run the events: a message starts when both sides have arrived; a rank goes on when all its messages are done."""
     arrived, done = [0] * len(events), [0] * len(events)
-    passes = {"F": costs.forward, "B": costs.backward}
+    passes = costs.passes
     message, gather, host = costs.message, costs.gather, costs.exchange
     for number, _, parts, received, actions, _, following in events:
         time = here = arrived[number]
@@ -159,5 +171,4 @@ def communication(event: Event, costs: Costs) -> int:
 
 def end_of(event: Event, times: Times, costs: Costs) -> int:
     """When the last computation of an event ends."""
-    passes = {"F": costs.forward, "B": costs.backward}
-    return times.done[event.number] + sum(passes[kind][stage] for kind, stage, _ in event.actions)
+    return times.done[event.number] + sum(costs.passes[kind][stage] for kind, stage, _ in event.actions)

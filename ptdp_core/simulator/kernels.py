@@ -4,7 +4,7 @@ from math import ceil
 
 from ptdp_core.simulator.cluster import Cluster
 
-FP16_BYTES = 2
+FP16_BYTES = 2  # of the paper's runs; `Cluster.element_bytes` says what a cluster's run with
 
 # Thread-block tiles of the fp16 GEMM libraries, rows x columns of the result.
 _SHAPES = ((256, 128), (128, 128), (256, 64), (128, 64), (64, 64))
@@ -29,10 +29,10 @@ class KernelModel:
         relative = intensity / (intensity + half) * (_LARGEST_INTENSITY + half) / _LARGEST_INTENSITY
         rate = cluster.peak_flops * cluster.gemm_wave_efficiency * relative / cluster.multiprocessors
         write_rate = cluster.memory_bandwidth * cluster.gemm_write_efficiency / cluster.multiprocessors
-        return 2 * rows * columns / rate, FP16_BYTES * rows * columns / write_rate
+        return 2 * rows * columns / rate, cluster.element_bytes * rows * columns / write_rate
 
     def gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
-        """Seconds for `batch` products (M x K) times (K x N) in fp16, gap to the next kernel included.
+        """Seconds for `batch` products (M x K) times (K x N), gap to the next kernel included.
 
         The largest of: whole waves of tiles, the best tile taken, each tile's inner loop and then its write; FLOPs over
         the power-limited plateau; bytes over bandwidth.
@@ -45,7 +45,7 @@ class KernelModel:
                 for rows, columns, per_element, write in self._tiles
             )
             plateau = 2 * M * N * K * batch / (cluster.gemm_plateau * cluster.peak_flops)
-            traffic = FP16_BYTES * batch * (M * K + K * N + M * N)
+            traffic = cluster.element_bytes * batch * (M * K + K * N + M * N)
             traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
             self._gemms[shape] = max(waves, plateau, traffic_time) + cluster.kernel_gap
         return self._gemms[shape]

@@ -1,11 +1,13 @@
 """Memory of one GPU: model states and activations, in bytes (Sections 2.2 and 3.5).
 
 fp16 training with Adam keeps 2 bytes a parameter for the weight, 2 for its gradient and 12 for the optimizer (fp32
-weight, momentum, variance). The optimizer step unscales gradients into 4 more, when the activations are gone.
+weight, momentum, variance), fp32 training as many; activations are counted in fp16 and scaled to the cluster's
+precision at the end. The optimizer step unscales gradients into 4 more, when the activations are gone.
 """
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.kernels import FP16_BYTES
 
 WEIGHT_BYTES = 2
 GRADIENT_BYTES = 2
@@ -42,6 +44,17 @@ def stash_bytes(config: TrainingConfig, cluster: Cluster) -> int:
     return -(-layers // config.parallel.checkpoint_layers) * layer_input_bytes(config)
 
 
+def owed_bytes(config: TrainingConfig, cluster: Cluster, computes_loss: bool) -> int:
+    """Bytes that one chunk keeps of one microbatch between the two halves of a split backward pass.
+
+    The inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer, and on the last
+    stage those of the output layer. With or without recomputation: what a layer recomputes in I, W does not again.
+    """
+    unit, t = config.model.seq * config.parallel.b * config.model.hidden, config.parallel.t
+    logits = 2 * unit + 2 * config.model.seq * config.parallel.b * config.padded_vocab // t if computes_loss else 0
+    return round((config.layers_per_chunk * (8 * unit + 24 * unit // t) + logits) / cluster.allocator_efficiency)
+
+
 def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
     """Bytes of activations alive only while a backward pass goes through one layer, or through the logits.
 
@@ -61,12 +74,13 @@ def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
 
 
 def rank_memory(
-    config: TrainingConfig, cluster: Cluster, parameters: float, stash: int, computes_loss: bool
+    config: TrainingConfig, cluster: Cluster, parameters: float, stash: int, computes_loss: bool, owed: int = 0
 ) -> dict[str, int]:
     """Bytes on one GPU of a pipeline rank at its fullest, by use.
 
-    `parameters` of that GPU; `stash`, the most microbatches of a chunk whose activations it holds at once
-    (`ptdp_core.schedules.peak_stash`). The fullest moment is in a backward pass, or in the optimizer step.
+    `parameters` of that GPU; `stash`, the most microbatches of a chunk whose activations it holds at once, and `owed`
+    those whose backward pass is only half done meanwhile (`ptdp_core.schedules.fullest`). The fullest moment is in a
+    backward pass, or in the optimizer step.
     """
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
     states = {
@@ -75,11 +89,12 @@ def rank_memory(
         "optimizer": round(OPTIMIZER_BYTES * parameters),
     }
     backward = {
-        "stashed_activations": stash * stash_bytes(config, cluster),
+        "stashed_activations": stash * stash_bytes(config, cluster) + owed * owed_bytes(config, cluster, computes_loss),
         "working_activations": working_bytes(config, computes_loss),
         # the outputs sent and not yet given up, and one buffer for each message on its way
         "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,
     }
+    backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
     unscaled = round(UNSCALED_GRADIENT_BYTES * parameters)
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}

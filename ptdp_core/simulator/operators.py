@@ -17,12 +17,16 @@ Gemm = tuple[int, int, int, int]  # M, N, K, batch
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce."""
+    """Work of one GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce.
+
+    `wide_bytes` of the traffic are of fp32 elements whatever the precision; the rest counts 2 bytes an element.
+    """
 
     gemms: tuple[Gemm, ...] = ()
     traffic_bytes: float = 0.0
     kernels: int = 0
     all_reduce_bytes: tuple[float, ...] = ()
+    wide_bytes: float = 0.0
 
     @property
     def launches(self) -> int:
@@ -35,6 +39,7 @@ class Work:
             self.traffic_bytes + other.traffic_bytes,
             self.kernels + other.kernels,
             self.all_reduce_bytes + other.all_reduce_bytes,
+            self.wide_bytes + other.wide_bytes,
         )
 
 
@@ -87,15 +92,28 @@ def unfused_backward(model: ModelConfig, b: int, t: int) -> Work:
     return Work(traffic_bytes=(6 + 12 + 8 + 8 + 6 - 6) * A + 12 * N_t, kernels=7)
 
 
+def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
+    """The part of `layer_backward` that only the optimizer waits for: the GEMMs for the four linears' weights.
+
+    Gradients of biases and layer norms come with those of the inputs, from the same reads.
+    """
+    tokens = model.seq * b
+    return Work(tuple((n_out, n_in, tokens, 1) for n_in, n_out in _linears(model, t)))
+
+
+def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
+    """(in, out) of a layer's four linears on one tensor rank: query-key-value, projection, h to 4h, 4h to h."""
+    h = model.hidden
+    return (h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h)
+
+
 def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
     """Backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3)."""
     N, N_t, A = _sizes(model, b, t)
-    s, h, head, heads = model.seq, model.hidden, model.hidden // model.heads, b * model.heads // t
-    tokens = s * b
-    inner = ((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))  # (in, out) of the four linears
+    s, head, heads = model.seq, model.hidden // model.heads, b * model.heads // t
     gemms = (
-        *((tokens, n_in, n_out, 1) for n_in, n_out in inner),  # gradients of inputs
-        *((n_out, n_in, tokens, 1) for n_in, n_out in inner),  # gradients of weights
+        *((s * b, n_in, n_out, 1) for n_in, n_out in _linears(model, t)),  # gradients of inputs
+        *layer_weight_gradients(model, b, t).gemms,
         (s, s, head, heads),  # of the attention probabilities
         *(((s, head, s, heads),) * 3),  # of values, queries, keys
     )
@@ -139,13 +157,19 @@ def logits_forward(model: ModelConfig, b: int, t: int) -> Work:
     gemms = ((tokens, V_t, model.hidden, 1),)
     # layer norm 4, to [b, s, h] 4; logits to fp32 6, maximum 4, its subtraction 8, exponent 8, sum 4, division 8
     reductions = (4.0 * tokens,) * 3 if t > 1 else ()
-    return Work(gemms, 8 * N + 38 * L, kernels=8, all_reduce_bytes=reductions)
+    return Work(gemms, 8 * N + 38 * L, kernels=8, all_reduce_bytes=reductions, wide_bytes=36 * L)
+
+
+def logits_weight_gradient(model: ModelConfig, b: int, t: int) -> Work:
+    """The part of `logits_backward` that only the optimizer waits for: the GEMM for the output layer's weight."""
+    return Work(((padded_vocab(model.vocab, t) // t, model.hidden, model.seq * b, 1),))
 
 
 def logits_backward(model: ModelConfig, b: int, t: int) -> Work:
     """Backward pass of `logits_forward`; one all-reduce of the input's gradient if t > 1."""
     N, _, _ = _sizes(model, b, t)
     tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
-    gemms = ((tokens, model.hidden, V_t, 1), (V_t, model.hidden, tokens, 1))
+    gemms = ((tokens, model.hidden, V_t, 1), *logits_weight_gradient(model, b, t).gemms)
     # softmax minus target, times the loss gradient 8, to fp16 6; layout 4, layer norm 10
-    return Work(gemms, 14 * N + 14 * tokens * V_t, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else ())
+    L = tokens * V_t
+    return Work(gemms, 14 * N + 14 * L, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else (), wide_bytes=12 * L)

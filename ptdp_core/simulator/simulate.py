@@ -8,7 +8,6 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
-from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, spans
 from ptdp_core.simulator.zero3 import simulate_zero3
@@ -36,7 +35,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
     parameters = model.rank_parameters(config)
 
     reduction = [
-        model.data_parallel(config, count, sum(stage.backward for stage in stages[rank :: parallel.p]))
+        model.data_parallel(config, count, model.last_backward(config, stages, rank))
         for rank, count in enumerate(parameters)
     ]
     if parallel.p > 1:
@@ -49,7 +48,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
     iteration_s = step_start + max(steps) + cluster.iteration_host_time
 
     phases = _phases(config, cluster, iteration_s, stages, pipeline, reduction, steps)
-    memory = _memory(config, cluster, parameters, pipeline.stash)
+    memory = _memory(config, cluster, parameters, pipeline.fullest)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -77,6 +76,7 @@ def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[Stag
         message=(wire(1), wire(2)),
         gather=round(model.gather(config) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
+        weight_gradient=[round(stage.weight_gradient * PICOSECONDS) for stage in stages],
     )
 
 
@@ -106,11 +106,15 @@ def _phases(
 
 
 def _memory(
-    config: TrainingConfig, cluster: Cluster, parameters: Sequence[float], stash: Sequence[int]
+    config: TrainingConfig, cluster: Cluster, parameters: Sequence[float], fullest: Sequence[list[tuple[int, int]]]
 ) -> dict[str, int]:
-    """Memory of the fullest pipeline rank."""
-    p = config.parallel.p
-    ranks = [rank_memory(config, cluster, parameters[rank], stash[rank], rank == p - 1) for rank in range(p)]
+    """Memory of the fullest pipeline rank, at its fullest."""
+    last = config.parallel.p - 1
+    ranks = [
+        rank_memory(config, cluster, parameters[rank], stash, rank == last, owed)
+        for rank, moments in enumerate(fullest)
+        for stash, owed in moments
+    ]
     return max(ranks, key=lambda memory: sum(memory.values()))
 
 
@@ -121,9 +125,11 @@ def _link_bytes(model: CostModel, config: TrainingConfig, parameters: Sequence[f
     """
     parallel = config.parallel
     p, v, m, t, d = parallel.p, parallel.v, parallel.m, parallel.t, parallel.d
-    boundary = FP16_BYTES * config.model.seq * parallel.b * config.model.hidden
-    # A rank in the middle sends an activation and a gradient per chunk; the first and last stage lack one each.
-    messages = (2 * v - (1 if p == 2 and v == 1 else 0)) * m if p > 1 else 0
+    cluster = model.cluster
+    boundary = cluster.element_bytes * config.model.seq * parallel.b * config.model.hidden
+    # A rank in the middle sends an activation and a gradient per chunk; the first and last stage lack one each,
+    # and with p = 2 every rank has one of them.
+    messages = (2 * v - (1 if p == 2 else 0)) * m if p > 1 else 0
     layers = config.layers_per_chunk * v
     passes = 6 if parallel.recompute == "full" else 4
     tensor = passes * layers * m * boundary * 2 * (t - 1) / t
@@ -132,8 +138,8 @@ def _link_bytes(model: CostModel, config: TrainingConfig, parameters: Sequence[f
     return {
         "pipeline": round(messages * model.message_bytes(config)),
         "tensor": round(tensor),
-        "data": round(FP16_BYTES * max(parameters) * 2 * (d - 1) / d),
-        "embedding": round(FP16_BYTES * config.padded_vocab / t * config.model.hidden) if p > 1 else 0,
+        "data": round(cluster.gradient_bytes * max(parameters) * 2 * (d - 1) / d),
+        "embedding": round(cluster.gradient_bytes * config.padded_vocab / t * config.model.hidden) if p > 1 else 0,
     }
 
 

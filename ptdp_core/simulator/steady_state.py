@@ -1,6 +1,6 @@
-"""A pipeline flush of any length in bounded time, exactly: the periodic steady state of 1F1B and interleaved 1F1B.
+"""A pipeline flush of any length in bounded time, exactly: by the periodic steady state of all schedules but GPipe.
 
-Between warm-up and cool-down both schedules repeat the same events every q microbatches (q = 1 for 1F1B, q = p
+Between warm-up and cool-down a schedule repeats the same events every q microbatches (q = 1 for 1F1B and ZB-H1, q = p
 interleaved). Cut each rank's steady state into windows of one period, on the interleaved schedule aligned by the
 diagonals on which exchanges meet, so that a window's events wait only for events of the same or the previous window.
 Then, if every event of one window happens exactly L after its counterpart in the window before, so it goes on: window
@@ -14,7 +14,7 @@ batch if the pipeline has not settled, up to the whole. Whole picoseconds make t
 from functools import lru_cache
 from typing import NamedTuple
 
-from ptdp_core.schedules import Action, Schedule, build, lower, peak_stash
+from ptdp_core.schedules import Action, Schedule, build, fullest, lower
 from ptdp_core.simulator.executor import (
     Costs,
     Event,
@@ -30,23 +30,23 @@ class Flush(NamedTuple):
     """A pipeline flush (Section 2.2), in picoseconds from its start.
 
     `ends[r]`: when rank r has finished its last computation and exchange; `communication[r]`: what its exchanges take
-    when nobody is late; `stash[r]`: microbatches of a chunk whose activations it holds at most; `executed`: how many
+    when nobody is late; `fullest[r]`: its fullest moments (`ptdp_core.schedules.fullest`); `executed`: how many
     microbatches were executed, the others being added periods.
     """
 
     ends: tuple[int, ...]
     communication: tuple[int, ...]
-    stash: tuple[int, ...]
+    fullest: tuple[list[tuple[int, int]], ...]
     executed: int
 
 
 class Compiled(NamedTuple):
-    """A schedule's events in executable order, its peak stash by rank, and by rank the events of the two windows of one
-    period each that end its steady state (no windows if it has none)."""
+    """A schedule's events in executable order, its fullest moments by rank, and by rank the events of the two windows
+    of one period each that end its steady state (no windows if it has none)."""
 
     schedule: Schedule
     events: list[Event]
-    stash: tuple[int, ...]
+    fullest: tuple[list[tuple[int, int]], ...]
     windows: tuple[tuple[list[Event], list[Event]], ...]
 
 
@@ -72,7 +72,7 @@ def _short_batches(name: str, p: int, m: int) -> list[int]:
     """Batches to try, in microbatches: just long enough to have settled, then longer, and in the end the whole."""
     if name == "interleaved":
         candidates = [5 * p, 7 * p, 10 * p]
-    elif name == "1f1b" and p > 1:
+    elif name in ("1f1b", "zb-h1") and p > 1:
         candidates = [p + 8, 2 * p + 8, 4 * p + 16]
     else:
         candidates = []
@@ -84,19 +84,22 @@ def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
     schedule = build(name, p, m, v)
     events = compile_blocking(lower(schedule, "blocking"))
-    return Compiled(schedule, events, tuple(peak_stash(schedule)), _last_windows(schedule, events))
+    return Compiled(schedule, events, tuple(fullest(schedule)), _last_windows(schedule, events))
 
 
 def _last_windows(schedule: Schedule, events: list[Event]) -> tuple[tuple[list[Event], list[Event]], ...]:
     q, p = period(schedule.name, schedule.p), schedule.p
-    length = 2 * q * schedule.v  # computations of a rank per period
+    per_pair = 3 if schedule.is_split else 2
+    length = per_pair * q * schedule.v  # computations of a rank per period
     starts, counts = [], []
     for rank, actions in enumerate(schedule.ranks):
-        warmup = next(i for i, action in enumerate(actions) if action.kind == "B") - 1
+        warmup = next(i for i, action in enumerate(actions) if action.kind != "F") - 1
         pairs = schedule.m * schedule.v - warmup
-        aligned = rank if schedule.v > 1 else 0
-        starts.append(warmup + 2 * aligned)
-        counts.append((pairs - aligned) * 2 // length)
+        # Interleaved, rank r's r-th pair is on rank 0's first diagonal. In ZB-H1 a W follows it, the first of the
+        # period, which ends with an I: the last pair's gradient is sent before its W, unlike all before it.
+        skipped = rank + 1 if schedule.is_split else rank if schedule.v > 1 else 0
+        starts.append(warmup + 2 * skipped)
+        counts.append((pairs - skipped) * per_pair // length)
     if min(counts) < 2:
         return ()
     begins = [start + (min(counts) - 2) * length for start in starts]
@@ -132,17 +135,16 @@ def _result(compiled: Compiled, times: Times, costs: Costs, periods: int, shift:
     if periods:
         for rank, (_, window) in enumerate(compiled.windows):
             exchanged[rank] += periods * sum(communication(event, costs) for event in window)
-    return Flush(tuple(ends), tuple(exchanged), compiled.stash, compiled.schedule.m)
+    return Flush(tuple(ends), tuple(exchanged), compiled.fullest, compiled.schedule.m)
 
 
 def spans(compiled: Compiled, costs: Costs) -> list[list[tuple[str, Action | None, int, int]]]:
-    """Per rank what it does when, in picoseconds: (kind 'F', 'B' or 'exchange', action, start, end), in order.
+    """Per rank what it does when, in picoseconds: (kind of the pass or 'exchange', action, start, end), in order.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
     """
     times = execute_blocking(compiled.events, costs)
-    passes = {"F": costs.forward, "B": costs.backward}
     timeline: list[list[tuple[str, Action | None, int, int]]] = [[] for _ in range(compiled.schedule.p)]
     for event in sorted(compiled.events):
         time = times.done[event.number]
@@ -150,7 +152,7 @@ def spans(compiled: Compiled, costs: Costs) -> list[list[tuple[str, Action | Non
         if own:
             timeline[event.rank].append(("exchange", None, time - own, time))
         for action in event.actions:
-            end = time + passes[action.kind][action.stage]
+            end = time + costs.passes[action.kind][action.stage]
             timeline[event.rank].append((action.kind, action, time, end))
             time = end
     return timeline

@@ -32,7 +32,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
         "backward": stage.layers_backward * parallel.m,
         "embedding_and_logits": (stage.extra_forward + stage.extra_backward) * parallel.m,
     }
-    sent = communication_bytes(config)
+    sent = communication_bytes(config, cluster.element_bytes)
     host = cluster.iteration_host_time + stage.fetch * parallel.m
     busy, wire = sum(compute.values()), sent / cluster.zero3_bandwidth
     exposed = max(wire, busy * cluster.zero3_interference) - busy
@@ -54,11 +54,11 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     )
 
 
-def communication_bytes(config: TrainingConfig) -> float:
-    """Bytes a GPU sends in an iteration: (d-1)/d of the fp16 parameters for each gather and for the reduction."""
+def communication_bytes(config: TrainingConfig, element_bytes: int) -> float:
+    """Bytes a GPU sends in an iteration: (d-1)/d of the parameters for each gather and for the reduction."""
     parallel = config.parallel
     gathers = 3 if parallel.recompute == "full" else 2
-    size = FP16_BYTES * parameters(config.model) * (parallel.d - 1) / parallel.d
+    size = element_bytes * parameters(config.model) * (parallel.d - 1) / parallel.d
     return size * (gathers * parallel.m + 1)
 
 

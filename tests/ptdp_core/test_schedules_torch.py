@@ -1,6 +1,7 @@
 """Our tables against those of torch.distributed.pipelining, generated without a process group, and CSV both
 ways."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,16 @@ import pytest
 
 torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
-from ptdp_core.schedules import Action, Schedule, build, check_complete  # noqa: E402
+from ptdp_core.schedules import (  # noqa: E402
+    Action,
+    Schedule,
+    bubble_fraction,
+    build,
+    check_complete,
+    check_order,
+    check_progress,
+    lower,
+)
 
 CASES = [(p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4)]
 
@@ -98,3 +108,39 @@ def test_torchs_lowered_csv_is_refused(tmp_path: Path) -> None:
     torch_interleaved(2, 4, 2)._dump_csv(str(path), format="compute_comms")
     with pytest.raises(ValueError, match=r"cell='.*' at rank 0.*try exporting with format=\"compute_only\""):
         Schedule.from_csv(path.read_text(), "interleaved")
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 7), (4, 4), (4, 16), (8, 16)])
+def test_zb_h1_equals_torchs_generator_given_1f1bs_warm_up(p: int, m: int) -> None:
+    """torch has no ZB-H1 with one stage per rank: its zero-bubble generator, with the warm-up that 1F1B has."""
+    for rank in range(p):
+        warmup, here = p - rank - 1, partial(lambda rank, _: rank, rank)
+        theirs = torch_schedules._get_1f1b_rank_ops(
+            1, p, warmup, m - warmup, warmup, rank, here, here, rank, enable_zero_bubble=True
+        )
+        assert build("zb-h1", p, m).ranks[rank] == table({0: theirs})[0]
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(3, 6, 2), (4, 8, 2), (4, 8, 3)])
+def test_torchs_interleaved_zero_bubble_table_loads_and_runs(p: int, m: int, v: int, tmp_path: Path) -> None:
+    """Split backward passes from elsewhere: read, checked, executed, and faster than the same without the split."""
+    path = tmp_path / "schedule.csv"
+    torch_schedules.ScheduleInterleavedZeroBubble(stages(p, v), m)._dump_csv(str(path), format="compute_only")
+    loaded = Schedule.from_csv(path.read_text(), "torch")
+    assert {action.kind for action in loaded.ranks[0]} == {"F", "I", "W"}
+    check_complete(loaded)
+    program = lower(loaded, "overlapped")
+    check_order(program)
+    check_progress(program)
+    assert bubble_fraction(loaded, 1, 2, 1) < bubble_fraction(build("interleaved", p, m, v), 1, 2)
+
+
+def test_torch_loads_our_split_csv(tmp_path: Path) -> None:
+    schedule = build("zb-h1", 4, 8)
+    path = tmp_path / "schedule.csv"
+    path.write_text(schedule.to_csv())
+    runtime = torch_schedules._PipelineScheduleRuntime(stages(4, 1), 8)
+    runtime._load_csv(str(path), format="compute_only")
+    assert table(runtime.pipeline_order) == schedule.ranks
+    computed = {r: [a for a in row if a.is_compute_op] for r, row in runtime.pipeline_order_with_comms.items()}
+    assert table(computed) == schedule.ranks

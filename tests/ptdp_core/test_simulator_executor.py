@@ -4,36 +4,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptdp_core.schedules import build, execute_program, lower, peak_stash
+from ptdp_core.schedules import build, execute_program, fullest, lower
 from ptdp_core.simulator import steady_state
 from ptdp_core.simulator.executor import Costs, compile_blocking, end_of, execute_blocking
 
 
-def free_messages(p: int, forward: list[int], backward: list[int]) -> Costs:
-    return Costs(forward, backward, ([0] * p, [0] * p), gather=0, exchange=0)
+def free_messages(p: int, forward: list[int], backward: list[int], weights: list[int]) -> Costs:
+    return Costs(forward, backward, ([0] * p, [0] * p), gather=0, exchange=0, weight_gradient=weights)
 
 
 @st.composite
 def schedules(draw: st.DrawFn, longest: int = 24) -> tuple[str, int, int, int]:
-    name = draw(st.sampled_from(["gpipe", "1f1b", "interleaved"]))
+    name = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]))
     p = draw(st.integers(2 if name == "interleaved" else 1, 6))
     if name == "interleaved":
         return name, p, p * draw(st.integers(1, longest // p)), draw(st.integers(2, 4))
     return name, p, draw(st.integers(1, longest)), 1
 
 
-@given(schedules(), st.integers(1, 9), st.integers(1, 9))
+@given(schedules(), st.integers(1, 9), st.integers(1, 9), st.integers(0, 4))
 @settings(deadline=None, max_examples=60)
-def test_free_messages_give_the_reference_execution(case: tuple[str, int, int, int], t_f: int, t_b: int) -> None:
+def test_free_messages_give_the_reference_execution(
+    case: tuple[str, int, int, int], t_f: int, t_i: int, t_w: int
+) -> None:
     name, p, m, v = case
+    t_b = t_i + t_w
     program = lower(build(name, p, m, v), "blocking")
     compiled = steady_state.compiled_schedule(name, p, m, v)
-    spans = steady_state.spans(compiled, free_messages(p, [t_f] * p * v, [t_b] * p * v))
+    spans = steady_state.spans(compiled, free_messages(p, [t_f] * p * v, [t_b] * p * v, [t_w] * p * v))
     ours = [[(action, start, end) for _, action, start, end in rank] for rank in spans]
-    reference = [[tuple(span) for span in rank] for rank in execute_program(program, t_f, t_b)]
+    reference = [[tuple(span) for span in rank] for rank in execute_program(program, t_f, t_b, t_w)]
     assert ours == reference
-    # Section 2.2: (p - 1) slots of bubble, exactly
-    assert max(rank[-1][2] for rank in ours) == (m * v + p - 1) * (t_f + t_b)
+    if name != "zb-h1":  # Section 2.2: (p - 1) slots of bubble, exactly
+        assert max(rank[-1][2] for rank in ours) == (m * v + p - 1) * (t_f + t_b)
 
 
 def test_message_times_by_hand() -> None:
@@ -61,7 +64,7 @@ def test_two_messages_the_same_way_take_the_shared_time() -> None:
 
 @st.composite
 def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
-    name = draw(st.sampled_from(["1f1b", "interleaved"]))
+    name = draw(st.sampled_from(["1f1b", "interleaved", "zb-h1"]))
     p = draw(st.integers(2, 6))
     v = draw(st.integers(2, 3)) if name == "interleaved" else 1
     m = p * draw(st.integers(6, 14)) if name == "interleaved" else draw(st.integers(p + 9, 90))
@@ -72,8 +75,10 @@ def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
         forward[0] += draw(st.integers(0, 9))
         forward[-1] += draw(st.integers(0, 9))
         backward[-1] += draw(st.integers(0, 9))
+    weights = [draw(st.integers(0, total)) for total in backward] if name == "zb-h1" else []
     alone, shared = (draw(st.lists(st.integers(0, 9), min_size=p, max_size=p)) for _ in "as")
-    return name, p, m, v, Costs(forward, backward, (alone, shared), draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+    gather, exchange = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+    return name, p, m, v, Costs(forward, backward, (alone, shared), gather, exchange, weights)
 
 
 @given(long_runs())
@@ -88,14 +93,15 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     spans = steady_state.spans(compiled, costs)
     exchanged = [sum(end - start for kind, _, start, end in rank if kind == "exchange") for rank in spans]
     assert list(short.communication) == exchanged
-    assert list(short.stash) == peak_stash(compiled.schedule)
+    assert list(short.fullest) == fullest(compiled.schedule)
 
 
 def test_a_trillion_parameter_row_is_not_stepped_through() -> None:
     """Table 1's last row has 64 stages and 512 microbatches; its steady state shows on far fewer."""
     p = 64
-    costs = Costs([40] * p, [121] * (p - 1) + [130], ([1] * p, [2] * p), 0, 0)
+    costs = Costs([40] * p, [121] * (p - 1) + [130], ([1] * p, [2] * p), 0, 0, [40] * p)
     assert steady_state.flush("1f1b", p, 512, 1, costs).executed < 150
+    assert steady_state.flush("zb-h1", p, 512, 1, costs).executed < 150
 
 
 def test_a_program_that_cannot_run_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Timeline figures, the terminal's timeline, `reproduce timeline`, and the artifacts of Figures 3 and 4."""
+"""Timeline figures, and the artifacts of Figures 3 and 4."""
 
 import json
 import subprocess
@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from benchmarks.records import Metric
-from ptdp_core.schedules import Schedule, build
-from reproduce import ROOT, figures, timelines
+from ptdp_core.schedules import build
+from reproduce import ROOT, figures, timeline_command, timelines
 from reproduce.artifact import Results
 from reproduce.catalog import load
-from reproduce.cli import main
 from reproduce.fidelities import evaluator
 from reproduce.runner import plan, run
-from reproduce.timelines import DARK, IDLE, ascii_timeline, colour, draw, luminance, text_colour, title
+from reproduce.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
 from reproduce.traces import from_schedule
 
 SCHEDULES = [
@@ -27,6 +26,7 @@ SCHEDULES = [
     ("1f1b", 3, 40, 1, 3),
     ("interleaved", 4, 8, 2, 2),
     ("interleaved", 8, 16, 4, 2),
+    ("zb-h1", 4, 8, 1, 3),
 ]
 IDS = [f"{name}-p{p}-m{m}-v{v}" for name, p, m, v, _ in SCHEDULES]
 ARTIFACTS = ("fig_gpipe_timeline", "fig_interleaved_timeline")
@@ -168,6 +168,12 @@ class TestFigure:
         assert labels == ["Forward pass, chunks 1 and 2", "Backward pass, chunks 1 and 2", "Idle"]
         assert "Time" in [text.get_text() for text in figure.axes[0].texts]
 
+    def test_legend_has_the_passes_there_are(self):
+        figure = draw([timeline_of("1f1b", 4, 8, 1), timeline_of("zb-h1", 4, 8, 1)])
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert labels == ["Forward pass", "Backward pass", "Input gradient", "Weight gradient", "Idle"]
+        assert "of it $t_w$ = $t_f$" in figure.texts[0].get_text()
+
     def test_wide_gap_says_idle(self):
         (axes,) = draw([timeline_of("gpipe", 4, 8, 1)]).axes
         (idle,) = [text for text in axes.texts if "idle" in text.get_text()]
@@ -176,7 +182,7 @@ class TestFigure:
 
     def test_same_bytes_and_fonts_that_stay_text(self):
         schedule = build("1f1b", 2, 4)
-        first, second = (timelines.timeline_files(schedule, from_schedule(schedule))[0] for _ in range(2))
+        first, second = (timeline_command.timeline_files(schedule, from_schedule(schedule))[0] for _ in range(2))
         assert first == second
         assert b"/CreationDate" not in first["figure.pdf"]
         assert b"/Type3" not in first["figure.pdf"]
@@ -217,14 +223,26 @@ def lab(hex_colour, deficiency):
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
+def test_split_passes_are_apart_from_all_others_with_any_colour_vision(deficiency):
+    """Even where whole and split backward passes mix, and from every chunk's colours."""
+    seen = {kind: lab(DARK[kind], deficiency) for kind in DARK}
+    others = [lab(colour(kind, chunk, 8), deficiency) for kind in "FB" for chunk in range(8)]
+    idle = lab(IDLE, deficiency)
+    assert np.linalg.norm(seen["I"] - seen["W"]) > 25
+    for kind in "IW":
+        assert idle[0] - seen[kind][0] > 10
+        assert min(np.linalg.norm(seen[kind] - other) for other in (*others, idle)) > 25
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
 @pytest.mark.parametrize("v", [1, 2, 4, 8])
 def test_colours_are_apart_with_any_colour_vision(deficiency, v):
-    passes = {(kind, chunk): lab(colour(kind, chunk, v), deficiency) for kind in DARK for chunk in range(v)}
+    passes = {(kind, chunk): lab(colour(kind, chunk, v), deficiency) for kind in "FB" for chunk in range(v)}
     idle = lab(IDLE, deficiency)
     for seen in passes.values():
         assert np.linalg.norm(seen - idle) > 25
         assert idle[0] - seen[0] > 10  # by lightness alone, too: in print, and on a bad projector
-    for kind in DARK:
+    for kind in "FB":
         shades = [passes[kind, chunk][0] for chunk in range(v)]
         assert all(light - dark > 2.5 for dark, light in pairwise(shades))
     for forward in range(v):
@@ -251,109 +269,9 @@ def test_title_says_the_executed_bubble():
     slower = title(replace(interleaved, bubble=Fraction(1, 4)))
     assert slower.endswith("bubble 1/4 = 25 %, not (p−1)/(vm) = 3/16")
     assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %, ideal (p−1)/(vm) = 18.75 %")
-
-
-class TestTerminal:
-    def test_letters_where_they_fit(self):
-        lines, notes = ascii_timeline(timeline_of("gpipe", 2, 3, 1))
-        assert lines == ["Device 1 F1F2F3......B1--B2--B3--", "Device 2 ..F1F2F3B1--B2--B3--...."]
-        assert notes == ["F: forward pass of a microbatch, B: backward pass; dots are idle"]
-
-    def test_small_letters_are_later_chunks(self):
-        lines, notes = ascii_timeline(timeline_of("interleaved", 2, 2, 2))
-        assert lines[0] == "Device 1 F1F2f1f2......b1--b2--B1--B2--"
-        assert "f, b: later chunks" in notes[0]
-
-    def test_digits_where_letters_do_not_fit(self):
-        lines, notes = ascii_timeline(timeline_of("interleaved", 4, 8, 2))
-        assert lines[3] == "Device 4 ...123411-22-33-44-51-62-73-84-55-66-77-88-5-6-7-8-......"
-        assert "dashes" in notes[0]
-
-    @pytest.mark.parametrize("which", [("1f1b", 4, 100, 1, 2), ("gpipe", 40, 40, 1, 1), ("1f1b", 2, 9, 1, 1000)])
-    def test_cut_at_80_columns_with_a_note(self, which):
-        timeline = timeline_of(*which)
-        lines, notes = ascii_timeline(timeline)
-        assert all(len(line) == 80 for line in lines)
-        assert all(line.endswith(">") for line in lines)
-        assert any("cut at 80 columns" in note for note in notes)
-        assert len(lines) == min(timeline.p, timelines.MAX_LINES)
-        assert any("of 40 devices" in note for note in notes) == (timeline.p == 40)
-
-    @pytest.mark.parametrize("factor", [Fraction(1, 3), 1, Fraction(137, 100), 2])
-    def test_every_pass_is_there_once(self, factor):
-        lines, _ = ascii_timeline(timeline_of("1f1b", 2, 4, 1, factor), columns=1000)
-        for line in lines:
-            assert all(line.count(f"{kind}{i}") == 1 for kind in "FB" for i in range(1, 5))
-        assert len({len(line) for line in lines}) == 1
-
-
-class TestCommand:
-    def run(self, capsys, *arguments):
-        code = main(["timeline", *arguments])
-        return code, *capsys.readouterr()
-
-    def test_prints_and_writes(self, capsys, tmp_path):
-        code, out, err = self.run(
-            capsys, "--schedule", "interleaved", "-p", "4", "-m", "8", "-v", "2", "--results", str(tmp_path)
-        )
-        assert (code, err) == (0, "")
-        assert "bubble (p-1)/(vm) = 3/16 = 18.75 %" in out
-        assert "Device 4 " in out
-        assert "time: 28.5 t_f (derived: executed schedule, t_b = 2 t_f)" in out
-        assert "peak stash: 5.5 microbatches" in out
-        assert "messages: 112, 96 of them between neighbours" in out
-        assert all(len(line) <= 100 for line in out.splitlines()[:-1])
-        folder = tmp_path / "timeline" / "interleaved-p4-m8-v2"
-        names = {"figure.pdf", "figure.png", "trace.json", "schedule.csv"}
-        assert {path.name for path in folder.iterdir()} == names
-        assert all(name in out.splitlines()[-1] for name in names)
-        assert str(folder) in out
-        found = Schedule.from_csv((folder / "schedule.csv").read_text(), "interleaved")
-        assert found == build("interleaved", 4, 8, 2)
-        assert json.loads((folder / "trace.json").read_text())["traceEvents"]
-
-    def test_json(self, capsys, tmp_path):
-        code, out, err = self.run(
-            capsys, "--schedule", "gpipe", "--t-forward", "2", "--t-backward", "3", "--json", "--results", str(tmp_path)
-        )
-        assert (code, err) == (0, "")
-        document = json.loads(out)
-        assert document["parameters"] == {"schedule": "gpipe", "p": 4, "m": 8, "v": 1, "t_f": 2.0, "t_b": 3.0}
-        assert document["metrics"]["bubble_fraction"] == {"value": 0.375, "unit": "1", "origin": "derived"}
-        assert document["metrics"]["makespan"]["value"] == 27.5
-        assert all((tmp_path / "timeline" / "gpipe-p4-m8-v1" / name).is_file() for name in document["files"])
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("--schedule", "interleaved", "-m", "6"), "m=6 microbatches with v=2 model chunks on p=4 devices; needs"),
-            (("-v", "2"), "v=2 with schedule='1f1b'; needs v=1"),
-            (("-p", "0"), "p=0 is not a positive whole number; needs p >= 1"),
-            (("--t-backward", "0"), "t_b=0.0 is not a time; needs a positive number"),
-            (("-p", "64", "-m", "100000"), "m=100000 with p=64, v=1 makes 12800000 passes; needs at most 500000"),
-        ],
-    )
-    def test_bad_values_are_one_line_and_exit_2(self, capsys, tmp_path, arguments, message):
-        code, out, err = self.run(capsys, *arguments, "--results", str(tmp_path))
-        assert (code, out) == (2, "")
-        assert err.startswith(f"reproduce: {message}")
-        assert err.count("\n") == 1
-        assert not list(tmp_path.iterdir())
-
-    def test_too_many_boxes_for_a_figure(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr(timelines, "MAX_BOXES", 63)
-        code, out, _ = self.run(capsys, "--results", str(tmp_path))
-        assert code == 0
-        assert "no figure: 64 boxes, more than 63; open trace.json in https://ui.perfetto.dev" in out
-        folder = tmp_path / "timeline" / "1f1b-p4-m8-v1"
-        assert {path.name for path in folder.iterdir()} == {"trace.json", "schedule.csv"}
-
-    def test_results_folder_that_cannot_be_written(self, capsys, tmp_path):
-        (tmp_path / "file").write_text("")
-        code, out, err = self.run(capsys, "--results", str(tmp_path / "file"))
-        assert code == 3
-        assert "Device 1" in out
-        assert "cannot write" in err
+    split = timeline_of("zb-h1", 4, 8, 1)
+    assert title(split) == "ZB-H1, p = 4, m = 8: bubble 1/8 = 12.5 %, 1F1B: (p−1)/m = 3/8"
+    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %, 1F1B: (p−1)/m = 37.5 %")
 
 
 def test_importing_is_light():

@@ -1,0 +1,112 @@
+"""Beyond the paper: its three pipeline schedules and ZB-H1, 175B on 96 GPUs, against batch size.
+
+A schedule is data here, so one that is younger than the paper runs, simulates, and is drawn like the paper's own. ZB-H1
+is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configuration is Figure 12's.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ptdp_core.schedules import build
+from reproduce import figures, published
+from reproduce.artifact import NOT_IN_PAPER, Artifact, MissingResultError, Point, Quantity, Results, Scalar, XAxis
+from reproduce.artifacts.shared import grids, laptop
+from reproduce.claims import listed
+from reproduce.figures import line_plot
+from reproduce.traces import from_schedule, trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from benchmarks.records import Record
+
+ID = "fig_schedules"
+FIGURE_12 = "fig_interleaved"
+GPIPE, DEFAULT, INTERLEAVED, SPLIT = (line.name for line in laptop.schedule_lines(v=1))
+LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
+SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the time lines, as in the paper's Figure 4
+
+
+def points(scale: str) -> tuple[Point, ...]:
+    """Every schedule at every batch size."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
+    config = published.artifact(FIGURE_12)["config"]
+    shared = grids.model_parameters(FIGURE_12) | {key: config[key] for key in ("p", "t", "b")}
+    marks = grids.marks_by_batch((*config["B"], LARGE_BATCH))
+    return grids.crossed(shared, laptop.schedule_lines(v=4), marks, config["gpus"])
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """How the schedules compare: no sentence of the paper is judged here."""
+    found = [
+        "Not in the paper. ZB-H1 splits a backward pass into the input's gradient, which the stage before waits for, "
+        "and the weights' gradients, which fill the pipeline's gaps: an idle time of (p-1)(t_f + t_i - t_w) in place "
+        "of 1F1B's (p-1)(t_f + t_i + t_w)."
+    ]
+    for other in (DEFAULT, INTERLEAVED):
+        if gains := _relative(results, grids.THROUGHPUT, SPLIT, other):
+            found.append(f"Throughput of ZB-H1 over {other}, by batch size: {listed(gains, '{:+.1%}')}.")
+    if memory := _relative(results, "peak_memory", SPLIT, DEFAULT):
+        found.append(
+            f"Peak memory of ZB-H1 over {DEFAULT}, by batch size: {listed(memory, '{:+.0%}')}. Its authors' equal peak "
+            "is without recomputation; with it, what a layer has recomputed for its input's gradient is kept until its "
+            "weights' gradients are computed, for up to p microbatches."
+        )
+    return (*found, *grids.notes(FIGURE_12, results))
+
+
+def _relative(results: Results, metric: str, of: str, over: str) -> dict[Scalar, float]:
+    """One series' metric over another's, less one, by batch size, where both have it."""
+    try:
+        above, below = (results.series(series, metric, "B") for series in (of, over))
+    except MissingResultError:
+        return {}
+    return {B: above[B] / below[B] - 1 for B in above if B in below}
+
+
+def draw(artifact: Artifact, record: "Record") -> "Figure":
+    """The line plot, with GPipe's line wide enough to be seen under 1F1B's, which takes as long."""
+    return line_plot(artifact, record, {GPIPE: {"linewidth": 2.6, "markersize": 6.5}})
+
+
+def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
+    """The four schedules as time lines above each other, and as one trace."""
+    from reproduce import timelines
+
+    sizes = (("gpipe", 1), ("1f1b", 1), ("interleaved", SHOWN_V), ("zb-h1", 1))
+    shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
+    with figures.style():
+        figure = timelines.draw(shown)
+        return {
+            "timelines.pdf": figures.figure_bytes(figure, "pdf", {"CreationDate": None, "Title": artifact.title}),
+            "timelines.png": figures.figure_bytes(figure, "png", {"Software": None}),
+            "trace.json": trace(shown),
+        }
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Beyond the paper",
+    section=NOT_IN_PAPER,
+    title="Pipeline schedules with zero-bubble ZB-H1, GPT-3 175B on 96 GPUs",
+    description=(
+        "Throughput per GPU against batch size for GPipe, 1F1B, interleaved 1F1B with v=4, and ZB-H1, a schedule with "
+        "split backward passes that is not in the paper; p=12, t=8, microbatch size 1, full recomputation, as in "
+        "Figure 12. FLOP/s by the paper's count (eq. 3)."
+    ),
+    fidelities=("simulated", "emulated"),
+    scales=laptop.SCALES,
+    settings=laptop.settings(ID),
+    points=points,
+    quantities=(
+        *grids.QUANTITIES,
+        Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2),
+    ),
+    columns={"B": "B", "schedule": "schedule"},
+    x_axis=XAxis("B", "Batch size (sequences)"),
+    draw=draw,
+    notes=notes,
+    files=files,
+)
