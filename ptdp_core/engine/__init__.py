@@ -12,6 +12,7 @@
     trainer               one training step: the parts put together
     checkpoint, pieces    checkpoints by global name, as rectangles of global tensors
     data                  token files and a resumable order of samples
+    virtual               chunks that take a given time instead of computing, for emulation
     zero3                 the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas` and `schedules`, and on `kernels`; not on the simulator.

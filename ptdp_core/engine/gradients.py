@@ -131,8 +131,10 @@ class Gradients:
 
     def _hook(self, entry: Entry, bucket: Bucket):  # type: ignore[no-untyped-def]
         def accumulated(parameter: nn.Parameter) -> None:
+            if parameter.grad is None:  # put off: its W is still to come
+                return
             if parameter.dtype != self.dtype:
-                self.main(entry).add_(parameter.grad)  # type: ignore[arg-type]
+                self.main(entry).add_(parameter.grad)
                 parameter.grad = None
             if self.overlap and entry.chunk in self._last:
                 bucket.missing -= 1
@@ -183,9 +185,9 @@ class Gradients:
                 own = self.main(entry).contiguous()
                 other = torch.empty_like(own)
                 pp.calls["tied"] += 1
-                pair = [
-                    dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
+                pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
                     dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
+                    dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
                 ]
                 for work in dist.batch_isend_irecv(pair):
                     work.wait()

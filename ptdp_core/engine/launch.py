@@ -59,22 +59,26 @@ def launch(
     timeout: float = 600.0,
     process_group: bool = True,
     device: str = "cpu",
+    enter: Callable[[int], None] | None = None,
+    preload: Sequence[str] = (),
 ) -> list[Any]:
     """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result.
 
-    A rank that neither beats nor ends for `timeout` seconds hangs. Raises `RankError` for the rank that failed
-    first, after ending every other one.
+    A rank that neither beats nor ends for `timeout` seconds hangs. `enter(rank)` is the first thing a rank does, while
+    it still has one thread: it may move to other namespaces. `preload` are modules that ranks need, too; they count
+    when this process launches for the first time. Raises `RankError` for the rank that failed first, after ending
+    every other one.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOAD))
+    context.set_forkserver_preload([*PRELOAD, *preload])
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
         members: list[_Rank] = []
         try:
             for index in range(ranks):
                 ours, theirs = context.Pipe(duplex=True)
-                setup = _Setup(index, ranks, folder, timeout, process_group, device)
+                setup = _Setup(index, ranks, folder, timeout, process_group, device, enter)
                 process = context.Process(target=_run_rank, args=(setup, theirs, follow, function, tuple(args)))
                 process.start()
                 theirs.close()
@@ -94,6 +98,7 @@ class _Setup:
     timeout: float
     process_group: bool
     device: str
+    enter: Callable[[int], None] | None
 
 
 def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
@@ -201,7 +206,6 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
-    threading.Thread(target=_follow, args=(follow,), daemon=True).start()
     with open(Path(setup.folder) / f"stacks-{setup.index}", "w") as stacks:
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
         index, ranks = str(setup.index), str(setup.ranks)
@@ -209,6 +213,9 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
         torch.set_num_threads(1)
         code = 0
         try:
+            if setup.enter is not None:
+                setup.enter(setup.index)
+            threading.Thread(target=_follow, args=(follow,), daemon=True).start()
             if setup.process_group:
                 from ptdp_core.engine.groups import initialise, local_device
 

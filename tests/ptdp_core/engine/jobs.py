@@ -63,7 +63,7 @@ def groups_of(settings: Settings) -> Groups:
 def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> tuple[Settings, Groups, Trainer]:
     settings = settings_of(case)
     groups = groups or groups_of(settings)
-    return settings, groups, Trainer(settings, groups, select("reference"), **options)
+    return settings, groups, Trainer(settings, groups, select(settings.engine.kernels), **options)
 
 
 def local_part(whole: torch.Tensor, entry: Any) -> torch.Tensor:
@@ -335,3 +335,29 @@ def ptdp(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
     settings, groups, trainer = make(case)
     results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
     return [(r.loss, r.norm) for r in results]
+
+
+def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float]]]:
+    """The losses of three steps and this rank's parameters after them, for each case."""
+    rows = []
+    for case in cases:
+        settings, groups, trainer = make(case)
+        losses = [trainer.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
+        rows.append((losses, trainer.gradients.parameters.tolist()))
+        beat()
+    return rows
+
+
+def unsplittable(beat: Any) -> str:
+    """What the executor says of stages that cannot put off their weight gradients."""
+    from ptdp_core.engine.p2p import Wire
+    from ptdp_core.engine.pipeline import Executor
+    from ptdp_core.schedules import build, lower
+
+    groups = Groups.alone()
+    wire = Wire(groups, (1,), torch.float32)
+    try:
+        Executor(lower(build("zb-h1", 1, 2), "blocking"), [lambda x: x], wire, groups)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -50,7 +50,8 @@ def test_interleaving_communicates_v_times_as_much() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "v", "m"),
-    [("gpipe", 1, 6), ("1f1b", 1, 6), ("1f1b", 1, 2), ("interleaved", 2, 8), ("interleaved", 2, 4)],
+    [(name, 1, m) for name, m in (("gpipe", 6), ("1f1b", 6), ("1f1b", 2), ("zb-h1", 6), ("zb-h1", 2))]
+    + [("interleaved", 2, m) for m in (8, 4)],
 )
 @pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
 def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange: str) -> None:

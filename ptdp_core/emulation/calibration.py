@@ -1,0 +1,135 @@
+"""What the emulated links do, measured on every rank before the run: latency and rate of exchanges and collectives.
+
+These numbers describe the emulated machine to the simulator; nothing of the run itself goes into the prediction.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
+from ptdp_core.emulation.report import Measured, Timing
+from ptdp_core.engine.groups import Axis, Groups
+from ptdp_core.engine.virtual import RendezvousWire, sleep_until
+from ptdp_core.schedules import Exchange, Message
+
+REPEATS, WARMUP = 9, 2
+COLLECTIVE_REPEATS = 5
+MARGIN = 3e-3  # seconds from agreeing on a start to the start
+TINY = 1
+SMALLEST = 1 << 13  # elements of a message whose rate can be told: many packets
+LARGEST = 1 << 16  # elements: a tenth of a second and less; larger ones move at the same rate
+
+
+class Stopwatch:
+    """A common start for all ranks, and the time from there."""
+
+    def agree(self) -> float:
+        """Wait for every rank, and then for one moment: the start, on the machine's monotonic clock."""
+        at = torch.tensor([time.monotonic()], dtype=torch.float64)
+        dist.all_reduce(at, op=dist.ReduceOp.MAX)
+        start = float(at.item()) + MARGIN
+        sleep_until(start)
+        return start
+
+    def time(self, operation: Callable[[], object], repeats: int = REPEATS) -> list[float]:
+        """Seconds of an operation that all ranks start together, several times."""
+        taken = []
+        for _ in range(WARMUP + repeats):
+            start = self.agree()
+            operation()
+            taken.append(time.monotonic() - start)
+        return taken[WARMUP:]
+
+
+def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) -> Timing:
+    """Latency and rate from the seconds at two sizes, in elements. The rate is the link's: of what nothing delayed.
+    The latency is what is usual, with all ranks busy at once."""
+    (few, quick), (many, slow) = small, large
+    per_element = max(min(slow) - min(quick), 1e-6) / (many - few)
+    latency = statistics.median(quick) - few * per_element
+    return Timing(max(latency, 0.0), ELEMENT_BYTES / per_element)
+
+
+def measure_links(plan: Plan, groups: Groups, folder: Path) -> Measured:
+    """Time what this configuration uses between nodes; every rank calls this, at the same time."""
+    watch, measured, parallel = Stopwatch(), Measured(), plan.config.parallel
+    if groups.pp.size > 1:
+        _measure_exchanges(plan, groups, folder, watch, measured)
+    if plan.data_spans_nodes:
+        mine = plan.ranks[groups.pp.rank]
+        size = min(LARGEST, sum(map(sum, mine.elements)) + mine.tied)
+        # All wait for the slowest before they step; between passes, each rank goes on by itself.
+        measured.collectives["data"] = _collective(watch, groups.dp.all_reduce, size, groups.dp)
+    if plan.tensor_spans_nodes:
+        alone = Axis("rank")
+        size = min(LARGEST, max(stage.reduced_backward for stage in plan.stages))
+        measured.collectives["tensor"] = _collective(watch, groups.tp.all_reduce, size, alone)
+        if parallel.scatter_gather and parallel.p > 1:
+            size = plan.boundary // parallel.t
+            measured.collectives["gather"] = _collective(watch, groups.tp.all_gather, size, alone)
+    return measured
+
+
+def _collective(watch: Stopwatch, operation: Callable[[torch.Tensor], object], elements: int, end: Axis) -> Timing:
+    """At the size it is used at, and a quarter of it: for less, gloo has other algorithms. It is over when the last
+    rank of `end` is done."""
+    found = []
+    for size in (max(1, elements // 4), elements):
+        taken = torch.tensor(watch.time(partial(operation, torch.zeros(size)), COLLECTIVE_REPEATS), dtype=torch.float64)
+        found.append((size, end.all_reduce(taken, op=dist.ReduceOp.MAX).tolist()))
+    return fit(*found)
+
+
+def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatch, measured: Measured) -> None:
+    shards = groups.tp.size if plan.config.parallel.scatter_gather else 1
+    p, me, stride = groups.pp.size, groups.pp.rank, groups.dp.size * groups.tp.size
+    patterns = {"pair": [_pair(me, p, 0), _pair(me, p, 1)], "both": [_both(me, p)]}
+    sizes, seconds = (TINY, max(SMALLEST, plan.boundary // shards)), []
+    for size in sizes:
+        wire = RendezvousWire(groups, (size,), torch.float32, folder)
+        seconds.append([watch.time(partial(_post, wire, x)) for pattern in patterns.values() for x in pattern])
+        wire.close()
+    exchanges = [(name, exchange) for name, pattern in patterns.items() for exchange in pattern]
+    for (name, exchange), tiny, full in zip(exchanges, *seconds, strict=True):
+        peers = [groups.rank + (message.destination - me) * stride for message in exchange.sends]
+        if len(peers) == (1 if name == "pair" else 2):  # the ends of a pipeline have one neighbour
+            crossing = {plan.between_nodes(groups.rank, peer) for peer in peers}
+            crosses = crossing.pop() if len(crossing) == 1 else None
+            found = measured.exchanges.setdefault((name, crosses), [])
+            found.append(fit((TINY, tiny), (len(peers) * sizes[1], full)))
+
+
+def _post(wire: RendezvousWire, exchange: Exchange) -> None:
+    wire.post(exchange, {message: torch.zeros(wire.shape) for message in exchange.sends}, blocking=True)
+    for message in exchange.receives:
+        wire.take(message)
+
+
+def _pair(me: int, p: int, offset: int) -> Exchange:
+    """Every second link both ways at once, as in the steady state of 1F1B."""
+    peer = me + 1 if (me + offset) % 2 == 0 else me - 1
+    if not 0 <= peer < p:
+        return Exchange((), ())
+    return Exchange((_message(me, peer),), (_message(peer, me),))
+
+
+def _both(me: int, p: int) -> Exchange:
+    """Every link both ways at once: the steady state of the interleaved schedule. With p = 2 both go to one rank.
+
+    For p > 2 not around the ring: whose message a switch takes first is chance, and around a ring chance adds up.
+    """
+    up, down = (me + 1) % p, (me - 1) % p
+    forward, backward = p == 2 or me < p - 1, p == 2 or me > 0
+    sends = [Message("F", me, 0, me, up)] * forward + [Message("B", me, 0, me, down)] * backward
+    receives = [Message("F", down, 0, down, me)] * backward + [Message("B", up, 0, up, me)] * forward
+    return Exchange(tuple(sends), tuple(receives))
+
+
+def _message(source: int, destination: int) -> Message:
+    return Message("F" if destination > source else "B", source, 0, source, destination)

@@ -1,0 +1,37 @@
+"""What this machine lacks for emulation (imports no torch)."""
+
+import importlib.util
+import os
+import shutil
+import sys
+
+from ptdp_core.emulation.network import Network, UnavailableError
+
+ELSEWHERE = ("/usr/sbin", "/sbin")
+
+
+def requirements() -> tuple[str, ...]:
+    """What is missing to emulate here, a sentence each; nothing if emulation can run.
+
+    Where the tools are there, a network of two nodes is made for a moment: the kernel's word on permissions and on the
+    kinds of links it knows.
+    """
+    if not sys.platform.startswith("linux"):
+        return (f"emulated nodes are Linux network namespaces, and this is {sys.platform}",)
+    missing = [_missing(tool) for tool in ("ip", "tc") if shutil.which(tool) is None]
+    if importlib.util.find_spec("torch") is None:
+        missing.append("torch is not installed: pip install -e . in the project's folder")
+    if not missing:
+        try:
+            with Network(ranks=4, per_node=2, rate=1e6):
+                pass
+        except UnavailableError as error:
+            missing.append(f"{error}; run as root, or allow unprivileged user namespaces")
+    return tuple(missing)
+
+
+def _missing(tool: str) -> str:
+    for folder in ELSEWHERE:
+        if os.access(f"{folder}/{tool}", os.X_OK):
+            return f"{tool} is in {folder}, which is not on PATH: export PATH=$PATH:{folder}"
+    return f"{tool} is not on PATH: install iproute2"

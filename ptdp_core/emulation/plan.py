@@ -1,0 +1,138 @@
+"""What is emulated: a configuration's times and sizes, as the cost model gives them, in plain numbers for the ranks."""
+
+from dataclasses import dataclass, replace
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import node_of
+from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.costs import GRADIENT_COPY_BYTES, CostModel, StageTimes
+from ptdp_core.simulator.network import data_group
+
+# Messages and the rates of links between nodes are this much smaller than the cluster's; compute times are not. Then a
+# message takes as long as on the cluster, and 16 ranks at once are no load for two cores.
+SHRINK = 4096
+# With buckets that overlap, every linear layer's gradient is a piece of its own, far larger than a bucket of PyTorch's.
+LINEARS_PER_LAYER = 4
+UNLIMITED = 1e30  # B/s
+ELEMENT_BYTES = 4  # of the tensors that travel here: fp32, which gloo adds fastest; sizes are set in bytes
+
+
+def shrunk(cluster_bytes: float, multiple: int = 1) -> int:
+    """Elements that stand for so many bytes of the cluster: at least one, and a multiple of `multiple`."""
+    return max(1, round(cluster_bytes / (SHRINK * ELEMENT_BYTES * multiple))) * multiple
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage on its virtual accelerator: seconds of compute and elements all-reduced over the tensor group."""
+
+    forward: float
+    backward: float
+    weight_gradient: float
+    reduced_forward: int
+    reduced_backward: int
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """What a pipeline rank has beside its stages: seconds after the flush, elements of gradients by chunk and piece.
+
+    `reduce` is the modelled time of the data-parallel reduction inside a node (None where it spans nodes, and takes
+    what it takes), `copies` of the memory traffic around it.
+    """
+
+    elements: tuple[tuple[int, ...], ...]
+    tied: int
+    reduce: float | None
+    copies: float
+    optimizer: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An emulated configuration; see `make_plan`."""
+
+    config: TrainingConfig
+    gpus_per_node: int
+    boundary: int
+    gather: float | None
+    stages: tuple[StagePlan, ...]
+    ranks: tuple[RankPlan, ...]
+    host: float
+    iterations: int
+    warmup: int
+
+    @property
+    def tensor_spans_nodes(self) -> bool:
+        """Whether tensor-parallel collectives go between nodes, and so really run."""
+        return self.config.parallel.t > self.gpus_per_node
+
+    @property
+    def data_spans_nodes(self) -> bool:
+        """Whether data-parallel groups have ranks on several nodes."""
+        return self.config.parallel.d > 1 and self.config.parallel.t * self.config.parallel.d > self.gpus_per_node
+
+    def between_nodes(self, rank: int, other: int) -> bool:
+        """Whether two ranks are on different nodes."""
+        return node_of(rank, self.gpus_per_node) != node_of(other, self.gpus_per_node)
+
+
+def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup: int) -> Plan:
+    """The times of `config` on `cluster`, whose `gpus_per_node` counts, and its shrunk sizes."""
+    parallel, model = config.parallel, CostModel(cluster)
+    spans = parallel.t > cluster.gpus_per_node
+    computing = CostModel(_without_tensor_communication(cluster, parallel.t)) if spans else model
+    boundary = cluster.element_bytes * config.model.seq * parallel.b * config.model.hidden
+    stages = computing.stages(config)
+    return Plan(
+        config=config,
+        gpus_per_node=cluster.gpus_per_node,
+        boundary=shrunk(boundary, parallel.t),
+        gather=None if spans else model.gather(config),
+        stages=tuple(_stage(config, i, stage, boundary if spans else 0) for i, stage in enumerate(stages)),
+        ranks=tuple(_rank(config, model, rank) for rank in range(parallel.p)),
+        host=cluster.iteration_host_time,
+        iterations=iterations,
+        warmup=warmup,
+    )
+
+
+def _without_tensor_communication(cluster: Cluster, t: int) -> Cluster:
+    """The cluster with tensor-parallel collectives that take no time: they are not modelled but run."""
+    free = {f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)} | {f"nvlink_bandwidth_{k}": UNLIMITED for k in (2, 4, 8)}
+    return replace(cluster, gpus_per_node=max(t, cluster.gpus_per_node), **free)  # type: ignore[arg-type]
+
+
+def all_reduces(config: TrainingConfig, stage: int) -> tuple[int, int]:
+    """All-reduces of a boundary tensor's size in a stage's forward and backward pass (Section 2.3), recomputation,
+    embedding and logits included."""
+    parallel, layers = config.parallel, config.layers_per_chunk
+    first, last = stage == 0, stage == parallel.p * parallel.v - 1
+    again = 2 * layers if parallel.recompute == "full" else 0
+    return 2 * layers + first, 2 * layers + again + last
+
+
+def _stage(config: TrainingConfig, index: int, times: StageTimes, reduced: float) -> StagePlan:
+    """`reduced`: bytes of an all-reduce that really runs; 0 if none does."""
+    sizes = [shrunk(calls * reduced) if reduced else 0 for calls in all_reduces(config, index)]
+    return StagePlan(times.forward, times.backward, times.weight_gradient, *sizes)
+
+
+def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
+    parallel, gradient_bytes = config.parallel, model.cluster.gradient_bytes
+    parameters = model.rank_parameters(config)[rank]
+    group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
+    last_backward = model.last_backward(config, model.stages(config), rank)
+    copies = model.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2) if parallel.d > 1 else 0.0
+    exposed = model.data_parallel(config, parameters, last_backward) - copies
+    holds_table = parallel.p > 1 and rank in (0, parallel.p - 1)
+    table = config.padded_vocab // parallel.t * config.model.hidden if holds_table else 0
+    pieces = LINEARS_PER_LAYER * config.layers_per_chunk if parallel.data_parallel == "torch" else 1
+    piece = shrunk(gradient_bytes * (parameters - table) / (parallel.v * pieces))
+    return RankPlan(
+        elements=((piece,) * pieces,) * parallel.v,
+        tied=shrunk(gradient_bytes * table) if table else 0,
+        reduce=exposed if group.nodes == 1 else None,
+        copies=copies,
+        optimizer=model.optimizer(parameters),
+    )

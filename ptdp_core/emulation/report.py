@@ -1,0 +1,53 @@
+"""What a rank hands back to the process that started it (imports no torch)."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ptdp_core.schedules import Action, Exchange
+
+
+@dataclass(frozen=True)
+class Timing:
+    """An operation on real links: seconds before anything moves, and B/s once it does."""
+
+    latency: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One rank's links: exchanges by pattern and whether they left the node (None: one of two did), collectives."""
+
+    exchanges: dict[tuple[str, bool | None], list[Timing]] = field(default_factory=dict)
+    collectives: dict[str, Timing] = field(default_factory=dict)
+
+
+class Interval(NamedTuple):
+    """From `start` to `end`, in seconds of the machine's monotonic clock."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of a rank, in seconds since the common start: passes and exchanges in order, then the rest.
+
+    `gathered` are the seconds that each pass spent on putting its input together, at its beginning.
+    """
+
+    slots: tuple[tuple[Action | Exchange, float, float], ...]
+    gathered: dict[Action, float]
+    reduction: Interval
+    optimizer: Interval
+    end: float
+    peak_stash: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a rank hands back. `sent_bytes` are those of one iteration, by use, as they are here (shrunk)."""
+
+    measured: Measured
+    iterations: tuple[Iteration, ...]
+    sent_bytes: dict[str, float]

@@ -1,0 +1,69 @@
+"""`emulate`: one configuration, run by the real engine in real time on this machine."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.emulation.network import LinkError, Network
+from ptdp_core.emulation.plan import SHRINK, Plan, make_plan
+from ptdp_core.emulation.prediction import describe
+from ptdp_core.emulation.report import Report
+from ptdp_core.emulation.result import Emulation, assemble
+from ptdp_core.engine.launch import RankError, launch
+from ptdp_core.schedules import build
+from ptdp_core.simulator import Cluster, simulate
+
+ITERATIONS, WARMUP = 3, 1
+# A rank that does not get on for so many predicted iterations, and so many seconds, hangs.
+PATIENCE_ITERATIONS, PATIENCE_SECONDS = 5, 30
+
+
+def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, iterations: int = ITERATIONS) -> Emulation:
+    """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`; see the package for what is emulated how.
+
+    Raises `ValueError` for a configuration that cannot be emulated, `UnavailableError` where this machine cannot,
+    `LinkError` if a link drops, `RankError` (of `ptdp_core.engine.launch`) if a rank fails. Whatever happens, nothing
+    is left behind.
+    """
+    _check(config, gpus_per_node, iterations)
+    machine = replace(cluster, gpus_per_node=gpus_per_node)
+    plan = make_plan(config, machine, iterations, WARMUP)
+    expected = simulate(config, machine).iteration_s
+    with (
+        TemporaryDirectory(prefix="ptdp-") as folder,
+        Network(config.parallel.n, gpus_per_node, machine.hca_bandwidth / SHRINK) as network,
+    ):
+        try:
+            reports: list[Report] = launch(
+                _rank,
+                config.parallel.n,
+                (plan, folder),
+                timeout=PATIENCE_ITERATIONS * expected + PATIENCE_SECONDS,
+                enter=network.namespaces.enter,
+                preload=("ptdp_core.emulation.worker",),
+            )
+        except RankError as error:
+            if down := network.down():
+                raise LinkError(f"{', '.join(down)} went down during the run") from error
+            raise
+    links = describe(plan, machine, [report.measured for report in reports])
+    prediction = simulate(config, links.cluster, timeline=True)
+    parallel = config.parallel
+    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    return assemble(config, schedule, reports, links, prediction)
+
+
+def _rank(beat: Callable[[], None], plan: Plan, folder: str) -> Any:
+    from ptdp_core.emulation.worker import run  # here: it loads torch, which this process does without
+
+    return run(beat, plan, folder)
+
+
+def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
+    for name, value in (("gpus_per_node", gpus_per_node), ("iterations", iterations)):
+        if value < 1:
+            raise ValueError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
+    if config.parallel.data_parallel == "zero3":
+        raise ValueError("data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'")

@@ -1,0 +1,150 @@
+"""What one rank does: measure its links, then run iterations of the real engine on its virtual accelerator.
+
+`folder` is one that all ranks share; see `RendezvousWire`.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from ptdp_core.emulation.calibration import Stopwatch, measure_links
+from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
+from ptdp_core.emulation.report import Interval, Iteration, Report
+from ptdp_core.engine.gradients import Gradients
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.pipeline import Executor, Run, last_backward
+from ptdp_core.engine.virtual import (
+    ChunkTimes,
+    Pace,
+    RendezvousWire,
+    VirtualChunk,
+    sleep_until,
+    virtual_parameters,
+)
+from ptdp_core.schedules import Action, build, lower
+
+
+def run(beat: Callable[[], None], plan: Plan, folder: str) -> Report:
+    """The life of a rank."""
+    groups = Groups.create(plan.config.parallel)
+    measured = measure_links(plan, groups, Path(folder))
+    beat()
+    rank = VirtualRank(plan, groups, Path(folder))
+    done = []
+    for _ in range(plan.warmup + plan.iterations):
+        done.append(rank.iterate())
+        beat()
+    return Report(measured, tuple(done[plan.warmup :]), rank.sent_bytes(len(done)))
+
+
+class VirtualRank:
+    """The engine on one rank, with virtual chunks."""
+
+    def __init__(self, plan: Plan, groups: Groups, folder: Path) -> None:
+        self.plan, self.groups, parallel = plan, groups, plan.config.parallel
+        self.mine, self.watch = plan.ranks[groups.pp.rank], Stopwatch()
+        program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
+        made = virtual_parameters(self.mine.elements, self.mine.tied)
+        self.overlap = parallel.data_parallel == "torch"
+        self.gradients = Gradients(made, groups, overlap=self.overlap, sharded=False, bucket_bytes=ELEMENT_BYTES)
+        self.pace = Pace()
+        self.chunks = [self._chunk(c, [x for x, _, chunk in made if chunk == c]) for c in range(parallel.v)]
+        shards = parallel.t if parallel.scatter_gather else 1
+        self.wire = RendezvousWire(groups, (plan.boundary // shards,), torch.float32, folder)
+        self.program, self.last = program, last_backward(program, groups.pp.rank)
+        self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record=True)
+
+    def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
+        plan, groups = self.plan, self.groups
+        index = chunk * groups.pp.size + groups.pp.rank
+        stage, pieces = plan.stages[index], len(self.mine.elements[chunk])
+        times = ChunkTimes(
+            stage.forward,
+            stage.backward,
+            stage.weight_gradient,
+            plan.gather,
+            stage.reduced_forward,
+            stage.reduced_backward,
+        )
+        return VirtualChunk(
+            times,
+            parameters[:pieces],
+            (plan.boundary,),
+            groups.tp,
+            self.pace,
+            scatter_gather=plan.config.parallel.scatter_gather,
+            is_last=index == len(plan.stages) - 1,
+        )
+
+    def _before(self, action: Action) -> None:
+        self.pace.begin(action)
+        chunk = self.program.schedule.chunk_of(action.stage)
+        if self.overlap and action in self.last:
+            self.chunks[chunk].last = True
+            self.gradients.expect_last(chunk)
+
+    def iterate(self) -> Iteration:
+        """One iteration, from a start that all ranks agree on."""
+        self.gradients.zero()
+        self.pace.gathered.clear()
+        for chunk in self.chunks:
+            chunk.last = False
+        batch = (torch.zeros(1), torch.zeros(1))
+        start = self.watch.agree()
+        run = self.executor.run(lambda microbatch: batch)
+        reduction = self._reduce()
+        return self._finish(start, run, reduction)
+
+    def _reduce(self) -> Interval:
+        """The data-parallel reduction and that of the tied embedding, as the engine does them."""
+        start = time.monotonic()
+        if self.mine.reduce is not None and self.groups.dp.size > 1:
+            # Inside a node: for real over loopback, in the time that NVLink would take from the last arrival on.
+            together = latest(self.groups.dp, start)
+            self.gradients.finish()
+            sleep_until(together + self.mine.reduce + self.mine.copies)
+        else:
+            self.gradients.finish()
+            time.sleep(self.mine.copies)
+        return Interval(start, time.monotonic())
+
+    def _finish(self, start: float, run: Run, reduction: Interval) -> Iteration:
+        """The optimizer step, which begins when all ranks of a replica have their gradients' norm; then the host."""
+        step = latest(self.groups.tp, latest(self.groups.pp, reduction.end))
+        sleep_until(step + self.mine.optimizer)
+        stepped = max(time.monotonic(), step + self.mine.optimizer)
+        sleep_until(stepped + self.plan.host)
+        end = time.monotonic()
+        return Iteration(
+            slots=tuple((slot.what, slot.start - start, slot.end - start) for slot in run.timeline),
+            gathered=dict(self.pace.gathered),
+            reduction=Interval(reduction.start - start, reduction.end - start),
+            optimizer=Interval(step - start, stepped - start),
+            end=end - start,
+            peak_stash=run.peak_stash,
+        )
+
+    def sent_bytes(self, iterations: int) -> dict[str, float]:
+        """Bytes this rank sent per iteration, by use: as counted, or sizes times counted calls."""
+        gradients, d, t = self.gradients, self.groups.dp.size, self.groups.tp.size
+        sent = {
+            "pipeline": self.wire.statistics.bytes / iterations,
+            "data": gradients.gradients.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
+            "embedding": self.mine.tied * ELEMENT_BYTES,
+        }
+        if self.plan.tensor_spans_nodes:
+            reduced = sum(
+                self.plan.config.parallel.m * (chunk.times.reduced_forward + chunk.times.reduced_backward)
+                for chunk in self.chunks
+            )
+            sent["tensor"] = reduced * ELEMENT_BYTES * 2 * (t - 1) / t
+        return sent
+
+
+def latest(axis, moment: float) -> float:  # type: ignore[no-untyped-def]
+    """The latest of a moment over an axis."""
+    at = torch.tensor([moment], dtype=torch.float64)
+    return float(axis.all_reduce(at, op=dist.ReduceOp.MAX).item())

@@ -1,0 +1,244 @@
+"""Virtual accelerators: model chunks whose passes take a given time instead of computing, and pass real tensors.
+
+A rank with virtual chunks runs everything else for real: the executor and its messages, the collectives of
+scatter/gather and of tensor parallelism across nodes, the gradients' buckets and their reduction. Times are plain
+seconds here; where they come from is not the engine's business.
+
+What a rank does inside a pass, its own overhead included, counts towards the pass's time: the pass ends when its time
+is over, not later (as long as the time suffices).
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ptdp_core.engine.groups import Axis, Groups
+from ptdp_core.engine.p2p import Pair, Wire
+from ptdp_core.engine.parameters import Placement
+from ptdp_core.engine.tensor_parallel import gather, split
+from ptdp_core.schedules import Action, Message
+
+
+def sleep_until(moment: float) -> None:
+    """Sleep until the monotonic clock says `moment`, if that is still to come; costs no CPU time."""
+    left = moment - time.monotonic()
+    if left > 0:
+        time.sleep(left)
+
+
+@dataclass
+class Pace:
+    """The deadlines of the pass that is running: begun when the executor turns to it, moved by each piece of it.
+
+    `gathered[action]` is how long putting the pass's input together took: as modelled inside a node, as it was
+    where the tensor group spans nodes.
+    """
+
+    deadline: float = 0.0
+    action: Action | None = None
+    fresh: bool = False
+    gathered: dict[Action, float] = field(default_factory=dict)
+
+    def begin(self, action: Action) -> None:
+        """A pass begins now."""
+        self.deadline, self.action, self.fresh = time.monotonic(), action, True
+
+    def input_ready(self, modelled: float | None) -> None:
+        """The input has been put together; `modelled` is the time that was allowed for it, None if what it took."""
+        if not self.fresh or self.action is None:
+            return
+        self.fresh = False
+        taken = time.monotonic() - self.deadline if modelled is None else modelled
+        self.gathered[self.action] = taken
+        self.deadline += taken
+
+    def spend(self, seconds: float) -> None:
+        """Let so much more time of the pass go by."""
+        self.deadline += seconds
+        sleep_until(self.deadline)
+
+    def restart(self) -> None:
+        """What just happened took its own time, on top of the modelled."""
+        self.deadline = time.monotonic()
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """One virtual chunk: seconds of compute in its passes.
+
+    Of `backward` a split backward pass spends `weight_gradient` later, in its W. `gather` seconds are allowed for
+    putting a received boundary tensor together (None: it takes what it takes). The tensor group all-reduces
+    `reduced_forward` and `reduced_backward` elements in a pass, after its compute, if it spans nodes: all of the pass's
+    all-reduces in one.
+    """
+
+    forward: float
+    backward: float
+    weight_gradient: float = 0.0
+    gather: float | None = 0.0
+    reduced_forward: int = 0
+    reduced_backward: int = 0
+
+
+class _Pass(torch.autograd.Function):
+    """A piece of a chunk: time goes by forward and backward; `parameter` gets a zero gradient when it is complete."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, parameter: torch.Tensor, chunk: "VirtualChunk", first: bool) -> torch.Tensor:
+        ctx.chunk = chunk
+        ctx.shape = parameter.shape
+        if first:
+            chunk.compute_forward()
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        ctx.chunk.compute_backward()
+        complete = ctx.chunk.last
+        return grad, grad.new_zeros(1).expand(ctx.shape) if complete else None, None, None
+
+
+class VirtualChunk(nn.Module):
+    """A model chunk on a virtual accelerator, called as `model.Chunk` is.
+
+    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. With
+    `scatter_gather` the boundary tensors are flat and this tensor rank's 1/t of `shape`. It is a `SplitStage`.
+    """
+
+    def __init__(
+        self,
+        times: ChunkTimes,
+        parameters: Sequence[nn.Parameter],
+        shape: tuple[int, ...],
+        tp: Axis,
+        pace: Pace,
+        *,
+        scatter_gather: bool,
+        is_last: bool,
+    ) -> None:
+        super().__init__()
+        self.times, self.shape, self.tp, self.pace = times, shape, tp, pace
+        self.pieces = list(parameters)
+        self.scatter_gather, self.is_last = scatter_gather and tp.size > 1, is_last
+        self.last = False  # the backward pass that completes the gradients is running
+        self.left = 0  # pieces of the backward pass still to come
+        self.put_off = 0.0  # seconds of the running backward pass that come later
+        self._reduced = [torch.zeros(n) for n in (times.reduced_forward, times.reduced_backward)]
+
+    def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
+        received = x is not None
+        if x is None:
+            x = torch.zeros(self.shape, requires_grad=True)
+        elif self.scatter_gather:
+            x = gather(x, self.shape, self.tp)
+        self.pace.input_ready(self.times.gather if received and self.scatter_gather else 0.0)
+        for i, parameter in enumerate(self.pieces):
+            x = _Pass.apply(x, parameter, self, i == 0)
+        if self.is_last:
+            return x.sum()
+        return split(x, self.tp) if self.scatter_gather else x
+
+    def compute_forward(self) -> None:
+        """The whole forward pass's time."""
+        self.pace.spend(self.times.forward)
+        self._reduce(self._reduced[0])
+
+    def compute_backward(self) -> None:
+        """The time of one piece of the backward pass."""
+        if self.left == 0:
+            self.left = len(self.pieces)
+            self.pace.input_ready(self.times.gather if self.scatter_gather and not self.is_last else 0.0)
+        self.left -= 1
+        self.pace.spend((self.times.backward - self.put_off) / len(self.pieces))
+        if self.left == 0:
+            self._reduce(self._reduced[1])
+
+    @contextmanager
+    def put_off_weight_gradients(self, microbatch: int) -> Iterator[None]:
+        """A backward pass in here lacks its weight gradients' time (`pipeline.SplitStage`)."""
+        self.put_off = self.times.weight_gradient
+        yield
+        self.put_off = 0.0
+
+    def add_weight_gradients(self, microbatch: int) -> None:
+        """That time."""
+        self.pace.spend(self.times.weight_gradient)
+
+    def _reduce(self, buffer: torch.Tensor) -> None:
+        if buffer.numel():
+            self.tp.all_reduce(buffer)
+            self.pace.restart()
+
+
+def virtual_parameters(elements: Sequence[Sequence[int]], tied: int) -> list[tuple[nn.Parameter, Placement, int]]:
+    """Parameters as `Gradients` takes them: `elements[chunk][piece]`, and `tied` of the embedding on chunk 0."""
+    made = []
+    for chunk, sizes in enumerate(elements):
+        for piece, size in enumerate(sizes):
+            name = f"virtual.{chunk}.{piece}"
+            made.append((nn.Parameter(torch.zeros(size)), Placement(name, (size,), None, 0, size, False), chunk))
+    if tied:
+        where = Placement("virtual.tied", (tied,), None, 0, tied, False, tied=True)
+        made.append((nn.Parameter(torch.zeros(tied)), where, 0))
+    return made
+
+
+class RendezvousWire(Wire):
+    """A wire on which a message is done, for its sender too, when the receiver has it: as on a GPU after the device
+    synchronisation of the paper's exchanges. gloo's sender is done once the kernel has taken the message.
+
+    Receivers say so beside the network, through Unix sockets in `folder`: on the link itself a word would queue behind
+    the messages that go the same way.
+    """
+
+    def __init__(self, groups: Groups, shape: tuple[int, ...], dtype: torch.dtype, folder: Path) -> None:
+        self._acknowledged: set[bytes] = set()
+        self._fd = os.open(folder, os.O_RDONLY)
+        self._folder = Path(f"/proc/self/fd/{self._fd}")  # a socket's path has room for 107 letters
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self._folder / str(groups.rank)))
+        super().__init__(groups, shape, dtype)
+
+    def close(self) -> None:
+        """Give up the socket's name, so that another wire may use the folder."""
+        self._socket.close()
+        (self._folder / str(self.groups.rank)).unlink()
+        os.close(self._fd)
+
+    def _batch(self, sends: list[Pair], receives: list[Pair]) -> None:
+        """Receives first: gloo asks for a message when its receive is posted, and must not ask behind others."""
+        group = self.groups.pp.group
+        arriving = [(m, x, dist.irecv(x, group=group, group_src=m.source)) for m, x in receives]
+        sent = [dist.isend(x, group=group, group_dst=m.destination) for m, x in sends]
+        for message, buffer, work in arriving:
+            _done(work)
+            self._acknowledge(message)
+            self._receiving[message] = (buffer, None)
+        for work in sent:
+            _done(work)
+        for message, _ in sends:
+            self._wait_for(str(message).encode())
+
+    def _acknowledge(self, message: Message) -> None:
+        groups = self.groups
+        sender = groups.rank + (message.source - groups.pp.rank) * groups.dp.size * groups.tp.size
+        self._socket.sendto(str(message).encode(), str(self._folder / str(sender)))
+
+    def _wait_for(self, message: bytes) -> None:
+        while message not in self._acknowledged:
+            self._acknowledged.add(self._socket.recv(256))
+        self._acknowledged.remove(message)
+
+
+def _done(work: dist.Work | None) -> None:
+    assert work is not None
+    work.wait()

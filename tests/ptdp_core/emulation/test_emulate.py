@@ -1,0 +1,104 @@
+"""The engine on virtual accelerators does what its schedule says, moves what the simulator counts, in modelled time."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from ptdp_core.emulation import emulate
+from ptdp_core.emulation.plan import make_plan
+from ptdp_core.engine.launch import RankError
+from ptdp_core.schedules import build, peak_stash
+from ptdp_core.simulator import load_cluster
+from tests.ptdp_core.emulation.jobs import SMALL, config
+
+SELENE = load_cluster()
+
+
+@pytest.mark.parametrize(
+    ("parallel", "per_node"),
+    [
+        ({"p": 4, "b": 1, "B": 8, "schedule": "gpipe"}, 1),
+        ({"p": 4, "b": 1, "B": 8}, 1),
+        ({"p": 4, "v": 2, "b": 1, "B": 8}, 1),
+        ({"p": 2, "t": 2, "b": 1, "B": 4}, 2),
+        ({"p": 2, "t": 2, "b": 1, "B": 4, "scatter_gather": False}, 2),
+        ({"p": 2, "d": 2, "b": 1, "B": 8}, 1),
+    ],
+    ids=lambda value: "-".join(f"{k}{v}" for k, v in value.items()) if isinstance(value, dict) else f"nodes{value}",
+)
+def test_order_bytes_and_stash(able, parallel, per_node):
+    emulation = emulate(config(**parallel), SELENE, gpus_per_node=per_node, iterations=1)
+    job, expected = emulation.config.parallel, emulation.prediction
+    schedule = build(job.schedule, job.p, job.m, job.v)
+    executed = [tuple(slot.action for slot in row if slot.action) for row in emulation.timeline]
+    assert emulation.order_ok
+    assert executed == list(schedule.ranks)
+    assert emulation.peak_stash == max(peak_stash(schedule))
+    assert emulation.link_bytes["pipeline"] == expected.link_bytes["pipeline"]
+    for use in ("data", "embedding"):
+        assert emulation.link_bytes[use] == pytest.approx(expected.link_bytes[use], rel=1e-3)
+
+
+def test_passes_take_the_modelled_time_and_follow_each_other(able):
+    job = config(p=2, v=2, b=1, B=4)
+    emulation = emulate(job, SELENE, gpus_per_node=1, iterations=1)
+    plan = make_plan(job, replace(SELENE, gpus_per_node=1), 1, 0)
+    for row in emulation.timeline:
+        assert all(before.end_s <= after.start_s + 1e-9 for before, after in pairwise(row))
+        for slot in row:
+            if slot.action is not None:
+                stage = plan.stages[slot.action.stage]
+                modelled = stage.forward if slot.kind == "F" else stage.backward
+                assert slot.end_s - slot.start_s >= modelled - 1e-4
+    assert max(row[-1].end_s for row in emulation.timeline) == emulation.iteration_s
+    assert emulation.samples_s == (emulation.iteration_s,)
+
+
+def test_the_prediction_is_for_the_emulated_machine(able):
+    emulation = emulate(config(p=2, t=2, b=1, B=4), SELENE, gpus_per_node=2, iterations=1)
+    assert emulation.prediction.config == emulation.config
+    assert emulation.prediction.timeline
+    assert "emulated" in emulation.prediction.cluster
+    rate = emulation.link_rates["one message"]
+    assert rate.asked == SELENE.hca_bandwidth
+    assert 0.3 * rate.asked < rate.achieved < 3 * rate.asked
+
+
+def test_tensor_groups_between_nodes_really_communicate(able):
+    emulation = emulate(config(p=1, t=2, b=1, B=2), SELENE, gpus_per_node=1, iterations=1)
+    boundary = 2 * SMALL.seq * SMALL.hidden
+    # 8 layers: 2 all-reduces forward, 2 recomputed, 2 backward; 1 for the embedding and 1 for the logits.
+    assert emulation.link_bytes["tensor"] == (8 * 6 + 2) * 2 * boundary
+    assert {"tensor"} == emulation.link_rates.keys()
+
+
+def test_overlapped_and_split_backward_passes(able):
+    overlapped = emulate(config(p=1, d=2, b=1, B=4, data_parallel="torch"), SELENE, gpus_per_node=1, iterations=1)
+    assert overlapped.link_bytes["data"] == pytest.approx(overlapped.prediction.link_bytes["data"], rel=2e-3)
+    split = emulate(config(p=2, b=1, B=4, schedule="zb-h1"), SELENE, gpus_per_node=1, iterations=1)
+    assert split.order_ok
+    assert {slot.kind for slot in split.timeline[1]} >= {"F", "I", "W"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parallel", "message"),
+    [
+        ({"gpus_per_node": 0}, {"p": 2, "B": 2}, "gpus_per_node=0 is not positive; needs gpus_per_node >= 1"),
+        ({"gpus_per_node": 1, "iterations": 0}, {"p": 2, "B": 2}, "iterations=0 is not positive"),
+        ({"gpus_per_node": 1}, {"d": 2, "B": 2, "data_parallel": "zero3"}, "data_parallel='zero3' is not emulated"),
+    ],
+)
+def test_what_cannot_be_emulated(arguments, parallel, message):
+    with pytest.raises(ValueError, match=message):
+        emulate(config(**parallel), SELENE, **arguments)
+
+
+def test_an_error_in_a_rank_names_it(able, monkeypatch):
+    monkeypatch.setattr("ptdp_core.emulation.run._rank", _broken)
+    with pytest.raises(RankError, match=r"rank \d failed: ZeroDivisionError"):
+        emulate(config(p=2, b=1, B=2), SELENE, gpus_per_node=1)
+
+
+def _broken(beat, plan, folder):
+    return 1 / 0

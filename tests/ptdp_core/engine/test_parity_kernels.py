@@ -1,0 +1,79 @@
+"""Parity with the serial model whichever implementation the fused operators have: part of the grid of `test_parity`.
+
+fp64, three steps, 1e-9 relative. Without dropout: each implementation draws its own mask.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import why_unavailable
+from tests.ptdp_core.engine import compare_cases, jobs
+from tests.ptdp_core.engine.test_parity import GRID, TOLERANCE, References
+
+ROOT = Path(__file__).parents[3]
+CASES: list[dict[str, Any]] = [
+    {"layers": 2, "b": 2, "B": 4, "recompute": "full"},
+    {"p": 2, "t": 2, "v": 2, "b": 1, "B": 2, "recompute": "full"},
+]
+SMALL = [
+    case
+    for case in GRID
+    if case["p"] * case["t"] * case["d"] <= 4 and case["attention"] == "operators" and not case["dropout"]
+]
+Work = list[tuple[dict[str, Any], str]]
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+    return References(tmp_path_factory.mktemp("serial"))
+
+
+def check(name: str, cases: list[dict[str, Any]], references: References) -> None:
+    work = [(case | {"kernels": name}, references.path(case)) for case in cases]
+    results = interpreted(work) if name == "triton" else compare_cases.compare(work)
+    for case, ranks in zip(cases, results, strict=True):
+        for rank, errors in enumerate(ranks):
+            assert max(errors.values()) <= TOLERANCE, f"{name}, {jobs.merged(case)}: rank {rank} {errors}"
+
+
+def interpreted(work: Work) -> compare_cases.Result:
+    """In a process that has Triton's interpreter."""
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-m", compare_cases.__name__, json.dumps(work)],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: compare_cases.Result = json.loads(done.stdout)
+    return found
+
+
+def test_triton(references: References) -> None:
+    check("triton", CASES[:1], references)
+
+
+@pytest.mark.slow
+def test_triton_on_more(references: References) -> None:
+    check("triton", [*CASES[1:], *SMALL[::12]], references)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(why_unavailable("compiled") is not None, reason="needs a C++ compiler")
+def test_compiled(references: References) -> None:
+    check("compiled", [*CASES, *SMALL[::24]], references)
+
+
+def test_sdpa_equals_operators(references: References) -> None:
+    """PyTorch's attention and the paper's, from the same weights: the same losses, norms, gradients and parameters."""
+    case = {"t": 2, "b": 1, "B": 2, "recompute": "full"}
+    operators, sdpa = (case | {"attention": attention} for attention in ("operators", "sdpa"))
+    check("reference", [operators, sdpa], references)  # both against the same serial run, in fp64
