@@ -1,43 +1,42 @@
-"""The benchmark of fused operators: a whole quick run without compiling, and what its record, table and figure say."""
-
-import csv
-import io
+"""The benchmark of fused operators: a whole quick run without compiling, and what its record says."""
 
 import pytest
 import torch
 
-from benchmarks import fused_kernels, fused_kernels_report
-from benchmarks.fused_kernels_cases import Shape, attention, cases, largest_tensor, shapes
-from benchmarks.records import read_record
+from benchmarks.registry import BENCHMARKS
+from benchmarks.runner import results_of, run
+from benchmarks.suite import fused_kernels
+from benchmarks.suite.fused_kernels_cases import Shape, attention, cases, largest_tensor, shapes
+from benchmarks.table import table
+from benchmarks.timing import Step, wall_timer
 
 CPU = torch.device("cpu")
 STEPS = ("forward", "backward")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """What `--quick` writes; with the compiler off, because compiling takes minutes, and sequences of 16 tokens."""
-    results = tmp_path_factory.mktemp("results")
+def record():
+    """What a quick run gives; with the compiler off, because compiling takes minutes, and sequences of 16 tokens."""
     with pytest.MonkeyPatch.context() as patch, torch.compiler.set_stance("force_eager"):
         patch.setattr(fused_kernels, "QUICK_SEQUENCE", 16)
-        patch.setattr(fused_kernels, "QUICK_ROUNDS", 2)
         patch.setattr(fused_kernels, "CPU_COPY_BYTES", 2**20)
-        assert fused_kernels.main(["--device", "cpu", "--quick", "--results", str(results)]) == 0
-    return results / "fused_kernels" / "measured"
-
-
-@pytest.fixture(scope="module")
-def record(folder):
-    return read_record(folder / "record.json")
+        patch.setattr("benchmarks.runner.QUICK_SAMPLES", 2)
+        return run(BENCHMARKS["fused_kernels"], "cpu", True, ("test",), lambda done: None)
 
 
 def test_the_record_has_every_operator_in_every_implementation(record):
-    assert (record.kind, record.id, record.fidelity, record.scale) == ("benchmark", "fused_kernels", "measured", "s=16")
+    assert (record.kind, record.id, record.fidelity, record.scale) == (
+        "benchmark",
+        "fused_kernels",
+        "measured",
+        "quick",
+    )
     operators = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
     wanted = {f"{operator}/175B/{name}" for operator in operators for name in ("reference", "compiled", "triton")}
     wanted |= {f"attention/175B/{name}" for name in ("[b, s, a, h]", "[s, b, a, h]", "sdpa")}
     wanted |= {"copy", "layer_norm/175B/reference", "layer_norm/175B/compiled"}
-    assert {point.key for point in record.points} == wanted
+    assert {point.key for point in results_of(record)} == wanted
+    assert {point.parameters["s"] for point in results_of(record) if point.key != "copy"} == {16}
 
 
 def test_what_cannot_run_says_why(record):
@@ -62,38 +61,10 @@ def test_times_keep_their_samples_and_the_rest_follows_from_them(record):
         assert reached <= max(points["copy"].metrics["bandwidth"].samples) * (1 + 1e-9)
 
 
-def test_the_table_is_the_record(record, folder):
-    text = (folder / "table.md").read_text()
-    rows = list(csv.DictReader(io.StringIO((folder / "table.csv").read_text())))
-    assert len(rows) == 2 * (len(record.points) - 1)
-    for row in rows:
-        if row["remark"]:
-            assert row["time_s"] == ""
-            continue
-        point = next(p for p in record.points if p.key == f"{row['operator']}/{row['model']}/{row['implementation']}")
-        assert float(row["time_s"]) == point.metrics[f"{row['step']}_time"].value
-        assert f"{float(row['time_s']) * 1e3:.3f}" in text
-    assert "triton: skipped, needs a GPU" in text
-    assert "s=16" in text
-
-
-def test_the_figure_is_the_record(record, folder):
-    figure = fused_kernels_report.draw(record)
-    forward, backward, layouts = figure.axes
-    for step, axes in zip(STEPS, (forward, backward), strict=True):
-        drawn = sorted(bar.get_height() for bar in axes.patches)
-        name = f"{step}_share_of_copy"
-        assert drawn == pytest.approx(sorted(p.metrics[name].value for p in record.points if name in p.metrics))
-        assert axes.get_ylabel() == "share of copy bandwidth"
-    assert len(layouts.patches) == 3
-    assert layouts.get_ylabel() == "forward + backward (ms)"
-    assert "measured" in figure.get_supxlabel()
-    assert (folder / "figure.pdf").read_bytes().startswith(b"%PDF")
-    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_files_of_one_record_are_equal(record):
-    assert fused_kernels_report.files(record) == fused_kernels_report.files(record)
+def test_the_table_says_what_did_not_run(record):
+    text = table(record)
+    assert "triton and 4 more: skipped, needs a GPU" in text
+    assert "bias_gelu/175B/compiled" in text
 
 
 def test_bytes_at_the_paper_s_size():
@@ -123,14 +94,6 @@ def test_both_layouts_and_sdpa_are_the_same_attention():
     torch.testing.assert_close(s_first, b_first.transpose(0, 1))
 
 
-def test_samples_are_taken_in_turns():
-    order = []
-    steps = {name: (lambda: None, lambda _, name=name: order.append(name)) for name in "ab"}
-    samples = fused_kernels.take_turns(steps, fused_kernels.cpu_timer, 3)
-    assert order == list("ababab")
-    assert [len(samples[name]) for name in "ab"] == [3, 3]
-
-
 def test_a_series_that_runs_out_of_memory_does_not_end_the_others():
     case = next(cases(Shape("tiny", 8, 256, 2), CPU, torch.float32))
 
@@ -140,27 +103,6 @@ def test_a_series_that_runs_out_of_memory_does_not_end_the_others():
     case = type(case)(
         case.operator, case.shape, {}, case.inputs, {"reference": case.calls["reference"], "x": greedy}, {}
     )
-    copy = fused_kernels.Copy((lambda: None, lambda _: None), 1)
-    points = fused_kernels.measure_case(case, fused_kernels.cpu_timer, 1, copy, [], {})
+    copy = fused_kernels.Copy(Step.of(lambda: None), 1)
+    points = fused_kernels.measure_case(case, wall_timer(), 1, copy, [], {})
     assert [(point.series, point.status) for point in points] == [("reference", "ok"), ("x", "oom")]
-
-
-def test_without_a_gpu_it_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert fused_kernels.main(["--device", "cuda"]) == fused_kernels.CANNOT
-    assert "device=cuda cannot be used; needs a GPU" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [["--device", "tpu"], ["--fast"]])
-def test_wrong_arguments_end_with_2(arguments):
-    with pytest.raises(SystemExit) as ended:
-        fused_kernels.main(arguments)
-    assert ended.value.code == 2
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_quick_on_a_gpu(tmp_path):
-    assert fused_kernels.main(["--device", "cuda", "--quick", "--results", str(tmp_path)]) == 0
-    points = read_record(tmp_path / "fused_kernels" / "measured" / "record.json").points
-    assert {point.status for point in points} == {"ok"}

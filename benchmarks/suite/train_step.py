@@ -1,45 +1,46 @@
 """Is the engine's training step as fast as what PyTorch offers for the same? Ratios, each from one run on this machine.
 
-    python -m benchmarks.train_step [--rounds 10] [--only serial|pipeline|tensor] [--json FILE]
-
     serial      p = t = d = 1, a whole step, against a plain PyTorch GPT (batch first, its fused attention and AdamW)
     pipeline    p = 2, forward and backward, against `torch.distributed.pipelining`: 1F1B, and interleaved with v = 2,
                 with the engine's own modules as stages, the same microbatches and backend
     tensor      t = 2, forward and backward, against `parallelize_module`
 
 Both sides of a comparison run in the same processes, one thread each, in turn and in random order within each round.
-The ratio of a round is their time over ours, where the slowest rank counts: above 1 the engine is faster. Printed are
-the median over rounds, its extremes, and the ratio of both sides' best times, which a busy machine disturbs least.
+The ratio of a round is their time over ours, where the slowest rank counts: above 1 the engine is faster. All in fp32.
 """
 
-import argparse
-import json
-import random
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 
-from kernels import select
+from benchmarks.points import attempted, rate, seconds
+from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, Step, take_turns
+from benchmarks.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.launch import launch
 from ptdp_core.engine.model import Chunk
-from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
+from ptdp_core.engine.pipeline import Batch
+from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.engine.trainer import Trainer
 
-MODEL = ModelConfig(layers=4, hidden=512, heads=8, seq=128, vocab=1024)
 STD = 0.02
+LIMIT_S = 8.0  # of samples of both sides
+NOTES = (
+    "fp32, one thread per rank; both sides in the same processes, in turn, in random order within each round.",
+    "ratio: the median of their time over ours, round by round: above 1 the engine is faster.",
+    "ratio of best: of both sides' fastest rounds, which a busy machine disturbs least. tokens: the engine's.",
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class Comparison:
     exchange: str = "overlapped"
     kernels: str = "reference"
     attention: str = "sdpa"
+
+    @property
+    def label(self) -> str:
+        """What tells it from the other comparisons of its name."""
+        if self.name == "serial":
+            return f"{self.kernels}, {self.attention}"
+        return f"{self.against}, {self.exchange}" if self.name == "pipeline" else self.against
 
 
 def comparisons() -> list[Comparison]:
@@ -120,30 +128,16 @@ class PlainGPT(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-def build(comparison: Comparison) -> tuple[Trainer, Groups, Callable[[int], Any], torch.Tensor]:
+def engine(comparison: Comparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
     """The engine on this rank, with the batch that both sides train on."""
-    settings = Settings(
-        MODEL,
-        comparison.parallel,
-        EngineSettings(exchange=comparison.exchange, attention=comparison.attention),
-        OptimizerSettings(clip=1.0),
-    )
-    groups = Groups.create(comparison.parallel) if comparison.parallel.n > 1 else Groups.alone()
-    trainer = Trainer(settings, groups, select(comparison.kernels))
-    generator = torch.Generator().manual_seed(1)
-    data = torch.randint(0, MODEL.vocab, (comparison.parallel.B, MODEL.seq + 1), generator=generator)
-    b = comparison.parallel.b
-
-    def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return data[j * b : (j + 1) * b, :-1], data[j * b : (j + 1) * b, 1:]
-
-    return trainer, groups, batch, data
+    settings = EngineSettings(exchange=comparison.exchange, attention=comparison.attention)
+    return build(model_for(setup), comparison.parallel, setup.device, settings, comparison.kernels)
 
 
-def serial_sides(comparison: Comparison) -> dict[str, Callable[[], object]]:
+def serial_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
     """A whole training step, with clipping and AdamW."""
-    trainer, _, batch, _ = build(comparison)
-    plain = PlainGPT(MODEL, fused=True)
+    trainer, batch, _ = engine(comparison, setup)
+    plain = PlainGPT(model_for(setup), fused=True).to(trainer.groups.device)
     adam = torch.optim.AdamW(plain.parameters(), lr=1e-3, fused=True)
     m = comparison.parallel.m
 
@@ -171,11 +165,11 @@ class AsStage(nn.Module):
         return x
 
 
-def pipeline_sides(comparison: Comparison) -> dict[str, Callable[[], object]]:
+def pipeline_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
     """Forward and backward through two stages' worth of the same modules."""
-    trainer, groups, batch, data = build(comparison)
-    other, _, _, _ = build(comparison)
-    par, chunks = comparison.parallel, other.chunks
+    trainer, batch, data = engine(comparison, setup)
+    other, _, _ = engine(comparison, setup)
+    par, chunks, groups = comparison.parallel, other.chunks, trainer.groups
     stages: list[Any] = [
         PipelineStage(AsStage(chunk), c * par.p + groups.pp.rank, par.p * par.v, groups.device)
         for c, chunk in enumerate(chunks)
@@ -203,11 +197,12 @@ def pipeline_sides(comparison: Comparison) -> dict[str, Callable[[], object]]:
     return {"engine": ours, "other": theirs}
 
 
-def tensor_sides(comparison: Comparison) -> dict[str, Callable[[], object]]:
+def tensor_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
     """Forward and backward with t = 2."""
-    trainer, groups, batch, _ = build(comparison)
-    plain = PlainGPT(MODEL, fused=False)
-    mesh = init_device_mesh("cpu", (groups.tp.size,))
+    trainer, batch, _ = engine(comparison, setup)
+    groups = trainer.groups
+    plain = PlainGPT(model_for(setup), fused=False).to(groups.device)
+    mesh = init_device_mesh(groups.device.type, (groups.tp.size,))
     plan: dict[str, Any] = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
     plan |= {name: RowwiseParallel() for name in ("projection", "down")}
     for block in plain.blocks:
@@ -226,82 +221,39 @@ def tensor_sides(comparison: Comparison) -> dict[str, Callable[[], object]]:
     return {"engine": ours, "other": theirs}
 
 
-def compare(beat: Callable[[], None], comparison: Comparison, rounds: int) -> list[dict[str, float]]:
-    """On every rank: seconds of both sides in each round; the slowest rank's, the same on all."""
-    make = {"serial": serial_sides, "pipeline": pipeline_sides, "tensor": tensor_sides}[comparison.name]
-    sides = make(comparison)
-    rng = random.Random(0)
-    rows = []
-    for number in range(rounds + 2):
-        row, order = {}, list(sides)
-        rng.shuffle(order)
-        for side in order:
-            if dist.is_initialized():
-                dist.barrier()
-            start = time.perf_counter()
-            sides[side]()
-            seconds = torch.tensor(time.perf_counter() - start)
-            if dist.is_initialized():
-                dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
-            row[side] = seconds.item()
-        if number >= 2:  # the first two warm up
-            rows.append(row)
-        beat()
-    return rows
+SIDES = {"serial": serial_sides, "pipeline": pipeline_sides, "tensor": tensor_sides}
 
 
-def summary(comparison: Comparison, rows: list[dict[str, float]]) -> dict[str, Any]:
-    """Median times and ratio of one comparison, with what was compared."""
-    ratios = [row["other"] / row["engine"] for row in rows]
-    par = comparison.parallel
-    return {
-        "name": comparison.name,
-        "against": comparison.against,
-        "exchange": comparison.exchange,
-        "kernels": comparison.kernels,
-        "attention": comparison.attention,
-        "configuration": f"p={par.p} t={par.t} v={par.v} b={par.b} m={par.m}",
-        "engine_s": statistics.median(row["engine"] for row in rows),
-        "other_s": statistics.median(row["other"] for row in rows),
-        "ratio": statistics.median(ratios),
-        "ratio_best": min(row["other"] for row in rows) / min(row["engine"] for row in rows),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "rounds": rows,
-    }
+def measure_here(beat: Callable[[], None], comparison: Comparison, setup: Setup) -> dict[str, Samples]:
+    """On every rank: both sides in each round, the slowest rank's time, the same on all."""
+    steps = {side: Step.of(call) for side, call in SIDES[comparison.name](comparison, setup).items()}
+    device = f"{setup.device}:{torch.cuda.current_device()}" if setup.on_gpu else "cpu"
+    found = take_turns(steps, slowest_timer(device), setup.samples, warm_up=2, limit_s=LIMIT_S)
+    beat()
+    return found
 
 
-def line(result: dict[str, Any]) -> str:
-    """One comparison on one line."""
-    r = result
-    return (
-        f"{r['name']:9s}{r['configuration']:22s}{r['exchange']:11s}{r['kernels']:10s}{r['attention']:10s}: "
-        f"{r['against']:24s} engine {r['engine_s'] * 1e3:7.1f} ms, other {r['other_s'] * 1e3:7.1f} ms, "
-        f"ratio {r['ratio']:.2f} ({r['ratio_min']:.2f} to {r['ratio_max']:.2f}), of best times {r['ratio_best']:.2f}"
-    )
-
-
-def main() -> None:
-    """Run the comparisons and print their ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10, help="measured rounds of each comparison (10)")
-    parser.add_argument("--only", choices=("serial", "pipeline", "tensor"))
-    parser.add_argument("--json", type=Path, help="also write every round's times here")
-    arguments = parser.parse_args()
-    print(f"GPT with {MODEL}, fp32, CPU, one thread per rank; ratio: their time over ours", flush=True)
-    results = []
+def points(setup: Setup) -> Iterator[PointResult]:
+    """One point per comparison."""
+    model = model_for(setup)
     for comparison in comparisons():
-        if arguments.only in (None, comparison.name):
-            n = comparison.parallel.n
-            rows = launch(compare, n, (comparison, arguments.rounds), process_group=n > 1)[0]
-            result = summary(comparison, rows)
-            results.append(result)
-            print(line(result), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"model": str(MODEL), "results": results}, indent=1) + "\n")
+        if setup.quick and comparison.kernels == "compiled":
+            continue  # compiling takes a minute
+        how = {name: getattr(comparison, name) for name in ("against", "exchange", "kernels", "attention")}
+        label = comparison.label
+        parameters = {**parameters_of(model, comparison.parallel), **how}
+        yield attempted(setup, comparison.name, label, parameters, partial(_metrics, setup, comparison))
 
 
-if __name__ == "__main__":
-    from benchmarks.train_step import main as imported_main  # the ranks import functions by this module's name
-
-    imported_main()
+def _metrics(setup: Setup, comparison: Comparison) -> dict[str, Metric]:
+    found = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
+    ours, theirs = found["engine"], found["other"]
+    ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
+    tokens = comparison.parallel.B * model_for(setup).seq
+    return {
+        "time": seconds(ours),
+        "other_time": seconds(theirs),
+        "ratio": Metric(median(ratios), "1", "measured", ratios),
+        "ratio_of_best": Metric(theirs.minimum / ours.minimum, "1", "derived"),
+        "tokens": rate(tokens, ours, "tokens/s"),
+    }

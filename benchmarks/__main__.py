@@ -1,0 +1,138 @@
+"""`python -m benchmarks list | run NAME ... | exact`: microbenchmarks, each writing one record; and exact checks."""
+
+import json
+import shlex
+import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import errors
+from benchmarks.command import Parser, run_command
+from benchmarks.errors import NothingSelectedError
+from benchmarks.exact import command as exact
+from benchmarks.registry import BENCHMARKS, find
+from benchmarks.storage import PROJECT
+
+PROGRAM = "python -m benchmarks"
+CODES = (
+    errors.DONE,
+    errors.INTERNAL,
+    errors.USAGE,
+    errors.UNAVAILABLE,
+    errors.POINTS_FAILED,
+    errors.REGRESSED,
+    errors.INVALID_RESULTS,
+    errors.NOTHING_SELECTED,
+    errors.INTERRUPTED,
+)
+EXAMPLES = f"""\
+examples:
+  {PROGRAM} list
+  {PROGRAM} run gemm --quick
+  {PROGRAM} exact
+  {PROGRAM} run p2p collectives --device cuda
+  reproduce plot gemm
+
+exit codes:
+"""
+
+
+def parser() -> Parser:
+    """The parser of both commands."""
+    made = Parser(
+        prog=PROGRAM,
+        description="Microbenchmarks of the engine, its kernels and messages, the simulator and the command line.",
+        epilog=EXAMPLES + "\n".join(f"  {code:>3}  {errors.MEANINGS[code]}" for code in CODES),
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = made.add_subparsers(dest="command", required=True, metavar="list | run | exact")
+    lists = commands.add_parser("list", help="what can be measured", allow_abbrev=False)
+    runs = commands.add_parser(
+        "run", help="measure, print, and write DIR/benchmarks/NAME/record.json", allow_abbrev=False
+    )
+    runs.add_argument("names", metavar="NAME", nargs="*", help="benchmarks to run, or all")
+    runs.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
+    runs.add_argument("--quick", action="store_true", help="small sizes and few samples: a trial")
+    runs.add_argument(
+        "--results", type=Path, default=PROJECT / "results" / "runs", metavar="DIR", help="default: results/runs"
+    )
+    for command in (lists, runs):
+        command.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    exact.add_parser(commands)
+    return made
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    asked = parser().parse_args(arguments)
+    if asked.command == "list":
+        return _list(asked.json)
+    if asked.command == "exact":
+        return exact.run(asked)
+    if not asked.names:
+        raise NothingSelectedError(f"nothing selected: name benchmarks ({PROGRAM} list shows them), or all")
+    names = list(BENCHMARKS) if asked.names == ["all"] else list(dict.fromkeys(asked.names))
+    for name in names:  # all of them before the first one runs
+        find(name)
+    return _run(names, asked, (*PROGRAM.split(), *arguments))
+
+
+def _list(as_json: bool) -> int:
+    if as_json:
+        rows = [{"name": b.name, "title": b.title, "section": b.section} for b in BENCHMARKS.values()]
+        print(json.dumps({"benchmarks": rows}, indent=1))
+        return errors.DONE
+    width = max(map(len, BENCHMARKS))
+    for benchmark in BENCHMARKS.values():
+        section = f" ({benchmark.section})" if benchmark.section else ""
+        print(f"{benchmark.name:{width}}  {benchmark.title}{section}")
+    print(f"\nnext: {PROGRAM} run {next(iter(BENCHMARKS))} --quick")
+    return errors.DONE
+
+
+def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
+    from benchmarks.records import write_record
+    from benchmarks.runner import choose_device, record_path, results_of, run
+    from benchmarks.table import table
+
+    device, records = choose_device(asked.device), []
+    for index, name in enumerate(names):
+        try:
+            record = run(BENCHMARKS[name], device, asked.quick, command, _tell)
+        except KeyboardInterrupt:
+            rest = shlex.join([*PROGRAM.split(), "run", *names[index:]])
+            print(f"benchmarks: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
+            return errors.INTERRUPTED
+        _tell("")
+        path = record_path(asked.results, name)
+        write_record(record, path)
+        records.append(record)
+        if not asked.json:
+            print(table(record), f"file: {path}", "", sep="\n", flush=True)
+    statuses = [{point.status for point in results_of(record)} for record in records]
+    code = errors.POINTS_FAILED if any("failed" in one for one in statuses) else errors.DONE
+    if not code and any("ok" not in one for one in statuses):
+        code = errors.NOTHING_SELECTED
+    if asked.json:
+        print(json.dumps({"exit_code": code, "benchmarks": [record.to_json() for record in records]}, indent=1))
+    else:
+        print(f"next: reproduce plot {names[-1]}")
+    return code
+
+
+def _tell(what: str) -> None:
+    """Say on a terminal how far it is, on one line that the next one, or nothing, overwrites."""
+    if sys.stderr.isatty():
+        print(f"\033[K{what}\r", end="", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    return run_command("benchmarks", PROGRAM, sys.argv[1:] if arguments is None else arguments, dispatch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Exit codes, and the errors that end a command with one of them and a single line."""
+
+DONE = 0
+INTERNAL = 1
+USAGE = 2
+UNAVAILABLE = 3
+POINTS_FAILED = 4
+CONTRADICTED = 5
+REGRESSED = 6
+INCONCLUSIVE = 7
+INVALID_RESULTS = 8
+NOTHING_SELECTED = 9
+INTERRUPTED = 130
+
+MEANINGS = {
+    DONE: "done",
+    INTERNAL: "internal error: a bug of this program; --debug shows the traceback",
+    USAGE: "usage: the command line or an input file is wrong",
+    UNAVAILABLE: "this machine cannot do it: results folder not writable, disk full, fidelity not available",
+    POINTS_FAILED: "some points failed or are invalid; the others are kept",
+    CONTRADICTED: "a claim of the paper is contradicted (only with --strict)",
+    REGRESSED: "a regression was shown",
+    INCONCLUSIVE: "inconclusive: neither a regression nor its absence could be shown",
+    INVALID_RESULTS: "an invalid results file (it is left as it is), or results that cannot be compared",
+    NOTHING_SELECTED: "nothing was selected, measured, or in common",
+    INTERRUPTED: "interrupted; what is finished is kept, and the message says how to resume",
+}
+
+
+class ReproduceError(Exception):
+    """An error that the user can do something about: one line and an exit code, never a traceback."""
+
+    code = USAGE
+
+
+class UsageError(ReproduceError):
+    """The command line or an input file is wrong."""
+
+
+class UnavailableError(ReproduceError):
+    """This machine, or this version, cannot do what was asked."""
+
+    code = UNAVAILABLE
+
+
+class InvalidResultsError(ReproduceError):
+    """A results file that should be reused is none."""
+
+    code = INVALID_RESULTS
+
+
+class NothingSelectedError(ReproduceError):
+    """The selection is empty."""
+
+    code = NOTHING_SELECTED
+
+
+def did_you_mean(name: str, known: "list[str] | tuple[str, ...]") -> str:
+    """'; did you mean ...?' with the nearest known name, or nothing."""
+    from difflib import get_close_matches  # here: only an error needs it
+
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,15 @@
+"""Exact checks: what is deterministic may not change unnoticed, compared at zero tolerance with a committed reference.
+
+    python -m benchmarks exact [SECTION ...] [--accept] [--json]
+
+- `simulated.py`: times, FLOPs, bytes by link class, memory of the paper's points; the cluster's parameters
+- `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
+- `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
+- `reference.py`: the committed values, `results/reference/exact/<section>.json`
+- `differences.py`, `wording.py`: what changed, grouped so that one cause is one message
+- `command.py`: the command line
+
+Every value is a whole number, a text, or a list of them by rank. Simulated times are whole nanoseconds and the bubble
+whole parts per billion: from Python 3.12 on `sum()` rounds floats otherwise than before, and mathematical libraries
+differ in the last bit, which moves an iteration by less than 0.01 ns. Everything else is exact.
+"""

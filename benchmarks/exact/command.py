@@ -1,0 +1,128 @@
+"""`python -m benchmarks exact`: collect, compare with the reference, say what changed; or accept it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks import errors
+from benchmarks.command import Parser
+from benchmarks.errors import UnavailableError, UsageError, did_you_mean
+from benchmarks.exact import reference, wording
+from benchmarks.exact.differences import Change, Message, compare, explain
+from benchmarks.exact.quantities import SECTIONS, Section
+
+MEANINGS = {
+    errors.DONE: "the same as the reference, or accepted",
+    errors.USAGE: errors.MEANINGS[errors.USAGE],
+    errors.UNAVAILABLE: "this machine cannot do it: no torch, or the reference cannot be written",
+    errors.REGRESSED: "something differs from the reference; the output says what",
+    errors.INVALID_RESULTS: "there is no valid reference",
+}
+
+DESCRIPTION = "Exact checks: everything that is deterministic, compared with the committed reference at zero tolerance."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the checks found: the sections, and what differs from the reference; nothing if all is the same."""
+
+    sections: dict[str, Section]
+    messages: list[Message]
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return errors.REGRESSED if self.messages else errors.DONE
+
+
+def check(names: Sequence[str] = SECTIONS) -> Outcome:
+    """Collect the sections and compare them with the reference.
+
+    Raises `InvalidResultsError` where there is no reference, `UnavailableError` where a section cannot be collected.
+    """
+    committed = {name: reference.read(name) for name in names}
+    sections = {name: collect(name) for name in names}
+    changes: list[Change] = []
+    for name in names:
+        changes += compare(name, committed[name], sections[name])
+    return Outcome(sections, explain(changes))
+
+
+def collect(name: str) -> Section:
+    """The values of a section as they are now."""
+    from benchmarks.exact import engine, schedules, simulated
+
+    if name == "schedules":
+        return schedules.collect(simulated.configurations())
+    return engine.collect() if name == "engine" else simulated.collect()
+
+
+def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """Add the command to those of `python -m benchmarks`."""
+    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    made = commands.add_parser(
+        "exact",
+        help="compare all that is deterministic with the committed reference",
+        description=DESCRIPTION,
+        epilog=f"exit codes:\n{codes}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
+    made.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
+    made.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Print what differs, and return the exit code. Raises `ReproduceError` for the user's errors."""
+    for name in parsed.sections:
+        if name not in SECTIONS:
+            raise UsageError(f"unknown section {name!r}{did_you_mean(name, SECTIONS)}; there are {', '.join(SECTIONS)}")
+    names = [name for name in SECTIONS if name in parsed.sections] or list(SECTIONS)
+    if parsed.accept:
+        return _accept(names, parsed.json)
+    outcome = check(names)
+    if parsed.json:
+        print(json.dumps(_document(outcome), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(outcome)
+    return outcome.code
+
+
+def _accept(names: Sequence[str], as_json: bool) -> int:
+    sections = {name: collect(name) for name in names}
+    for name, section in sections.items():
+        for entry, found in section.items():
+            if why := found.problem:
+                raise UnavailableError(f"nothing accepted: {name}, {entry}: {why}")
+    files = [reference.write(name, section) for name, section in sections.items()]
+    if as_json:
+        print(json.dumps({"exit_code": errors.DONE, "status": "accepted", "files": [path.name for path in files]}))
+    else:
+        print(f"accepted: wrote {', '.join(path.name for path in files)} in {reference.shown(reference.FOLDER)}")
+        print("git diff shows every value that changed; commit it with the change that caused it")
+    return errors.DONE
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    return {
+        "exit_code": outcome.code,
+        "status": "different" if outcome.messages else "same",
+        "sections": {name: {"entries": len(section)} for name, section in outcome.sections.items()},
+        "differences": [wording.as_json(message) for message in outcome.messages],
+    }
+
+
+def _print(outcome: Outcome) -> None:
+    counts = ", ".join(f"{len(section)} {name}" for name, section in outcome.sections.items())
+    if not outcome.messages:
+        print(f"exact: the same as the reference ({counts})")
+        return
+    number = len(outcome.messages)
+    print(f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({counts})")
+    for i, message in enumerate(outcome.messages, 1):
+        print(f"\n{i}. {wording.headline(message)}")
+        for line in wording.body(message):
+            print(f"     {line}")
+    print(f"\nIf this is meant: {reference.ACCEPT}, and commit the reference with the change.")

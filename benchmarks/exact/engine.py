@@ -1,0 +1,109 @@
+"""Section `engine`: one training step of tiny models in real ranks, and what every rank counted.
+
+Loads no torch here: `ranks.py` does, in the ranks.
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.errors import UnavailableError
+from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
+from benchmarks.exact.schedules import problem
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.launch import RankError, launch
+from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.schedules import build, lower
+
+TIMEOUT = 120.0  # seconds without a finished case: the ranks hang
+
+Case = dict[str, Any]
+
+# By number of ranks, started once. Fields of ParallelConfig, EngineSettings, and `layers` (default: one a chunk).
+CASES: dict[int, tuple[Case, ...]] = {
+    4: (
+        {"p": 2, "t": 2, "B": 4, "layers": 4},
+        {"p": 2, "t": 2, "B": 4, "scatter_gather": False},
+        {"p": 2, "t": 2, "B": 4, "recompute": "none", "exchange": "overlapped"},
+        {"p": 2, "t": 2, "v": 2, "B": 4},
+        {"p": 4, "B": 6, "schedule": "gpipe"},
+        {"p": 4, "B": 6, "recompute": "none"},
+        {"p": 4, "B": 6, "schedule": "zb-h1"},
+        {"p": 2, "t": 2, "B": 4, "schedule": "zb-h1", "recompute": "none"},
+        {"p": 4, "v": 2, "B": 8},
+        {"t": 4, "b": 2, "B": 4, "checkpoint_layers": 2},
+        {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002},
+        {"d": 4, "B": 8, "sharded_optimizer": True},
+        {"p": 2, "d": 2, "B": 8, "b": 2},
+    ),
+    8: ({"p": 2, "t": 2, "d": 2, "v": 2, "B": 8},),
+}
+MODEL = {"hidden": 16, "heads": 4, "seq": 8, "vocab": 50}
+ENGINE = set(EngineSettings.__dataclass_fields__)
+
+
+def settings(case: Case) -> Settings:
+    """The complete configuration of a case, on CPUs."""
+    engine = {key: value for key, value in case.items() if key in ENGINE}
+    parallel = {key: value for key, value in case.items() if key not in ENGINE and key != "layers"}
+    layers = case.get("layers", max(2, case.get("p", 1) * case.get("v", 1)))
+    model = ModelConfig(layers=layers, **MODEL)
+    return Settings(model, ParallelConfig(**parallel), EngineSettings(device="cpu", **engine))
+
+
+def name(case: Case) -> str:
+    """A case in one line."""
+    return " ".join(f"{key}={str(value).lower() if value is False else value}" for key, value in case.items())
+
+
+def collect() -> Section:
+    """Run all cases. Raises `UnavailableError` where there is no torch to run them with."""
+    if importlib.util.find_spec("torch") is None:
+        raise UnavailableError("the engine's exact checks need torch; pip install -e ., or name other sections")
+    section: dict[str, Entry] = {}
+    for count, cases in CASES.items():
+        counted = _run(count, cases)
+        for case in cases:
+            parallel = settings(case).parallel
+            section[name(case)] = Entry(counted[name(case)], schedule_of(parallel), shards_of(parallel))
+    return section
+
+
+def _run(count: int, cases: Sequence[Case]) -> Mapping[str, Quantities]:
+    """The quantities of each case. A program that would hang is not started; a rank that fails says so in all cases."""
+    problems = {name(case): _problem(case) for case in cases}
+    runnable = [case for case in cases if not problems[name(case)]]
+    quantities: dict[str, Quantities] = {case: {"order": {PROBLEM: why}} for case, why in problems.items() if why}
+    if not runnable:
+        return quantities
+    try:
+        by_rank = launch(count_in_rank, count, (runnable,), timeout=TIMEOUT)
+    except RankError as error:
+        why = str(error).splitlines()[0]
+        return quantities | {name(case): {"order": {PROBLEM: why}} for case in runnable}
+    for case, *counted in zip(runnable, *by_rank, strict=True):
+        quantities[name(case)] = _transpose(counted)
+    return quantities
+
+
+def _problem(case: Case) -> str:
+    config = settings(case)
+    parallel = config.parallel
+    schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)
+    return problem(lower(schedule, config.engine.exchange))
+
+
+def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
+    """What runs in every rank."""
+    from benchmarks.exact.ranks import count
+
+    return [count(settings(case), beat) for case in cases]
+
+
+def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
+    """From quantities of each rank to lists by rank; what a rank never did counts 0."""
+    kinds: dict[str, dict[str, Value]] = {}
+    for kind in by_rank[0]:
+        names = dict.fromkeys(key for rank in by_rank for key in rank[kind])
+        kinds[kind] = {key: [rank[kind].get(key, 0) for rank in by_rank] for key in names}
+    return kinds

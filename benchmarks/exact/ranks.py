@@ -1,0 +1,97 @@
+"""What one rank counts while it trains one batch: below the engine, at PyTorch's dispatcher.
+
+There every collective and message shows, with its tensor and its process group, whoever issued it; and every GEMM that
+is really executed.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from kernels import select
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.trainer import Trainer
+from ptdp_core.schedules import Action
+
+# Which argument of an operator of c10d holds what this rank gives; the first, unless it is named here.
+GIVEN = {"_allgather_base_": 1, "_reduce_scatter_base_": 1, "allgather_": 1, "reduce_scatter_": 1}
+NAMES = {"allreduce_": "all_reduce", "_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter"}
+
+
+class Counts(TorchDispatchMode):
+    """Counts, while it is active: `calls` and `bytes` by group and operator, and `flops` of GEMMs."""
+
+    def __init__(self, groups: Groups) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.flops = 0
+        self._formulas: dict[Any, Callable[..., int] | None] = {}
+        lanes = {"up": groups.up, "down": groups.down}
+        named = {axis.name: axis.group for axis in (groups.pp, groups.dp, groups.tp)} | lanes
+        self._names = {group.group_name: name for name, group in named.items() if group is not None}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.namespace == "c10d":
+            operator = func._schema.name.split("::")[1]
+            if operator != "recv_":  # its peer's send has been counted
+                self._count(operator, args)
+        elif formula := self._formula(func):
+            self.flops += formula(*args, **(kwargs or {}), out_val=out)
+        return out
+
+    def _formula(self, func: Any) -> Callable[..., int] | None:
+        """How many FLOPs an operator takes, if it is a GEMM: that of addmm for addmm_."""
+        if func not in self._formulas:
+            packet = getattr(torch.ops.aten, func._overloadpacket.__name__.rstrip("_"), None)
+            self._formulas[func] = flop_registry.get(packet)
+        return self._formulas[func]
+
+    def _count(self, operator: str, args: Any) -> None:
+        given = args[GIVEN.get(operator, 0)]
+        tensors = torch.utils._pytree.tree_leaves(given)
+        key = f"{self._group(args)} {NAMES.get(operator, operator.strip('_'))}"
+        self.calls[key] += 1
+        self.bytes[key] += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor))
+
+    def communication(self) -> dict[str, int]:
+        """Calls and bytes by group and operator."""
+        return {
+            f"{key} {what}": count[key]
+            for key in sorted(self.calls)
+            for what, count in (("calls", self.calls), ("bytes", self.bytes))
+        }
+
+    def _group(self, args: Any) -> str:
+        """The axis or lane: the first argument that is a process group says which."""
+        for arg in args:
+            if isinstance(arg, torch.ScriptObject):
+                name = dist.ProcessGroup.unbox(arg).group_name
+                return self._names.get(name, f"group {name}")
+        return "no group"
+
+
+def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
+    """Train one batch, and return this rank's quantities by kind."""
+    parallel = settings.parallel
+    groups = Groups.create(parallel)
+    trainer = Trainer(settings, groups, select(settings.engine.kernels), record=True)
+    tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
+    with Counts(groups) as counts:
+        run = trainer.step(lambda microbatch: (tokens, tokens)).run
+    beat()
+    wire = trainer.wire.statistics
+    return {
+        "order": {"executed": " ".join(str(slot.what) for slot in run.timeline if isinstance(slot.what, Action))},
+        "communication": counts.communication()
+        | {"messages": wire.messages, "message bytes": wire.bytes, "exchanges": wire.exchanges},
+        "work": {"GEMM FLOPs": counts.flops},
+        "memory": {"peak stash": run.peak_stash, "peak receive buffers": wire.peak_receive_buffers},
+    }

@@ -1,0 +1,83 @@
+"""The committed values: one JSON file per section, one line per quantity, so that a change reads well in a diff."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import InvalidResultsError
+from benchmarks.exact.quantities import KINDS, Quantities, Section
+from benchmarks.storage import PROJECT, atomic_write_bytes
+
+FORMAT = "ptdp-exact/1"
+FOLDER = PROJECT / "results" / "reference" / "exact"
+ACCEPT = "python -m benchmarks exact --accept"
+
+
+def write(name: str, section: Section, folder: Path | None = None) -> Path:
+    """Write a section's values, whole or not at all, and return the file. Raises `StorageError`."""
+    path = (folder or FOLDER) / f"{name}.json"
+    entries = {entry: found.quantities for entry, found in section.items()}
+    document = {"format": FORMAT, "section": name, "entries": entries}
+    atomic_write_bytes(path, (_text(document, 4) + "\n").encode())
+    return path
+
+
+def _text(value: Any, depth: int, indent: str = "") -> str:
+    """JSON with objects of the first `depth` levels on lines of their own, and all else inline."""
+    if not depth or not isinstance(value, Mapping) or not value:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    inner = indent + " "
+    lines = [
+        f"{inner}{json.dumps(key, ensure_ascii=False)}: {_text(item, depth - 1, inner)}" for key, item in value.items()
+    ]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def read(name: str, folder: Path | None = None) -> Mapping[str, Quantities]:
+    """The committed quantities of a section, by entry. Raises `InvalidResultsError` if there are none."""
+    path = (folder or FOLDER) / f"{name}.json"
+    place = shown(path)
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InvalidResultsError(f"{place}: there is no reference; {ACCEPT} writes it") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidResultsError(f"{place}: cannot be read: {error}; {ACCEPT} writes it anew") from None
+    if problem := _problem(document, name):
+        raise InvalidResultsError(f"{place}: {problem}; {ACCEPT} writes it anew")
+    entries: Mapping[str, Quantities] = document["entries"]
+    return entries
+
+
+def shown(path: Path) -> str:
+    """A path as messages say it: from the project's root."""
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+
+def _problem(document: Any, name: str) -> str:
+    """What is wrong with a parsed reference file; empty if nothing is."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        found = document.get("format") if isinstance(document, dict) else type(document).__name__
+        return f"format={found!r}; needs {FORMAT!r}"
+    if document.get("section") != name:
+        return f"section={document.get('section')!r}; needs {name!r}"
+    entries = document.get("entries")
+    if not isinstance(entries, dict) or not entries:
+        return "it has no entries"
+    for entry, kinds in entries.items():
+        if not isinstance(kinds, dict) or not kinds.keys() <= set(KINDS[1:]):
+            return f"entry {entry!r} has no quantities by kind ({', '.join(KINDS[1:])})"
+        for kind, quantities in kinds.items():
+            for quantity, value in quantities.items() if isinstance(quantities, dict) else [(kind, None)]:
+                if not _is_value(value):
+                    return f"entry {entry!r}, {quantity!r}: {value!r} is no value"
+    return ""
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and (
+            all(type(item) is int for item in value) or all(isinstance(item, str) for item in value)
+        )
+    return isinstance(value, int | float | str) and not isinstance(value, bool)

@@ -1,0 +1,214 @@
+"""Differences in words: a headline that names what changed, and the first few values, old -> new."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from benchmarks.exact.differences import Change, Message
+from benchmarks.exact.quantities import PROBLEM, Scalar
+
+# The plainest first: what a headline says of an order.
+_ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")
+QUANTITIES = 4  # shown of a message
+EXAMPLES = 3  # entries shown of a quantity
+TEXT = 60  # characters shown of a text
+
+TITLES = {
+    "entries": "entries",
+    "parameters": "cluster parameters",
+    "order": "order of actions",
+    "communication": "communication",
+    "work": "work",
+    "memory": "memory",
+    "time": "time",
+}
+
+
+def headline(message: Message) -> str:
+    """What changed, in one line."""
+    where = ", ".join(message.sections)
+    return f"{TITLES[message.kind]} ({where}): {_WHAT.get(message.kind, _quantities)(message.changes)}"
+
+
+def body(message: Message) -> list[str]:
+    """The first few values of each quantity, and what changed with them."""
+    lines = _names(message.changes) if message.kind == "entries" else _values(message.changes)
+    for section in dict.fromkeys(change.section for change in message.with_it):
+        also = [change for change in message.with_it if change.section == section]
+        lines.append(f"with it, in {section}: {_quantities(also)}")
+    return lines
+
+
+def as_json(message: Message) -> dict[str, Any]:
+    """A message for machines: the changes in full."""
+    return {
+        "kind": message.kind,
+        "headline": headline(message),
+        "changes": [_change(change) for change in message.changes],
+        "with_it": [_change(change) for change in message.with_it],
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    names = ("section", "entry", "name", "rank", "old", "new", "relative")
+    return {name: getattr(change, name) for name in names}
+
+
+def _by_name(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """Changes by quantity: first those of most entries, but actions before what follows from them."""
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.name, []).append(change)
+    rank = {name: i for i, name in enumerate(_ORDER)}
+    return dict(sorted(found.items(), key=lambda item: (rank.get(item[0], len(rank)), -len(_entries(item[1])))))
+
+
+def _entries(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.entry, []).append(change)
+    return found
+
+
+def _quantities(changes: Sequence[Change]) -> str:
+    """The quantities, in how many entries each changed, and by how much."""
+    named = list(_by_name(changes).items())
+    parts = [f"{name} in {len(_entries(found))}{_range(found)}" for name, found in named[:QUANTITIES]]
+    rest = len(named) - QUANTITIES
+    return "; ".join(parts) + (f"; and {rest} more quantities" if rest > 0 else "")
+
+
+def _range(changes: Sequence[Change]) -> str:
+    shares = [change.relative for change in changes if change.relative is not None]
+    if not shares:
+        return ""
+    low, high = _percent(min(shares)), _percent(max(shares))
+    return f" ({low})" if low == high else f" ({low} to {high})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.3g}%"
+
+
+def _gone_or_new(changes: Sequence[Change]) -> str:
+    new = sum(change.old is None for change in changes)
+    counts = ((new, "that the reference does not have"), (len(changes) - new, "of the reference that are gone"))
+    return "; ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def _names(changes: Sequence[Change]) -> list[str]:
+    lines = [
+        f"{'new' if change.old is None else 'gone'}: {change.entry}" for change in changes[: QUANTITIES * EXAMPLES]
+    ]
+    return lines + ([f"and {len(changes) - len(lines)} more"] if len(changes) > len(lines) else [])
+
+
+def _parameters(changes: Sequence[Change]) -> str:
+    return "; ".join(f"{change.name} {_value(change.old)} -> {_value(change.new)}" for change in changes)
+
+
+def _order(changes: Sequence[Change]) -> str:
+    """The first action that changed, in the plainest of the quantities that say it."""
+    first, *_ = next(iter(_by_name(changes).values()))
+    rank = "" if first.rank is None else f"rank {first.rank}: "
+    others = len({(change.section, change.entry) for change in changes}) - 1
+    return f"{first.entry}, {rank}{_old_and_new(first)}" + (f"; and {others} more entries" if others else "")
+
+
+def moved(old: str, new: str) -> str:
+    """How two sequences of actions differ: two swapped, or the first that differs. Positions count from 0."""
+    if " " not in old + new:
+        return f"{_short(old)} -> {_short(new)}"
+    before, after = old.split(), new.split()
+    places = [i for i, (a, b) in enumerate(zip_longest(before, after)) if a != b]
+    if len(places) == 2 and len(before) == len(after):
+        i, j = places
+        if (before[i], before[j]) == (after[j], after[i]):
+            return f"{before[i]} and {before[j]} swapped (positions {i} and {j})"
+    for tag, i, j, k, n in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            was, now = (" ".join(part) or "nothing" for part in (before[i:j], after[k:n]))
+            return f"position {i}: {_short(was)} -> {_short(now)}"
+    return "no difference"
+
+
+def _communication(changes: Sequence[Change]) -> str:
+    """Names the collective that came or went, and scatter/gather where boundary tensors grew by the factor t."""
+    parts = [_scatter_gather(changes)]
+    named = _by_name(changes)
+    counted = {name: found for name, found in named.items() if not name.endswith("bytes")}
+    for name, found in counted.items():
+        what = name.removesuffix(" calls")
+        if all(not change.new for change in found):
+            parts.append(f"no {what} any more")
+        elif all(not change.old for change in found):
+            parts.append(f"{what} added")
+        else:
+            by = [_number(change.new) - _number(change.old) for change in found]
+            low, high = f"{min(by):+.0f}", f"{max(by):+.0f}"
+            parts.append(f"{'more' if max(by) > 0 else 'fewer'} {what}: {low if low == high else f'{low} to {high}'}")
+    if not counted:
+        parts.append(_quantities(changes))
+    entries = len(_entries(changes))
+    return "; ".join(filter(None, parts)) + f" (in {entries} {'entry' if entries == 1 else 'entries'})"
+
+
+def _scatter_gather(changes: Sequence[Change]) -> str:
+    """Whether every boundary tensor grew, or shrank, by exactly t (Section 4.1)."""
+    boundary = [change for change in changes if change.name in ("message bytes", "pipeline bytes")]
+    pairs = [(change.shards, _number(change.old), _number(change.new)) for change in boundary]
+    if pairs and all(t > 1 and new == t * old for t, old, new in pairs):
+        return "scatter/gather lost: boundary tensors are sent whole, not in t parts"
+    if pairs and all(t > 1 and old == t * new for t, old, new in pairs):
+        return "scatter/gather where there was none: boundary tensors are sent in t parts"
+    return ""
+
+
+def _number(value: Scalar | None) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
+_WHAT = {"entries": _gone_or_new, "parameters": _parameters, "order": _order, "communication": _communication}
+
+
+def _values(changes: Sequence[Change]) -> list[str]:
+    lines = []
+    named = list(_by_name(changes).items())
+    for name, found in named[:QUANTITIES]:
+        entries = _entries(found)
+        lines.append(f"{name}{_range(found)}")
+        lines += [f"  {entry}: {_of_entry(one)}" for entry, one in list(entries.items())[:EXAMPLES]]
+        if len(entries) > EXAMPLES:
+            lines.append(f"  and {len(entries) - EXAMPLES} more")
+    if len(named) > QUANTITIES:
+        lines.append(f"also: {', '.join(name for name, _ in named[QUANTITIES:])}")
+    return lines
+
+
+def _of_entry(changes: Sequence[Change]) -> str:
+    """The change of one quantity of an entry; ranks with the same change together."""
+    ranks: dict[str, list[int]] = {}
+    for change in changes:
+        ranks.setdefault(_old_and_new(change), []).append(-1 if change.rank is None else change.rank)
+    texts = [text if of == [-1] else f"rank {_ranks(of)}: {text}" for text, of in ranks.items()]
+    return "; ".join(texts[:2]) + (f"; and {len(texts) - 2} more" if len(texts) > 2 else "")
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"{ranks[0]}" if len(ranks) == 1 else f"{', '.join(map(str, ranks[:4]))}{', ...' if len(ranks) > 4 else ''}"
+
+
+def _old_and_new(change: Change) -> str:
+    if isinstance(change.old, str) and isinstance(change.new, str):
+        return "changed" if change.name.startswith("digest") else moved(change.old, change.new)
+    share = "" if change.relative is None else f" ({_percent(change.relative)})"
+    return f"{_value(change.old)} -> {_value(change.new)}{share}"
+
+
+def _value(value: Mapping[str, Any] | Scalar | None) -> str:
+    return "none" if value is None else _short(str(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT else f"{text[: TEXT - 3]}..."

@@ -1,0 +1,170 @@
+"""A check's result as Markdown for people and CI, as JSON, and as a record."""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from benchmarks import provenance
+from benchmarks.gate.launcher import WORKLOAD
+from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
+from benchmarks.gate.run import Result
+from benchmarks.gate.session import ROUNDS, Finding
+from benchmarks.gate.trees import BASE, HEAD
+from benchmarks.records import Metric, PointResult, Record
+from benchmarks.storage import digest_file, fingerprint
+
+ID = "check"
+HEADLINES = {
+    REGRESSED: "{head} is slower than {base}",
+    OK: "{head} is not slower than {base}: a slow-down of 10% or more is ruled out",
+    IMPROVED: "{head} is faster than {base}",
+    INCONCLUSIVE: "whether {head} is slower than {base} could not be told",
+}
+COLUMNS = ("benchmark", "verdict", "slow-down", "99% interval", "base", "head", "pairs")
+MEANINGS = (
+    "regressed: a slow-down of 3% or less is ruled out; ok: one of 10% or more is; improved: faster by more than 3%; "
+    "each wrong with a probability of at most 0.5% for all benchmarks together"
+)
+
+
+def headline(result: Result) -> str:
+    """The verdict in one sentence, in Markdown."""
+    base, head = (f"{side} `{tree.ref}` ({tree.commit[:10]})" for side, tree in _sides(result))
+    if not result.measured:
+        return f"**nothing measured** of {head} against {base}"
+    return f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
+
+
+def body(result: Result) -> str:
+    """The table of the findings and how they came about, in Markdown that a terminal shows well, too."""
+    rows = [COLUMNS, *(_row(finding) for finding in result.findings)]
+    lines = [*_table(rows), ""]
+    lines += [f"{finding.name}: {finding.reason}" for finding in result.findings if finding.reason]
+    lines += [f"{name}: not measured: {why}" for name, why in result.lacking.items()]
+    if result.outcome:
+        lines += [
+            f"{result.outcome.pairs} pairs of {ROUNDS} processes a side, {result.outcome.redone} of "
+            f"{result.outcome.rounds} rounds redone, "
+            f"{result.outcome.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here: "
+            "the mean of each side's faster half",
+        ]
+    return "\n".join([*lines, MEANINGS])
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The result as JSON. Times in seconds, one for each pair; slow-downs as ratios minus one."""
+    outcome = result.outcome
+    return {
+        "verdict": result.verdict if result.measured else None,
+        **{side: {"ref": tree.ref, "commit": tree.commit} for side, tree in _sides(result)},
+        "seed": result.seed,
+        "budget_s": result.budget_s,
+        "seconds": outcome.seconds if outcome else None,
+        "pairs": outcome.pairs if outcome else 0,
+        "rounds": outcome.rounds if outcome else 0,
+        "redone": outcome.redone if outcome else 0,
+        "workload": digest_file(WORKLOAD),
+        "benchmarks": [_entry(finding) for finding in result.findings],
+        "not_measured": result.lacking,
+    }
+
+
+def record(result: Result, command: Sequence[str], started: datetime) -> Record:
+    """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
+    points = [_point(result, finding) for finding in result.findings]
+    for name, why in result.lacking.items():
+        points.append(PointResult(name, INCONCLUSIVE, name, {}, "skipped", why, _fingerprint(result, name)))
+    sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in _sides(result)]
+    return Record(
+        kind="comparison",
+        id=ID,
+        title="Paired timing of head against base",
+        paper=None,
+        fidelity="measured",
+        scale="laptop",
+        state="complete",
+        provenance=provenance.collect(
+            command, result.seed, started, result.outcome.seconds if result.outcome else 0.0, packages=("torch",)
+        ),
+        points=tuple(points),
+        notes=tuple(provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line),
+    )
+
+
+def _sides(result: Result) -> list[tuple[str, Any]]:
+    return [(side, result.trees[side]) for side in (BASE, HEAD)]
+
+
+def _fast_s(seconds: Sequence[float]) -> float:
+    """The geometric mean of the faster half, which the statistic compares."""
+    return math.exp(float(np.sort(np.log(seconds))[: max(1, len(seconds) // 2)].mean()))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    if not finding.base_s:
+        return (finding.name, finding.verdict, "", "", "", "", "0")
+    base, head = _fast_s(finding.base_s), _fast_s(finding.head_s)
+    found = finding.interval
+    return (
+        finding.name,
+        finding.verdict,
+        f"{head / base - 1:+.1%}",
+        f"{found.lower:+.1%} to {found.upper:+.1%}" if found else "no look yet",
+        f"{base * 1e3:.2f} ms",
+        f"{head * 1e3:.2f} ms",
+        str(len(finding.base_s)),
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    found = finding.interval
+    return {
+        "name": finding.name,
+        "verdict": finding.verdict,
+        "reason": finding.reason,
+        "slowdown": found.estimate if found else None,
+        "lower": _bound(found, "lower"),
+        "upper": _bound(found, "upper"),
+        "pairs": len(finding.base_s),
+        "base_s": list(finding.base_s),
+        "head_s": list(finding.head_s),
+    }
+
+
+def _bound(found: Interval | None, which: str) -> float | None:
+    """A bound that is one: JSON has no infinity."""
+    value = getattr(found, which) if found else math.inf
+    return value if math.isfinite(value) and value > -1 else None
+
+
+def _point(result: Result, finding: Finding) -> PointResult:
+    label, made = f"{finding.name}: {finding.verdict}", _fingerprint(result, finding.name)
+    if not finding.base_s:
+        return PointResult(finding.name, finding.verdict, label, {}, "skipped", finding.reason, made)
+    ratios = [head / base - 1 for base, head in zip(finding.base_s, finding.head_s, strict=True)]
+    slowdown = _fast_s(finding.head_s) / _fast_s(finding.base_s) - 1
+    metrics = {
+        "slowdown": Metric(slowdown, "1", "measured", tuple(ratios)),
+        "base_time": Metric(_fast_s(finding.base_s), "s", "measured", finding.base_s),
+        "head_time": Metric(_fast_s(finding.head_s), "s", "measured", finding.head_s),
+    }
+    for which in ("lower", "upper"):
+        if (bound := _bound(finding.interval, which)) is not None:
+            metrics[f"slowdown_{which}"] = Metric(bound, "1", "derived")
+    return PointResult(finding.name, finding.verdict, label, {}, "ok", None, made, metrics)
+
+
+def _fingerprint(result: Result, name: str) -> str:
+    commits = {side: tree.commit for side, tree in _sides(result)}
+    return fingerprint({"benchmark": name, "workload": digest_file(WORKLOAD), **commits})

@@ -1,0 +1,72 @@
+"""Saving and loading a checkpoint of parameters and optimizer state, as the engine writes it (Section 5.10).
+
+Files lie in the system's folder for temporary files, and pass through the operating system's cache: on a machine
+with much memory this is no measure of its disk.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.points import Once, attempted, rate, seconds
+from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, measure
+from benchmarks.training import build, model_for, parameters_of
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.checkpoint import Checkpoints
+
+SAMPLES, WARM_UP, LIMIT_S = 5, 1, 20.0
+NOTES = (
+    "Parameters and both moments of AdamW; the slowest rank's time, until the folder has its final name.",
+    "In the folder for temporary files, through the operating system's cache: no measure of a disk.",
+)
+
+
+class Found(NamedTuple):
+    """Samples of saving and of loading, and the bytes of the files."""
+
+    save: Samples
+    load: Samples
+    size: int
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """Save and load, by one rank and by two pipeline stages."""
+    model = model_for(setup)
+    for p in (1, 2):
+        parallel = ParallelConfig(p=p, B=1, recompute="none")
+        found = Once(partial(_found, model, parallel, setup))
+        for what in ("save", "load"):
+            metrics = partial(_metrics, found, what)
+            yield attempted(setup, f"p={p}", what, {**parameters_of(model, parallel), "what": what}, metrics)
+
+
+def measure_here(
+    beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, setup: Setup, folder: str
+) -> Found:
+    """On every rank: the same checkpoint saved over and over, then loaded as often."""
+    trainer, batch, _ = build(model, parallel, setup.device)
+    trainer.step(batch)
+    checkpoints, timer = Checkpoints(folder, trainer), slowest_timer(trainer.groups.device)
+    samples = min(SAMPLES, setup.samples)
+    time = partial(measure, samples=samples, warm_up=WARM_UP, limit_s=LIMIT_S, timer=timer)
+    save = time(lambda: checkpoints.save(1))
+    beat()
+    load = time(lambda: checkpoints.load(folder))
+    return Found(save, load, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()))
+
+
+def _found(model: ModelConfig, parallel: ParallelConfig, setup: Setup) -> Found:
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        found: Found = run_ranks(measure_here, parallel.p, (model, parallel, setup, folder), setup.device)[0]
+    return found
+
+
+def _metrics(found: Once[Found], what: str) -> dict[str, Metric]:
+    taken: Samples = getattr(found(), what)
+    size = Metric(found().size, "B", "derived")
+    return {"time": seconds(taken), "bandwidth": rate(found().size, taken, "B/s"), "size": size}

@@ -1,0 +1,46 @@
+"""Microbatches out of a token file, in the engine's shuffled order: how many tokens a second one process can draw."""
+
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.points import attempted, rate, seconds
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import measure
+from ptdp_core.engine.data import Samples, open_tokens, write_tokens
+
+VOCAB = 51200
+TOKENS, QUICK_TOKENS = 2**24, 2**18
+DRAWN = 20  # microbatches per sample
+NOTES = (
+    f"Random tokens, two bytes each, {DRAWN} microbatches per sample; the file is in the operating system's cache.",
+    "A microbatch is read, widened to 64 bits, checked against the vocabulary, and stacked.",
+)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """Sequences of 128 and 2048 tokens, microbatches of 1 and 8 sequences."""
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        path = Path(folder) / "random.tokens"
+        ids = np.random.default_rng(0).integers(0, VOCAB, QUICK_TOKENS if setup.quick else TOKENS)
+        write_tokens(path, ids, VOCAB)
+        for s in (128, 2048):
+            for b in (1, 8):
+                yield attempted(setup, f"s={s}", f"b={b}", {"s": s, "b": b}, partial(_metrics, setup, path, s, b))
+
+
+def _metrics(setup: Setup, path: Path, s: int, b: int) -> dict[str, Metric]:
+    source, numbers, cpu = Samples(open_tokens(path), s, VOCAB, seed=0), count(), torch.device("cpu")
+
+    def draw() -> None:
+        for _ in range(DRAWN):
+            source.microbatch(next(numbers) * b, b, cpu)
+
+    taken = measure(draw, samples=setup.samples).per(DRAWN)
+    return {"time": seconds(taken), "tokens": rate(b * s, taken, "tokens/s")}

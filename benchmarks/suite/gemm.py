@@ -1,0 +1,101 @@
+"""Matrix products: squares, and the products of a transformer layer (Section 2.3), as FLOP/s.
+
+A product [m, k] x [k, n] is 2*m*n*k FLOP. The weight is stored as a linear layer stores it, [n, k].
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.points import attempted, rate, seconds
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples
+from benchmarks.timing import measure as time_it
+
+LIMIT_S = 2.0
+
+
+NOTES = (
+    "A product [m, k] x [k, n] counts 2*m*n*k floating-point operations.",
+    "On a GPU: device time with cold caches, launches queued ahead.",
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A batch of products [m, k] x [k, n]; `name` says what it is for."""
+
+    series: str
+    name: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of the whole batch."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+def measure(
+    m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1, samples: int = 20
+) -> Samples:
+    """Seconds of `product`."""
+    call = product(m, n, k, dtype, device, batch)
+    return time_it(call, device, samples=samples, limit_s=LIMIT_S)
+
+
+def product(
+    m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1
+) -> Callable[[], object]:
+    """What is timed: [m, k] x [k, n] (`batch` such products) into an existing tensor; `dtype` as torch names it."""
+    import torch
+
+    kind = getattr(torch, dtype)
+    lead = (batch,) if batch > 1 else ()
+    x = torch.randn(*lead, m, k, device=device).to(kind)
+    weight = torch.randn(*lead, n, k, device=device).to(kind).mT
+    out = torch.empty(*lead, m, n, device=device, dtype=kind)
+    return lambda: torch.matmul(x, weight, out=out)
+
+
+def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[Shape]:
+    """The products of one layer's forward pass on one of `t` tensor-parallel ranks (Section 2.3)."""
+    tokens, d, batch = s * b, h // heads, b * heads // t
+    return [
+        Shape("layer", "QKV", tokens, 3 * h // t, h),
+        Shape("layer", "scores", s, s, d, batch),
+        Shape("layer", "context", s, d, s, batch),
+        Shape("layer", "projection", tokens, h, h // t),
+        Shape("layer", "MLP up", tokens, 4 * h // t, h),
+        Shape("layer", "MLP down", tokens, h, 4 * h // t),
+    ]
+
+
+def shapes(setup: Setup) -> list[Shape]:
+    """On a GPU a layer of the 175B model at t=8; on a CPU one that takes milliseconds."""
+    if setup.quick:
+        largest, layer = 256, layer_shapes(s=64, b=1, h=128, heads=4)
+    elif setup.on_gpu:
+        largest, layer = 8192, layer_shapes(s=2048, b=1, h=12288, heads=96, t=8)
+    else:
+        largest, layer = 2048, layer_shapes(s=256, b=1, h=1024, heads=16)
+    sizes = [64 * 2**i for i in range((largest // 64).bit_length())]
+    return [Shape("square", str(size), size, size, size) for size in sizes] + layer
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """One point per shape."""
+    for shape in shapes(setup):
+        parameters = {name: getattr(shape, name) for name in ("name", "m", "n", "k", "batch")}
+        yield attempted(
+            setup, shape.series, shape.name, {**parameters, "dtype": setup.dtype}, partial(_metrics, setup, shape)
+        )
+
+
+def _metrics(setup: Setup, shape: Shape) -> dict[str, Metric]:
+    found = measure(shape.m, shape.n, shape.k, setup.dtype, setup.device, shape.batch, setup.samples)
+    work = Metric(shape.flop, "FLOP", "derived")
+    return {"time": seconds(found), "speed": rate(shape.flop, found, "FLOP/s"), "work": work}

@@ -1,0 +1,78 @@
+"""One transformer layer of the engine, forward and backward, with one tensor-parallel rank and with two (Section 2.3).
+
+Attention is built from fused operators as in the paper, or PyTorch's own (sdpa). A layer's forward pass is
+24*b*s*h^2 + 4*b*s^2*h FLOP (the GEMMs of eq. 3), its backward pass twice that; speed is per rank.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.points import Once, attempted, rate, seconds
+from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, Step, take_turns
+from benchmarks.training import build, parameters_of
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.settings import EngineSettings
+
+LIMIT_S = 5.0
+PASSES = {"forward": 1, "backward": 2}  # with their FLOP, in forward passes
+NOTES = (
+    "A forward pass counts 24bsh^2 + 4bs^2h FLOP over t, a backward pass twice that; the slowest rank's time.",
+    "sdpa: PyTorch's attention, which is newer than the paper; operators: the paper's, from fused operators.",
+)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """Forward and backward for each kind of attention, with t = 1 and t = 2."""
+    model = model_for(setup)
+    for t in (1, 2):
+        parallel = ParallelConfig(t=t, b=1 if setup.quick else 2, B=1 if setup.quick else 2, recompute="none")
+        for attention in ("operators", "sdpa"):
+            arguments = (model, parallel, attention, setup)
+            found = Once(partial(run_ranks, measure_here, t, arguments, setup.device))
+            for name in PASSES:
+                parameters = {**parameters_of(model, parallel), "attention": attention, "pass": name}
+                flop = PASSES[name] * forward_flop(model, parallel)
+                metrics = partial(_metrics, found, name, flop)
+                yield attempted(setup, f"{attention}, t={t}", name, parameters, metrics)
+
+
+def model_for(setup: Setup) -> ModelConfig:
+    """A model of one layer."""
+    sizes = (64, 4, 32) if setup.quick else (4096, 32, 2048) if setup.on_gpu else (512, 8, 256)
+    return ModelConfig(1, *sizes, vocab=256)
+
+
+def forward_flop(model: ModelConfig, parallel: ParallelConfig) -> float:
+    """FLOP of a layer's forward pass on one rank."""
+    b, s, h = parallel.b, model.seq, model.hidden
+    return (24 * b * s * h**2 + 4 * b * s**2 * h) / parallel.t
+
+
+def measure_here(
+    beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, attention: str, setup: Setup
+) -> dict[str, Samples]:
+    """On every rank: both passes, by name."""
+    engine = EngineSettings(dtype="fp16" if setup.on_gpu else "fp32", attention=attention)
+    trainer, _, _ = build(model, parallel, setup.device, engine, "auto")
+    layer = trainer.chunks[0].layers[0]
+    shape = (model.seq, parallel.b, model.hidden)
+    x = torch.randn(shape, device=trainer.groups.device, dtype=trainer.wire.dtype, requires_grad=True)
+    grad = torch.randn_like(x)
+    steps = {
+        "forward": Step.of(lambda: layer(x)),
+        "backward": Step(lambda y: torch.autograd.backward(y, grad), prepare=lambda: layer(x)),
+    }
+    found = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
+    beat()
+    return found
+
+
+def _metrics(found: Once[list[Any]], name: str, flop: float) -> dict[str, Metric]:
+    taken = found()[0][name]
+    return {"time": seconds(taken), "speed": rate(flop, taken, "FLOP/s")}

@@ -1,0 +1,68 @@
+"""Memory: bandwidth of a copy over its size, and what the smallest kernel costs in a chain of them (the gap).
+
+A copy of S bytes reads and writes S each: 2*S over its time is the bandwidth.
+"""
+
+from collections.abc import Iterator
+
+from benchmarks.points import attempted, rate, seconds, size_text
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, device_timer, measure, wall_timer
+
+MIB = 2**20
+CHAIN = 100  # kernels of a chain: launched within the time that the device timer keeps the device busy
+LIMIT_S = 2.0
+
+
+NOTES = (
+    "A copy moves its size twice: read and written.",
+    f"The gap is the time of the smallest kernel in a chain of {CHAIN}; with launch, the host's time is in it.",
+)
+
+
+def copy(size: int, device: str = "cpu", samples: int = 20) -> Samples:
+    """Seconds to copy `size` bytes from one tensor into another; 2 * size bytes move."""
+    import torch
+
+    source = torch.ones(size, dtype=torch.int8, device=device)
+    target = torch.empty_like(source)
+    return measure(lambda: target.copy_(source), device, samples=samples, limit_s=LIMIT_S)
+
+
+def kernel_gap(device: str = "cpu", samples: int = 20, *, host: bool = False) -> Samples:
+    """Seconds per kernel in a chain of the smallest ones.
+
+    On a GPU those that pass on the device while launches are queued, or with `host` what the host needs to launch one
+    and the device to run it. On a CPU both are the cost of calling an operator.
+    """
+    import torch
+
+    x = torch.zeros(1, device=device)
+
+    def chain() -> None:
+        for _ in range(CHAIN):
+            x.add_(1.0)
+
+    timer = wall_timer(device) if host else device_timer(device)
+    return measure(chain, device, samples=samples, timer=timer).per(CHAIN)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """Copies of 64 KiB up to more than any cache holds, then the gap."""
+    largest = 4 * MIB if setup.quick else 1024 * MIB if setup.on_gpu else 256 * MIB
+    size = 64 * 1024
+    while size <= largest:
+
+        def copied(size: int = size) -> dict[str, Metric]:
+            found = copy(size, setup.device, setup.samples)
+            return {"time": seconds(found), "bandwidth": rate(2 * size, found, "B/s")}
+
+        yield attempted(setup, "copy", size_text(size), {"bytes": size}, copied)
+        size *= 4
+    for series, host in (("gap", False), ("gap with launch", True)) if setup.on_gpu else (("gap", False),):
+
+        def gap(host: bool = host) -> dict[str, Metric]:
+            return {"time": seconds(kernel_gap(setup.device, setup.samples, host=host))}
+
+        yield attempted(setup, series, "one kernel", {"chain": CHAIN}, gap)

@@ -1,0 +1,52 @@
+"""The optimizer step by itself: gradient norm, clipping and AdamW, replicated and sharded over two replicas (ZeRO-1).
+
+With 16-bit parameters the step also copies its fp32 master weights back; sharded, it gathers what the others updated.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from benchmarks.points import attempted, rate, seconds
+from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, measure
+from benchmarks.training import build, model_for, parameters_of
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.formulas import parameters as parameter_count
+
+LIMIT_S = 5.0
+NOTES = (
+    "Norm, clipping, AdamW, copies of master weights, and the gathering of a sharded step; the slowest rank's time.",
+    "parameters: those of the model (eq. 2) over the time.",
+)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """fp32 and bf16 parameters, d = 1, and d = 2 replicated and sharded."""
+    model = model_for(setup)
+    for dtype in ("fp32", "bf16"):
+        for d, sharded in ((1, False), (2, False), (2, True)):
+            parallel = ParallelConfig(d=d, B=d, recompute="none")
+            engine = EngineSettings(dtype=dtype, sharded_optimizer=sharded)
+            parameters = {**parameters_of(model, parallel), "dtype": dtype, "sharded": sharded}
+            label = f"d={d}, sharded" if sharded else f"d={d}"
+            yield attempted(setup, dtype, label, parameters, partial(_metrics, setup, model, parallel, engine))
+
+
+def measure_here(
+    beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings, setup: Setup
+) -> Samples:
+    """On every rank: seconds of a step with the gradients of one batch, the slowest rank's."""
+    trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
+    trainer.forward_backward(batch)
+    timer = slowest_timer(trainer.groups.device)
+    found = measure(lambda: trainer.optimizer.step(1e-6), samples=setup.samples, limit_s=LIMIT_S, timer=timer)
+    beat()
+    return found
+
+
+def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> dict[str, Metric]:
+    found = run_ranks(measure_here, parallel.d, (model, parallel, engine, setup), setup.device)[0]
+    return {"time": seconds(found), "parameters": rate(parameter_count(model), found, "1/s")}

@@ -1,0 +1,87 @@
+"""Messages between two pipeline stages, over the engine's own wire, from a few bytes to many (Section 4.1).
+
+*one way* is half a round trip: each side waits for the other. *exchange* is both directions at once, as the steady
+state of 1F1B has them ("send forward, receive backward"). Two processes of this machine: sockets or shared memory on
+CPUs, NVLink or PCIe on GPUs.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+
+import torch
+
+from benchmarks.points import Once, attempted, rate, seconds, size_text
+from benchmarks.ranks import run_ranks, slowest_timer, time_message
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples
+from ptdp_core.config import ParallelConfig
+from ptdp_core.engine.groups import Groups, local_device
+from ptdp_core.engine.p2p import Wire
+from ptdp_core.schedules import Exchange, Message
+
+KINDS = ("one way", "exchange")
+FORWARD, BACKWARD = Message("F", 0, 0, 0, 1), Message("B", 1, 0, 1, 0)
+
+
+NOTES = (
+    "Two ranks on this machine, blocking exchanges of the engine's wire, the slower rank's time.",
+    "One way: half a round trip. Exchange: both directions at once; its bandwidth is that of one direction.",
+)
+
+
+def measure(sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
+    """Seconds by (kind, bytes): of a message of that many bytes one way, or of two of them in an exchange.
+
+    Starts two ranks. Raises `RankError` if one fails, `UnavailableError` without a GPU for each.
+    """
+    return run_ranks(measure_here, 2, (sizes, device, samples), device)[0]
+
+
+def measure_here(
+    beat: Callable[[], None], sizes: list[int], device: str, samples: int
+) -> dict[tuple[str, int], Samples]:
+    """What `measure` gives, on each of the two ranks."""
+    groups = Groups.create(ParallelConfig(p=2, B=2), local_device(device))
+    timer = slowest_timer(groups.device)
+    found = {}
+    for size in sizes:
+        wire = Wire(groups, (size,), torch.uint8)
+        tensor = torch.zeros(size, dtype=torch.uint8, device=groups.device)
+        for kind, trip, ways in (("one way", _round_trip, 2), ("exchange", _exchange, 1)):
+            call = partial(trip, wire, groups.pp.rank, tensor)
+            found[kind, size] = time_message(call, size, samples, timer).per(ways)
+            beat()
+    return found
+
+
+def _round_trip(wire: Wire, rank: int, tensor: torch.Tensor) -> None:
+    """Rank 0 sends and gets an answer."""
+    for message in (FORWARD, BACKWARD):
+        if message.source == rank:
+            wire.post(Exchange((message,), ()), {message: tensor}, blocking=True)
+        else:
+            wire.post(Exchange((), (message,)), {}, blocking=True)
+            wire.take(message)
+
+
+def _exchange(wire: Wire, rank: int, tensor: torch.Tensor) -> None:
+    """Both send and receive in one group."""
+    mine, theirs = (FORWARD, BACKWARD) if rank == 0 else (BACKWARD, FORWARD)
+    wire.post(Exchange((mine,), (theirs,)), {mine: tensor}, blocking=True)
+    wire.take(theirs)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
+    sizes = [1024 * 4**i for i in range(6 if setup.quick else 9)]
+    found = Once(lambda: measure(sizes, setup.device, setup.samples))
+    for kind, size in product(KINDS, sizes):
+        metrics = partial(_metrics, found, kind, size)
+        yield attempted(setup, kind, size_text(size), {"bytes": size, "ranks": 2}, metrics)
+
+
+def _metrics(found: Callable[[], dict[tuple[str, int], Samples]], kind: str, size: int) -> dict[str, Metric]:
+    taken = found()[kind, size]
+    return {"time": seconds(taken), "bandwidth": rate(size, taken, "B/s")}

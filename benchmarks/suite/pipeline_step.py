@@ -1,0 +1,57 @@
+"""One batch through a pipeline of two ranks, forward and backward, by schedule and way of exchanging (Section 2.2).
+
+Every schedule the engine knows runs the same model and the same microbatches, so that what differs is the order of the
+passes and the waiting between them. No optimizer step.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from benchmarks.points import attempted, rate, seconds
+from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.timing import Samples, measure
+from benchmarks.training import build, model_for, parameters_of
+from ptdp_core.config import SCHEDULES, ModelConfig, ParallelConfig
+from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.schedules import MODES
+
+P, M = 2, 8
+LIMIT_S = 5.0
+NOTES = (
+    "Forward and backward passes of all microbatches and the flush; no optimizer step; the slowest rank's time.",
+    "blocking: the paper's exchanges, waited for at once; overlapped: posted ahead, waited for when needed.",
+)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """Every schedule in both ways of exchanging; the interleaved one with two chunks per rank."""
+    model = model_for(setup)
+    for exchange in MODES:
+        for schedule in SCHEDULES:
+            v = 2 if schedule == "interleaved" else 1
+            parallel = ParallelConfig(p=P, v=v, b=1, B=M, schedule=schedule, recompute="none")
+            parameters = {**parameters_of(model, parallel), "exchange": exchange}
+            yield attempted(setup, exchange, schedule, parameters, partial(_metrics, setup, model, parallel, exchange))
+
+
+def measure_here(
+    beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, exchange: str, setup: Setup
+) -> Samples:
+    """On every rank: seconds of a batch, the slowest rank's."""
+    engine = EngineSettings(exchange=exchange, dtype="fp16" if setup.on_gpu else "fp32")
+    trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
+
+    def once() -> None:
+        trainer.gradients.zero()
+        trainer.executor.run(batch)
+
+    found = measure(once, samples=setup.samples, limit_s=LIMIT_S, timer=slowest_timer(trainer.groups.device))
+    beat()
+    return found
+
+
+def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, exchange: str) -> dict[str, Metric]:
+    found = run_ranks(measure_here, parallel.p, (model, parallel, exchange, setup), setup.device)[0]
+    return {"time": seconds(found), "tokens": rate(parallel.B * model.seq, found, "tokens/s")}

@@ -1,0 +1,35 @@
+"""Starting the command line: what a user waits for before anything is computed. Each sample is a fresh process."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.points import attempted, seconds
+from benchmarks.records import Metric, PointResult
+from benchmarks.setup import Setup
+from benchmarks.storage import PROJECT
+from benchmarks.timing import measure
+
+COMMANDS = {
+    "python -c pass": ("-c", "pass"),
+    "reproduce --help": ("-m", "reproduce", "--help"),
+    "reproduce list": ("-m", "reproduce", "list"),
+    "benchmarks list": ("-m", "benchmarks", "list"),
+}
+NOTES = ("Wall time of a fresh Python process, files in the operating system's cache; the first row is Python itself.",)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """One point per command, the first of them Python alone."""
+    for name, arguments in COMMANDS.items():
+        yield attempted(setup, "command", name, {"command": name}, partial(_metrics, setup, arguments))
+
+
+def _metrics(setup: Setup, arguments: tuple[str, ...]) -> dict[str, Metric]:
+    def start() -> None:
+        done = subprocess.run([sys.executable, *arguments], cwd=PROJECT, capture_output=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(arguments)} ended with exit code {done.returncode}")
+
+    return {"time": seconds(measure(start, samples=setup.samples, warm_up=1))}

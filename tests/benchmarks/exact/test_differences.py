@@ -1,0 +1,100 @@
+"""How differences are found, grouped by cause, and said."""
+
+from benchmarks.exact.differences import Change, compare, explain
+from benchmarks.exact.quantities import Entry
+from benchmarks.exact.wording import body, headline, moved
+
+
+def test_equal_values_differ_in_nothing() -> None:
+    quantities = {"memory": {"peak stash": [2, 1]}, "order": {"table": ["0F0", "1F0"]}}
+    assert compare("engine", {"a": quantities}, {"a": Entry(quantities)}) == []
+
+
+def test_a_value_counts_by_rank_and_also_where_it_is_missing() -> None:
+    old = {"communication": {"calls": [1, 2], "gone": 3}}
+    new = Entry({"communication": {"calls": [1, 4], "new": [0, 1]}})
+    found = [(c.name, c.rank, c.old, c.new) for c in compare("engine", {"a": old}, {"a": new})]
+    assert found == [("calls", 1, 2, 4), ("gone", None, 3, None), ("new", 0, None, 0), ("new", 1, None, 1)]
+
+
+def test_zero_tolerance_goes_down_to_the_type() -> None:
+    """A count that became a float, and the last bit of one."""
+    for old, new in ((1, 1.0), (0.1, 0.1 + 2**-56), (10**18, 10**18 + 1)):
+        assert len(compare("s", {"a": {"time": {"x": old}}}, {"a": Entry({"time": {"x": new}})})) == 1
+
+
+def test_an_entry_that_is_new_or_gone_is_one_change() -> None:
+    quantities = {"time": {"x": 1, "y": 2}}
+    found = compare("simulated", {"old": quantities}, {"new": Entry(quantities)})
+    (message,) = explain(found)
+    assert (
+        headline(message) == "entries (simulated): 1 that the reference does not have; 1 of the reference that are gone"
+    )
+    assert body(message) == ["gone: old", "new: new"]
+
+
+def change(kind: str, entry: str = "a", section: str = "engine", schedule: str = "") -> Change:
+    return Change(section, entry, kind, f"some {kind}", None, 1, 2, schedule)
+
+
+def test_a_later_kind_goes_with_an_earlier_one_of_its_entry_only() -> None:
+    calls, time, other = change("communication"), change("time"), change("time", entry="b")
+    messages = explain([time, other, calls])
+    assert [(m.changes, m.with_it) for m in messages] == [([calls], [time]), ([other], [])]
+
+
+def test_an_order_explains_every_section_that_runs_such_a_schedule() -> None:
+    table = change("order", "1f1b p=2 m=4 v=1", "schedules", "1f1b p=2 m=4 v=1")
+    slower = change("time", "Table 1", "simulated", "1f1b p=8 m=64 v=1")
+    interleaved = change("time", "Figure 12", "simulated", "interleaved p=12 m=12 v=4")
+    messages = explain([slower, table, interleaved])
+    assert [(m.changes, m.with_it) for m in messages] == [([table], [slower]), ([interleaved], [])]
+
+
+def test_independent_causes_are_messages_of_their_own() -> None:
+    messages = explain([change("work", "a"), change("communication", "b"), change("work", "c", "simulated")])
+    assert len(messages) == 3
+
+
+def test_two_swapped_actions_are_named() -> None:
+    assert moved("0F0 0F1 0B0 0B1", "0F0 0B0 0F1 0B1") == "0F1 and 0B0 swapped (positions 1 and 2)"
+
+
+def test_a_lost_an_added_and_another_action_are_named() -> None:
+    assert moved("0F0 0F1 0B0", "0F0 0B0") == "position 1: 0F1 -> nothing"
+    assert moved("0F0 0B0", "0F0 0F1 0B0") == "position 1: nothing -> 0F1"
+    assert moved("0F0 0F1 0B0", "0F0 0F2 0B0") == "position 1: 0F1 -> 0F2"
+
+
+def test_a_message_says_old_new_and_the_relative_change() -> None:
+    changes = [
+        Change("simulated", f"point {i}", "time", "iteration ns", None, 1000, 1000 + 10 * i) for i in range(1, 6)
+    ]
+    (message,) = explain(changes)
+    assert headline(message) == "time (simulated): iteration ns in 5 (+1% to +5%)"
+    assert body(message) == [
+        "iteration ns (+1% to +5%)",
+        "  point 1: 1000 -> 1010 (+1%)",
+        "  point 2: 1000 -> 1020 (+2%)",
+        "  point 3: 1000 -> 1030 (+3%)",
+        "  and 2 more",
+    ]
+
+
+def test_scatter_gather_is_named_only_where_every_tensor_grew_by_t() -> None:
+    def sizes(*pairs: tuple[int, int]) -> list[Change]:
+        return [
+            Change("engine", f"case {i}", "communication", "message bytes", 0, old, new, "", 2)
+            for i, (old, new) in enumerate(pairs)
+        ]
+
+    assert "scatter/gather lost" in headline(explain(sizes((100, 200), (50, 100)))[0])
+    assert "where there was none" in headline(explain(sizes((200, 100)))[0])
+    assert "scatter/gather" not in headline(explain(sizes((100, 200), (50, 99)))[0])
+
+
+def test_ranks_with_the_same_change_stand_together() -> None:
+    changes = [Change("engine", "a", "communication", "tp all_reduce calls", rank, 5, 6) for rank in range(3)]
+    changes.append(Change("engine", "a", "communication", "tp all_reduce calls", 3, 7, 9))
+    (message,) = explain(changes)
+    assert "  a: rank 0, 1, 2: 5 -> 6 (+20%); rank 3: 7 -> 9 (+28.6%)" in body(message)

@@ -1,0 +1,47 @@
+"""A small repository with the project's simulator and engine, to check commits of."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.storage import PROJECT
+
+Commit = Callable[..., str]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A checkout with one commit, tagged 'first', of what the workload imports."""
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for package in ("kernels", "ptdp_core"):
+        shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy>=1"]\n')
+    git(root, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "first")
+    git(root, "tag", "first")
+    return root
+
+
+@pytest.fixture
+def commit(repository: Path) -> Commit:
+    """Write a file of the repository and commit it; the commit."""
+
+    def make(name: str, text: str) -> str:
+        (repository / name).write_text(text)
+        git(repository, "add", "--all")
+        git(repository, "commit", "--quiet", "--message", f"change {name}")
+        return git(repository, "rev-parse", "HEAD")
+
+    return make
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Run git there, as somebody, whatever the user's configuration says."""
+    options = ["user.name=a", "user.email=a@b.c", "commit.gpgsign=false", "init.defaultBranch=main"]
+    command = ["git", *(word for option in options for word in ("-c", option)), *arguments]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,208 @@
+"""`reproduce check`: exit codes and sentences, Markdown, JSON and record; measured by a launcher that is made up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.gate import run
+from benchmarks.gate.guard import Reading
+from benchmarks.records import read_record
+from reproduce import check, cli
+from tests.benchmarks.gate.conftest import Commit, git
+
+
+class Fake:
+    """Launcher of a machine where head is slower by `factor`."""
+
+    factor = 1.0
+    lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
+
+    def __init__(self, trees: object, benchmarks: list[run.Benchmark]) -> None:
+        self.injected = {one.name: one.injected for one in benchmarks}
+        self.rng = np.random.default_rng(0)
+
+    def lacking(self) -> dict[str, str]:
+        return self.lacks
+
+    def start(self, names: list[str]) -> None:
+        self.names = names
+
+    def run(self, side: str) -> dict[str, float]:
+        slow = {n: (1 + self.injected[n]) * self.factor if side == "head" else 1.0 for n in self.names}
+        return {n: 0.01 * slow[n] * float(np.exp(self.rng.normal(0, 0.01))) for n in self.names}
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -> type[Fake]:
+    """The small repository is the project, and nothing takes time."""
+    made = type("Machine", (Fake,), {})
+    monkeypatch.setattr(run, "Processes", made)
+    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
+    monkeypatch.setattr(cli, "DEFAULT_RESULTS", tmp_path / "results")
+    main = check.main
+    monkeypatch.setattr(check, "main", lambda parsed, command: main(parsed, command, repository))
+    return made
+
+
+def reproduce(*arguments: str) -> int:
+    return cli.main(["check", *arguments])
+
+
+@pytest.fixture
+def changed(commit: Commit) -> str:
+    return commit("ptdp_core/new.py", "x = 1\n")
+
+
+@pytest.mark.parametrize(("factor", "code", "verdict"), [(1.0, 0, "ok"), (1.15, 6, "regressed"), (0.85, 0, "improved")])
+def test_verdicts_in_all_forms(
+    machine: type[Fake],
+    changed: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    factor: float,
+    code: int,
+    verdict: str,
+) -> None:
+    machine.factor = factor
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    assert reproduce("--base", "first", "--seed", "7", "--summary", str(summary)) == code
+    text = capsys.readouterr().out
+    assert text.startswith(f"**{verdict}**: ")
+    assert f"| pipeline_step | {verdict}" in text
+    assert "12 pairs of 3 processes a side, 0 of 36 rounds redone" in text
+    assert "seed 7" in text
+    assert summary.read_text().startswith(f"before\n**{verdict}**: ")
+    assert reproduce("--base", "first", "--seed", "7", "--json") == code
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["exit_code"], found["head"]["commit"]) == (verdict, code, changed)
+    entry = found["benchmarks"][0]
+    assert entry["lower"] < entry["slowdown"] < entry["upper"]
+    assert entry["slowdown"] == pytest.approx(factor - 1, abs=0.02)
+    record = read_record(found["record"])
+    assert (record.kind, record.id, record.provenance.seed) == ("comparison", "check", 7)
+    assert [(point.key, point.series) for point in record.points] == [(name, verdict) for name in run.SUITE]
+    assert len(record.points[0].metrics["head_time"].samples or ()) == 12
+
+
+def error_of(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--base", "nope"), 2, "'nope' names no commit here"),
+        (("--base", "first", "--head", "nope"), 2, "'nope' names no commit here"),
+        (("--base", "first", "--benchmark", "simulater"), 2, "did you mean 'simulator'?"),
+        (("--base", "first", "--budget", "soon"), 2, "try --budget 10m"),
+        (("--base", "first", "--budget", "0m"), 2, "try --budget 10m"),
+        (("--base", "first", "--budget", "nan"), 2, "try --budget 10m"),
+        (("--base", "first", "--self-test", "--head", "HEAD"), 2, "leave one out"),
+        ((), 2, "--base"),
+        (("--base", "first", "--head", "HEAD~1"), 9, "are the same commit"),
+    ],
+)
+def test_what_cannot_be_checked(
+    changed: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    assert reproduce(*arguments) == code
+    assert message in error_of(capsys)
+
+
+def test_a_dirty_tree_is_refused_unless_head_is_named(
+    repository: Path, changed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "ptdp_core/new.py").write_text("x = 2\n")
+    assert reproduce("--base", "first") == 2
+    assert "changes that no commit holds" in error_of(capsys)
+    assert reproduce("--base", "first", "--head", "HEAD") == 0
+    assert reproduce("--base", "first", "--self-test") == 0
+
+
+def test_a_base_that_does_not_build(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
+    commit("pyproject.toml", "[project\n")
+    assert reproduce("--base", "HEAD", "--head", "first") == 3
+    assert "does not build" in error_of(capsys)
+
+
+def test_what_one_side_lacks_is_not_green(
+    machine: type[Fake], changed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine.lacks = {"simulator": "base lacks it"}
+    assert reproduce("--base", "first") == 7
+    assert "simulator: not measured: base lacks it" in capsys.readouterr().out
+    machine.lacks = dict.fromkeys(run.SUITE, "base lacks it")
+    assert reproduce("--base", "first") == 9
+    assert capsys.readouterr().out.startswith("**nothing measured**")
+    points = read_record(tmp_path / "results/check/measured/record.json").points
+    assert [(point.status, point.reason) for point in points] == [("skipped", "base lacks it")] * 2
+
+
+def test_a_loaded_machine_is_inconclusive(
+    changed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 2.0))
+    assert reproduce("--base", "first") == 7
+    assert "the machine is too loaded" in capsys.readouterr().out
+
+
+def test_a_budget_too_short_for_anything_measures_nothing(
+    changed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reproduce("--base", "first", "--budget", "0.001s") == 9
+    assert "is exhausted after 0 of 12 pairs" in capsys.readouterr().out
+
+
+def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "benchmarks/exact").mkdir(parents=True)
+    (repository / "benchmarks/exact/__init__.py").touch()
+    script = "import sys\nprint('exact: %s')\nsys.exit(%d)\n"
+    for text, code, start in (("1 difference", 6, "**regressed**"), ("the same", 0, "**ok**"), ("", 8, "")):
+        commit("benchmarks/__main__.py", script % (text, code))
+        assert reproduce("--base", "first") == {8: 3}.get(code, code)
+        captured = capsys.readouterr()
+        assert captured.out.startswith(start)
+        assert text in captured.out
+        assert ("exact checks of head" in captured.err) == (code == 8)
+    commit("benchmarks/__main__.py", script % ("1 difference", 6))
+    assert reproduce("--base", "first", "--json") == 6
+    assert json.loads(capsys.readouterr().out)["exact"]["status"] == "different"
+
+
+@pytest.mark.parametrize(
+    ("factor", "waited", "code", "said"),
+    [(1.0, 1.0, 0, "works"), (1.15, 1.0, 1, "errs"), (0.87, 1.0, 1, "errs"), (1.0, 2.0, 7, "inconclusive")],
+)
+def test_the_self_test(
+    machine: type[Fake],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    factor: float,
+    waited: float,
+    code: int,
+    said: str,
+) -> None:
+    machine.factor = factor
+    monkeypatch.setattr(run, "canary", lambda: Reading(0.01, waited))
+    assert reproduce("--base", "first", "--self-test", "--json") == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == said
+    assert [entry["name"] for entry in found["benchmarks"]] == [
+        "pipeline_step", "simulator", "pipeline_step+15%", "simulator+15%",
+    ]  # fmt: skip
+    assert reproduce("--base", "first", "--self-test") == code
+    assert capsys.readouterr().out.startswith(f"**{said}**")
+
+
+def test_nothing_is_left_behind(repository: Path, changed: str) -> None:
+    assert reproduce("--base", "first") == 0
+    assert git(repository, "status", "--porcelain") == ""

@@ -1,0 +1,171 @@
+"""Sessions with a launcher, a canary and a clock that are made up."""
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from benchmarks.gate.guard import Guard, Reading
+from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED, Procedure, swap_tables
+from benchmarks.gate.session import FIRST_READINGS, READINGS, ROUNDS, SPARE_REDOS, Session
+from benchmarks.gate.trees import BASE, HEAD
+
+PROCESS_S, CANARY_S = 2.0, 0.02
+ALWAYS = 10_000  # canaries of any session
+
+
+class Machine:
+    """Clock, canary and launcher in one. `factors`: how much slower head is; `load`: factor on the n-th canary."""
+
+    def __init__(self, factors: dict[str, float], noise: float = 0.01) -> None:
+        self.factors, self.noise = factors, noise
+        self.rng = np.random.default_rng(0)
+        self.now, self.started, self.stopped = 0.0, 0, 0
+        self.order: list[str] = []
+        self.measured: list[tuple[str, ...]] = []
+        self.canaries = itertools.count()
+        self.slow_canaries: dict[int, Reading] = {}
+
+    def clock(self) -> float:
+        return self.now
+
+    def canary(self) -> Reading:
+        self.now += CANARY_S
+        return self.slow_canaries.get(next(self.canaries), Reading(0.010, 1.0))
+
+    def start(self, names: Sequence[str]) -> None:
+        self.started += 1
+        self.names = tuple(names)
+
+    def run(self, side: str) -> dict[str, float]:
+        self.now += PROCESS_S
+        self.order.append(side)
+        self.measured.append(self.names)
+        noise = np.exp(self.rng.normal(0, self.noise, len(self.names)))
+        return {n: (self.factors[n] if side == HEAD else 1.0) * x for n, x in zip(self.names, noise, strict=True)}
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def session(machine: Machine, budget_s: float = 1e6, seed: int = 0) -> Session:
+    procedure = Procedure(tuple(machine.factors), swap_tables(seed))
+    return Session([procedure], machine, machine.canary, seed, budget_s, machine.clock)
+
+
+def test_a_regression_and_none_on_a_quiet_machine() -> None:
+    machine = Machine({"slow": 1.15, "same": 1.0})
+    outcome = session(machine).run()
+    slow, same = outcome.suites[0]
+    assert (slow.verdict, same.verdict) == (REGRESSED, OK)
+    assert slow.interval
+    assert same.interval
+    assert slow.interval.lower > 0.03
+    assert slow.interval.lower < 0.15 < slow.interval.upper
+    assert same.interval.lower < 0 < same.interval.upper < 0.10
+    assert (outcome.pairs, outcome.redone) == (12, 0)
+    assert machine.started == 12 * ROUNDS
+    assert machine.stopped == 1
+
+
+def test_orders_are_random_balanced_in_blocks_of_two_and_the_seeds() -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        machine = Machine({"same": 1.0})
+        session(machine, seed=seed).run()
+        orders.append([first for first, _ in zip(machine.order[::2], machine.order[1::2], strict=True)])
+    assert orders[0] == orders[1] != orders[2]
+    assert all(set(block) == {BASE, HEAD} for block in zip(orders[0][::2], orders[0][1::2], strict=True))
+    assert {BASE, HEAD} == set(orders[0][::2])
+
+
+def test_a_launch_is_the_fastest_of_its_processes() -> None:
+    machine = Machine({"same": 1.0}, noise=0.1)
+    outcome = session(machine).run()
+    assert np.mean(np.log(outcome.suites[0][0].base_s)) < -0.05  # the mean of minima, below that of all, 0
+
+
+def test_a_decided_benchmark_is_measured_no_longer() -> None:
+    machine = Machine({"same": 1.0, "between": 1.065}, noise=0.03)
+    session(machine).run()
+    assert ("between",) in machine.measured
+    assert machine.measured[: 24 * ROUNDS] == [("same", "between")] * 24 * ROUNDS
+
+
+@pytest.mark.parametrize("reading", [Reading(0.0111, 1.0), Reading(0.010, 1.2)], ids=["slow", "waited for a core"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_round_is_redone_if_one_of_its_canaries_is_disturbed(reading: Reading, place: int) -> None:
+    machine = Machine({"same": 1.0})
+    for i in range(READINGS):
+        machine.slow_canaries[FIRST_READINGS + place + i] = reading
+    outcome = session(machine).run()
+    assert (outcome.pairs, outcome.redone) == (12, 1)
+    assert machine.order[:2] == machine.order[2:4]  # in the same order: the guard does not unbalance the session
+    assert outcome.suites[0][0].verdict == OK
+
+
+def test_a_disturbance_that_does_not_last_does_not_matter() -> None:
+    machine = Machine({"same": 1.0})
+    for i in range(READINGS - 1):
+        machine.slow_canaries[FIRST_READINGS + 1 + i] = Reading(0.020, 1.0)
+    assert session(machine).run().redone == 0
+
+
+def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
+    """The machine was busy at the start, so that its slow canaries were all there was to compare with."""
+    machine = Machine({"same": 1.0})
+    for i in range(FIRST_READINGS + 3 * ROUNDS):
+        machine.slow_canaries[i] = Reading(0.015, 1.0)
+    outcome = session(machine).run()
+    assert outcome.redone == ROUNDS
+    assert outcome.suites[0][0].verdict == OK
+
+
+def test_the_guard_never_sees_the_times() -> None:
+    quiet, noisy = Machine({"a": 1.0}), Machine({"a": 1.0}, noise=0.5)
+    for machine in (quiet, noisy):
+        assert session(machine).run().redone == 0
+    assert Guard([Reading(1.0, 1.0)] * 4).disturbed([Reading(1.09, 1.09)]) is False
+
+
+@pytest.mark.parametrize("waited", [1.0, 1.8], ids=["canaries vary", "canaries wait"])
+def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -> None:
+    machine = Machine({"same": 1.0, "slow": 1.15})
+    rng = random.Random(0)
+    for i in range(ALWAYS):
+        machine.slow_canaries[i] = Reading(0.010 * (1 if waited > 1 else rng.choice((1, 3, 4, 5))), waited)
+    outcome = session(machine).run()
+    assert {finding.verdict for finding in outcome.suites[0]} == {INCONCLUSIVE}
+    assert all("too loaded" in str(finding.reason) for finding in outcome.suites[0])
+    assert outcome.redone <= 3 * SPARE_REDOS + 3
+    assert machine.stopped == 1
+
+
+@pytest.mark.parametrize(("budget_s", "pairs"), [(15.0, 1), (100.0, 8), (160.0, 13)])
+def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pairs: int) -> None:
+    machine = Machine({"between": 1.065}, noise=0.05)
+    outcome = session(machine, budget_s).run()
+    (finding,) = outcome.suites[0]
+    assert (finding.verdict, outcome.pairs) == (INCONCLUSIVE, pairs)
+    assert f"budget of {budget_s:.0f} s is exhausted after {pairs} of" in str(finding.reason)
+    assert machine.now <= budget_s
+    assert (finding.interval is not None) == (pairs >= 12)
+
+
+def test_the_budget_runs_from_before_the_session() -> None:
+    machine = Machine({"a": 1.0})
+    machine.now = 50.0
+    outcome = Session([Procedure(("a",), swap_tables(0))], machine, machine.canary, 0, 40.0, machine.clock, 0.0).run()
+    assert outcome.pairs == 0
+    assert outcome.suites[0][0].base_s == ()
+
+
+def test_processes_are_stopped_whatever_happens() -> None:
+    machine = Machine({})
+    machine.factors["a"] = 1.0
+    machine.run = lambda side: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        session(machine).run()
+    assert machine.stopped == 1

@@ -1,0 +1,144 @@
+"""Commits as folders, and the processes that run in them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.errors import UnavailableError, UsageError
+from benchmarks.gate import trees
+from benchmarks.gate.launcher import WORKLOAD, Benchmark, Processes
+from benchmarks.gate.trees import BASE, HEAD, Tree
+from tests.benchmarks.gate.conftest import Commit, git
+
+SIMULATOR = Benchmark("simulator", "simulator")
+
+
+@pytest.fixture
+def built(repository: Path, tmp_path: Path) -> dict[str, Tree]:
+    return build(repository, tmp_path, "first", "HEAD")
+
+
+def build(repository: Path, tmp_path: Path, base: str, head: str) -> dict[str, Tree]:
+    refs = [(side, ref, trees.resolve(repository, ref)) for side, ref in ((BASE, base), (HEAD, head))]
+    return trees.build(repository, refs, tmp_path / "trees")
+
+
+def test_a_tree_holds_its_commit_and_the_repository_stays_as_it_is(
+    repository: Path, commit: Commit, tmp_path: Path
+) -> None:
+    head = commit("ptdp_core/new.py", "x = 1\n")
+    built = build(repository, tmp_path, "first", "main")
+    assert (built[HEAD].commit, built[HEAD].folder.name) == (head, HEAD)
+    assert [(built[side].folder / "ptdp_core/new.py").exists() for side in (BASE, HEAD)] == [False, True]
+    assert [built[side].python for side in (BASE, HEAD)] == [Path(sys.executable)] * 2
+    assert git(repository, "worktree", "list").count("\n") == 0
+    assert git(repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("ref", ["nope", "--help", "first:pyproject.toml", ""])
+def test_a_ref_that_is_no_commit(repository: Path, ref: str) -> None:
+    with pytest.raises(UsageError, match="names no commit here"):
+        trees.resolve(repository, ref)
+
+
+def test_a_folder_that_is_no_checkout(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="is not a git checkout"):
+        trees.resolve(tmp_path, "HEAD")
+
+
+@pytest.mark.parametrize("name", ["ptdp_core/config.py", "ptdp_core/new.py"], ids=["changed", "untracked"])
+def test_a_dirty_tree_is_refused(repository: Path, name: str) -> None:
+    trees.require_clean(repository)
+    with open(repository / name, "a") as file:
+        file.write("\n")
+    with pytest.raises(UsageError, match="try git commit, or --head HEAD"):
+        trees.require_clean(repository)
+
+
+@pytest.mark.parametrize("text", ["[project", "[build-system]\n", "project = 3\n"])
+def test_a_base_whose_pyproject_cannot_be_used_does_not_build(
+    repository: Path, commit: Commit, tmp_path: Path, text: str
+) -> None:
+    commit("pyproject.toml", text)
+    with pytest.raises(UnavailableError, match=r"^base HEAD .* does not build: its pyproject.toml"):
+        build(repository, tmp_path, "HEAD", "first")
+
+
+def test_different_dependencies_need_environments_of_their_own(
+    repository: Path, commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit("pyproject.toml", '[project]\nname = "x"\ndependencies = ["this is no requirement"]\n')
+    made: list[list[str]] = []
+
+    def run(command: list[str], **options: object) -> "subprocess.CompletedProcess[bytes]":
+        if command[0] == "git":
+            return real(command, **options)  # type: ignore[call-overload, no-any-return]
+        made.append(command)
+        failed = "this is no requirement" in command
+        return subprocess.CompletedProcess(command, failed, b"", b"trying\nERROR: Invalid requirement\n\n")
+
+    real = subprocess.run
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(UnavailableError, match=r"head HEAD does not build: .* ERROR: Invalid requirement$"):
+        build(repository, tmp_path, "first", "HEAD")
+    assert [command[1:3] for command in made if "venv" in command] == [["-m", "venv"]] * 2
+    assert made[1][-1] == "numpy>=1"
+
+
+def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
+    launcher = Processes(built, [SIMULATOR])
+    assert launcher.lacking() == {}
+    launcher.start(["simulator"])
+    try:
+        found = {side: launcher.run(side) for side in (HEAD, BASE)}
+    finally:
+        launcher.stop()
+    assert all(times["simulator"] > 0 for times in found.values())
+
+
+def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:
+    git(repository, "rm", "-r", "--quiet", "ptdp_core/simulator")
+    commit("README.md", "no simulator\n")
+    launcher = Processes(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    assert list(launcher.lacking()) == ["simulator"]
+    assert "base HEAD" in launcher.lacking()["simulator"]
+    assert "No module named 'ptdp_core.simulator'" in launcher.lacking()["simulator"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("def broken(:\n", "SyntaxError"), ("import surely_not_installed\n", "surely_not_installed")],
+)
+def test_a_base_that_does_not_run_is_said(
+    repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
+) -> None:
+    commit("ptdp_core/config.py", text)
+    launcher = Processes(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    with pytest.raises(UnavailableError, match=rf"^base HEAD \(\w+\) does not run: .*{message}"):
+        launcher.lacking()
+
+
+def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: Path) -> None:
+    """As if something put another checkout first on the path."""
+    wanted = json.dumps([{"name": "a", "workload": "simulator", "slowdown": 0}])
+    done = subprocess.run(
+        [sys.executable, "-P", str(WORKLOAD), str(tmp_path / "elsewhere"), wanted],
+        env={"PYTHONPATH": str(built[BASE].folder)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"was imported from" in done.stderr
+
+
+@pytest.mark.parametrize("workload", ["pipeline_step", "train_step"])
+def test_the_engine_is_measured(repository: Path, built: dict[str, Tree], workload: str) -> None:
+    launcher = Processes({HEAD: built[HEAD]}, [Benchmark("a", workload, injected=0.15)])
+    launcher.start(["a"])
+    try:
+        assert launcher.run(HEAD)["a"] > 0
+    finally:
+        launcher.stop()

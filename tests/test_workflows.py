@@ -1,0 +1,96 @@
+"""The workflows: what their scripts make of each exit code, and the settings that a fork relies on."""
+
+import os
+import re
+import subprocess
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+GATE = (ROOT / ".github" / "workflows" / "gate.yml").read_text()
+
+
+def script(workflow: str, step: str) -> str:
+    """The script of a named step."""
+    found = re.search(rf"- name: {re.escape(step)}\n(?:.*\n)*?( +)run: \|\n((?:\1  .*\n|\n)+)", workflow)
+    assert found, step
+    return textwrap.dedent(found[2])
+
+
+def run(step: str, command: str, code: int, folder: Path) -> tuple[int, str, str]:
+    """Run a step of the gate as GitHub does, with a stand-in for `command` that ends with `code`."""
+    tool = folder / command
+    tool.write_text(f'#!/bin/sh\necho "said by $*"\nexit {code}\n')
+    tool.chmod(0o755)
+    summary = folder / "summary.md"
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary), "BASE": "main"}
+    environment["RUNNER_TEMP"] = str(folder)
+    done = subprocess.run(
+        ["bash", "-e", "-c", script(GATE, step)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, summary.read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [(0, 0), (1, 1), (3, 3), (6, 6), (7, 0), (9, 9), (130, 130)],
+    ids=["ok", "internal", "unavailable", "regressed", "inconclusive", "nothing measured", "interrupted"],
+)
+def test_only_ok_and_inconclusive_timing_pass(code: int, ends: int, tmp_path: Path) -> None:
+    found, out, summary = run("Paired timing against the base", "reproduce", code, tmp_path)
+    assert found == ends
+    assert ("::warning" in out) == (code == 7)
+    assert "said by check --base origin/main --summary " in out
+    assert summary == "## Paired timing\n"  # the rest is the command's
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 6, 8])
+def test_every_other_end_of_the_exact_checks_fails(code: int, tmp_path: Path) -> None:
+    found, _, summary = run("Exact checks", "python", code, tmp_path)
+    assert found == code
+    assert "said by -m benchmarks exact" in summary
+
+
+def test_exact_checks_come_before_timing() -> None:
+    assert GATE.index("Exact checks\n") < GATE.index("Paired timing against the base\n")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_is_ready_for_forks(path: Path) -> None:
+    text = path.read_text()
+    assert "permissions:\n  contents: read\n" in text
+    assert "secrets." not in text
+    assert "pull_request_target" not in text
+    assert "cancel-in-progress" in text
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in used)
+    assert text.count("persist-credentials: false") == text.count("uses: actions/checkout")
+    assert text.count("timeout-minutes") == text.count("runs-on")
+    # What a stranger's branch is called goes through the environment and never into a script.
+    assert not re.search(r"run: .*\$\{\{", text)
+    assert all("${{" not in block for block in re.findall(r"run: \|\n((?: {10}.*\n|\n)+)", text))
+
+
+def test_the_gate_has_the_history_of_the_base() -> None:
+    assert "fetch-depth: 0" in GATE
+
+
+def test_the_tests_run_on_every_supported_python() -> None:
+    text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    matrix = re.search(r"python: \[(.*)\]", text)
+    assert matrix
+    least = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    versions = matrix[1].replace('"', "").split(", ")
+    assert versions[0] == least
+    assert versions == ["3.11", "3.12", "3.13"]
+    assert "run: bash .ci/run" in text
