@@ -12,8 +12,8 @@
     published      the paper's numbers
 
 `kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so
-its folder goes first on the path here; the command line refuses to start where even that is not enough
-(`foreign_packages`).
+its folder goes first on the path here. Where even that is not enough, importing this ends the process with one line
+(`foreign_packages`): nothing would work, and a traceback would not say why.
 """
 
 import sys
@@ -41,3 +41,13 @@ def foreign_packages() -> dict[str, str]:
         if Path(places[0]).resolve() != ROOT / name:
             found[name] = str(places[0])
     return found
+
+
+if _foreign := foreign_packages():
+    _name, _place = next(iter(_foreign.items()))
+    print(
+        f"reproduce: the package {_name!r} would be imported from {_place}, not from this project ({ROOT}); "
+        "remove that package, or what imports it before reproduce starts",
+        file=sys.stderr,
+    )
+    raise SystemExit(3)  # errors.UNAVAILABLE, which cannot be imported now

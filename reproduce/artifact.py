@@ -12,18 +12,22 @@ be listed quickly. Modules of artifacts import matplotlib and the like only insi
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from ptdp_core.emulation import Emulation
 
+    from benchmarks.launchers import Launcher
+    from ptdp_core.emulation import Emulation
     from ptdp_core.simulator import Cluster, Estimate
 
 Scalar = int | float | str | bool | None
+Take = Callable[["Point"], Mapping[str, Metric]]
+
+NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class Results:
 
     points: tuple[PointResult, ...]
     fidelity: str
+    scale: str = "paper"
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""
@@ -141,8 +146,9 @@ class Claim:
     """A sentence of the paper, verbatim, and how it is judged.
 
     `fidelity` is the least that can test it (derived < simulated < emulated < measured): 'derived' for what
-    follows from the paper's own numbers or formulas. `tolerance` says in words what `judge` allows. `judge`
-    reads results and returns a `Judgement`; it may raise `MissingResultError`.
+    follows from the paper's own numbers or formulas. `scales` are those whose results can: most sentences are
+    about the paper's configurations, a direction shows at any scale that was made to show it. `tolerance` says in
+    words what `judge` allows. `judge` reads results and returns a `Judgement`; it may raise `MissingResultError`.
     """
 
     id: str
@@ -151,6 +157,21 @@ class Claim:
     fidelity: str
     tolerance: str | None
     judge: Callable[[Results], Judgement]
+    scales: tuple[str, ...] = ("paper",)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an artifact runs at a scale that is not the paper's, as its title and description say it there.
+
+    `quantities`, `columns` and `x_axis` are shown there instead of the artifact's own, if given.
+    """
+
+    title: str
+    description: str
+    quantities: tuple[Quantity, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    x_axis: XAxis | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +180,7 @@ class Artifact:
 
     - `fidelities`: those it has, the default first
     - `scales`: 'paper'; 'laptop', what is emulated; 'cpu', 'gpu', 'gpus', what is measured on such devices
+    - `settings`: title and description at scales other than the paper's, by scale
     - `points(scale)`: its points, in the order of the paper
     - `quantities`: how its metrics are shown, the main one (drawn, and compared with the paper) first
     - `columns`: parameters that a table shows, by heading
@@ -167,6 +189,8 @@ class Artifact:
     - `derive(point)`: metrics of a point at fidelity 'derived'; raises ValueError if the point makes no sense
     - `further(point, estimate, cluster)`: metrics of a simulated point beyond, or in place of, the standard ones
     - `emulated(point, emulation)`: likewise of an emulated point
+    - `measure(launcher)`: called once for a run, gives what takes all metrics of a measured point where that is not a
+      training step
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
     - `notes(results)`: further lines for the record, the table and the terminal
     - `files(artifact, record)`: further files to write next to the record, by name
@@ -183,16 +207,37 @@ class Artifact:
     columns: Mapping[str, str]
     x_axis: XAxis | None = None
     scales: tuple[str, ...] = ("paper",)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     tolerance: float = 0.10
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
     emulated: "Callable[[Point, Emulation], Mapping[str, Metric]] | None" = None
+    measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     notes: Callable[[Results], tuple[str, ...]] | None = None
     files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None
 
     @property
+    def place(self) -> str:
+        """Where it is in the paper."""
+        return "not in the paper" if self.section == NOT_IN_PAPER else f"Section {self.section}"
+
+    @property
     def main(self) -> Quantity:
         """The quantity that is drawn and compared with the paper."""
         return self.quantities[0]
+
+    def setting(self, scale: str) -> Setting:
+        """Title and description at a scale."""
+        return self.settings.get(scale, Setting(self.title, self.description))
+
+    def at(self, scale: str) -> "Artifact":
+        """The artifact as it shows its results at a scale: with what its setting there has of its own."""
+        own = self.setting(scale)
+        return replace(
+            self,
+            quantities=own.quantities or self.quantities,
+            columns=own.columns or self.columns,
+            x_axis=own.x_axis or self.x_axis,
+        )

@@ -20,6 +20,9 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
             "not testable here",
             f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",
         )
+    elif results.scale not in claim.scales:
+        needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
+        found = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
     else:
         try:
             found = claim.judge(results)

@@ -1,15 +1,13 @@
 """The command line: parsing, and errors as one line and an exit code. Commands import lazily."""
 
 import argparse
-import errno
-import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reproduce import ROOT, errors, foreign_packages
-from reproduce.errors import ReproduceError, UsageError
+from benchmarks.command import Parser, run_command
+from reproduce import ROOT, errors
+from reproduce.errors import UsageError
 
 DEFAULT_RESULTS = ROOT / "results" / "runs"
 COMMANDS = {
@@ -19,8 +17,13 @@ COMMANDS = {
     "simulate": "what-if: estimate training configurations of your own",
     "timeline": "draw and export a pipeline schedule of any size",
     "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
+    "plot": "draw figures again, of artifacts and of benchmarks, from their records alone",
     "report": "all results as one HTML page",
+    "compare": "two result sets: what differs, and whether they can be compared",
+    "check": "the performance-regression gate: is a commit slower than another one?",
     "verify": "every claim of the paper, with its verdict",
+    "doctor": "what this machine can do, what is missing, and how to get it",
+    "calibrate": "measure this machine, as a cluster to predict with",
     "accuracy": "the simulator against every published value, and what its numbers matter",
 }
 
@@ -30,13 +33,6 @@ def program() -> str:
     started = Path(sys.argv[0])
     module = started.name == "__main__.py" and started.parent.name == "reproduce"
     return "python -m reproduce" if module else "reproduce"
-
-
-class Parser(argparse.ArgumentParser):
-    """Reports a wrong command line in one line, as all errors here."""
-
-    def error(self, message: str) -> "None":  # type: ignore[override]
-        raise UsageError(f"{message} ({self.prog} --help shows how)")
 
 
 def _epilog(text: str = "") -> str:
@@ -71,6 +67,15 @@ def run_parser(everything: bool = False) -> Parser:
     parser.add_argument("--fidelity", help="simulated, emulated, measured or derived (default: the artifact's first)")
     parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
     parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument(
+        "--launcher",
+        choices=("local", "torchrun", "slurm"),
+        default="local",
+        help="what starts the ranks of a measured run (default: local)",
+    )
+    parser.add_argument(
+        "--print-script", action="store_true", help="with --launcher slurm: print a batch script, run nothing"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would run and where; run nothing")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
@@ -120,20 +125,21 @@ def _simulate(arguments: Sequence[str]) -> int:
 
 def _timeline(arguments: Sequence[str]) -> int:
     parser = _parser("timeline", COMMANDS["timeline"], _epilog())
-    parser.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved"), default="1f1b")
+    parser.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved", "zb-h1"), default="1f1b")
     parser.add_argument("-p", type=int, default=4, help="pipeline stages (devices)")
     parser.add_argument("-m", type=int, default=8, help="microbatches in a batch")
     parser.add_argument("-v", type=int, default=None, help="model chunks per device (default: 2 if interleaved)")
     parser.add_argument("--t-forward", type=float, default=1.0, help="time of a microbatch's forward pass on a device")
     parser.add_argument("--t-backward", type=float, default=2.0, help="time of its backward pass")
+    parser.add_argument("--t-weight", type=float, help="part of it for the weight gradients, if split (default: half)")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     _add_results(parser)
     parsed = parser.parse_args(arguments)
     if parsed.v is None:
         parsed.v = 2 if parsed.schedule == "interleaved" else 1
-    from reproduce.timelines import run_cli
+    from reproduce.timeline_command import run_cli
 
-    return int(run_cli(parsed) or 0)
+    return run_cli(parsed)
 
 
 def _plan(arguments: Sequence[str]) -> int:
@@ -154,6 +160,14 @@ def _plan(arguments: Sequence[str]) -> int:
     return plan.run(parsed)
 
 
+def _doctor(arguments: Sequence[str]) -> int:
+    from reproduce import doctor
+
+    parser = _parser("doctor", COMMANDS["doctor"], _epilog(doctor.HELP))
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    return doctor.run(parser.parse_args(arguments).json)
+
+
 def _report(arguments: Sequence[str]) -> int:
     parser = _parser("report", COMMANDS["report"], _epilog())
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: report.html in --results)")
@@ -164,6 +178,38 @@ def _report(arguments: Sequence[str]) -> int:
     return run(parsed.results, parsed.out, program())
 
 
+def _plot(arguments: Sequence[str]) -> int:
+    from reproduce.plotting import plot
+
+    parser = _parser("plot", COMMANDS["plot"], _epilog(plot.HELP))
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="artifacts and benchmarks (default: all with a record)"
+    )
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    return plot.run(parsed.names, parsed.results, program())
+
+
+def _compare(arguments: Sequence[str]) -> int:
+    from reproduce import compare_text
+
+    parser = _parser("compare", COMMANDS["compare"], _epilog(compare_text.HELP))
+    parser.add_argument("a", type=Path, metavar="A", help="a results folder or a record.json")
+    parser.add_argument("b", type=Path, metavar="B", help="another")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+    parsed = parser.parse_args(arguments)
+    return compare_text.run(parsed.a, parsed.b, parsed.json)
+
+
+def _check(arguments: Sequence[str]) -> int:
+    from reproduce import check
+
+    parser = _parser("check", COMMANDS["check"], _epilog(check.HELP))
+    check.add_arguments(parser)
+    _add_results(parser)
+    return check.main(parser.parse_args(arguments), (*program().split(), "check", *arguments))
+
+
 def _verify(arguments: Sequence[str]) -> int:
     from reproduce.verification import verify
 
@@ -171,6 +217,18 @@ def _verify(arguments: Sequence[str]) -> int:
     verify.add_arguments(parser)
     _add_results(parser)
     return verify.run(parser.parse_args(arguments))
+
+
+def _calibrate(arguments: Sequence[str]) -> int:
+    from reproduce.calibration import arguments as calibration
+
+    parser = _parser("calibrate", COMMANDS["calibrate"], _epilog(calibration.HELP))
+    calibration.add_arguments(parser)
+    _add_results(parser)
+    parsed = parser.parse_args(arguments)
+    from reproduce.calibration import command
+
+    return command.run(parsed, (*program().split(), "calibrate", *arguments), program())
 
 
 def _accuracy(arguments: Sequence[str]) -> int:
@@ -204,6 +262,8 @@ def _run(arguments: Sequence[str], everything: bool = False) -> int:
             fidelity=parsed.fidelity,
             scale=parsed.scale,
             cluster=parsed.cluster,
+            launcher=parsed.launcher,
+            print_script=parsed.print_script,
             dry_run=parsed.dry_run,
             fresh=parsed.fresh,
             strict=parsed.strict,
@@ -223,19 +283,18 @@ HANDLERS: dict[str, Callable[[Sequence[str]], int]] = {
     "simulate": _simulate,
     "timeline": _timeline,
     "plan": _plan,
+    "plot": _plot,
+    "doctor": _doctor,
     "report": _report,
+    "compare": _compare,
+    "check": _check,
     "verify": _verify,
+    "calibrate": _calibrate,
     "accuracy": _accuracy,
 }
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    if foreign := foreign_packages():
-        name, place = next(iter(foreign.items()))
-        raise errors.UnavailableError(
-            f"the package {name!r} would be imported from {place}, not from this project ({ROOT}); "
-            f"remove that package, or what imports it before {program()} starts"
-        )
     if arguments and arguments[0] in HANDLERS:
         return HANDLERS[arguments[0]](arguments[1:])
     if not arguments:
@@ -243,55 +302,6 @@ def _dispatch(arguments: Sequence[str]) -> int:
     return _run(arguments)
 
 
-def resume_command(arguments: Sequence[str]) -> str:
-    """The command that goes on where this one was interrupted."""
-    return shlex.join([*program().split(), *(a for a in arguments if a != "--fresh")])
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    try:
-        code = _dispatch(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        _drop_output()
-        return errors.DONE
-    except KeyboardInterrupt as error:
-        _say(f"{str(error) or 'interrupted'}; resume with: {resume_command(arguments)}")
-        return errors.INTERRUPTED
-    except Exception as error:
-        if "--debug" in arguments:
-            import traceback
-
-            traceback.print_exc()
-        return _explain(error)
-
-
-def _drop_output() -> None:
-    """Let nothing more go to stdout, so that Python does not fail on it once more at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _explain(error: Exception) -> int:
-    from benchmarks.records import StorageError
-
-    if isinstance(error, ReproduceError):
-        _say(str(error))
-        return error.code
-    if isinstance(error, StorageError):
-        _say(str(error))
-        return errors.UNAVAILABLE
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        _drop_output()
-        _say("cannot write standard output: no space left on device")
-        return errors.UNAVAILABLE
-    text = " ".join(str(error).split())
-    _say(f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
-    return errors.INTERNAL
-
-
-def _say(message: str) -> None:
-    print(f"reproduce: {message}", file=sys.stderr)
+    return run_command("reproduce", program(), sys.argv[1:] if arguments is None else arguments, _dispatch)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import PointResult, Record
 from reproduce.artifact import Artifact, Quantity, XAxis
 from reproduce.claims import accuracy
+from reproduce.predictions import counted, predicted, time_differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +29,8 @@ LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-# The paper's points: hollow, so that they can be seen around ours.
-PAPER: Mapping[str, Any] = {
+# The paper's points, or what was predicted for ours: hollow, so that they can be seen around ours.
+HOLLOW: Mapping[str, Any] = {
     "markersize": 5.5,
     "markerfacecolor": "none",
     "markeredgewidth": 0.8,
@@ -124,7 +125,15 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     hows = sorted({p.paper[artifact.main.name].how for p in record.points if artifact.main.name in p.paper})
     cluster = record.provenance.cluster
     ours = f"{record.fidelity}: ptdp on {cluster.name.capitalize()} model" if cluster else f"{record.fidelity}: ptdp"
+    if record.fidelity == "measured":
+        ours = f"measured: ptdp's engine on {devices(record)}; bars: range of samples"
     lines = [f"{ours}; hollow: paper ({', '.join(hows)})" if hows else ours]
+    if times := time_differences(record.points):
+        on = f", {cluster.name.capitalize()} model" if cluster else ""
+        lines[0] = f"{record.fidelity}: ptdp's engine in real time{on}; hollow: simulated"
+        lines.append(
+            f"iteration time: mean error {times.mean:.1%} on {counted(times.count)} (worst {times.worst:+.1%})"
+        )
     if found := accuracy(artifact, record.points):
         count = "1 published point" if found.count == 1 else f"{found.count} published points"
         apart = f"{record.fidelity}, mean error {found.mean:.1%} on {count} (worst {found.worst:.1%})"
@@ -137,10 +146,19 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     return lines
 
 
+def devices(record: Record) -> str:
+    """What a measured record was measured on, in a few words."""
+    host = record.provenance.host
+    if record.scale == "cpu":
+        return f"{host.logical_cores} cores of a CPU"
+    used = 1 if record.scale == "gpu" else host.gpu_count
+    return f"{used} x {host.gpus[0]}" if host.gpus else "GPUs"
+
+
 def line_plot(
     artifact: Artifact, record: Record, looks: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> "Figure":
-    """The main quantity over the x axis: a line per series for ours, hollow markers for the paper's.
+    """The main quantity over the x axis: a line per series for ours, hollow markers for the paper's or the predicted.
 
     For `Artifact.draw`. Points without a result leave a gap, a cross at the foot if they are out of memory; the y
     axis starts at zero, so that ratios can be seen. `looks` may give a series its own color, marker and linestyle.
@@ -150,7 +168,8 @@ def line_plot(
 
     assert artifact.x_axis is not None
     main, series = artifact.main, list(dict.fromkeys(point.series for point in record.points))
-    extra = [text for text, there in (("paper", _has_paper(artifact, record)), (OOM, _has_oom(record))) if there]
+    compared = next((name for name, there in _COMPARED.items() if there(artifact, record)), None)
+    extra = [*([compared] if compared else []), *([OOM] if _has_oom(record) else [])]
     columns, rows = legend_shape([*(name or record.fidelity for name in series), *extra])
     figure = new_figure(height=HEIGHT + 0.14 * (rows - 1))
     axes = figure.subplots()
@@ -171,14 +190,16 @@ def line_plot(
             seaborn.lineplot(
                 x=xs, y=ys, ax=axes, label=name or main.name, markeredgewidth=0, errorbar=None, legend=False, **look
             )
-        xs, ys = _papers(main, points, x_of)
+        for x, low, high in _spreads(main, points, x_of):
+            axes.plot([x, x], [low, high], color=look["color"], linewidth=0.7)
+        xs, ys = _others(main, points, x_of)
         if xs:
-            axes.plot(xs, ys, label=f"{name} (paper)".strip(), **{**look, **PAPER, **unjoined})
+            axes.plot(xs, ys, label=f"{name} ({compared})".strip(), **{**look, **HOLLOW, **unjoined})
         if out := [x_of[point.key] for point in points if point.status == "oom"]:
             axes.plot(out, [0.0] * len(out), label=f"{name} ({OOM})".strip(), **{**look, **OUT_OF_MEMORY})
         handles.append(Line2D([], [], markeredgewidth=0, label=name or record.fidelity, **look))
-    if _has_paper(artifact, record):
-        handles.append(Line2D([], [], color="#777777", marker="o", label="paper", **{**PAPER, **unjoined}))
+    if compared:
+        handles.append(Line2D([], [], color="#777777", marker="o", label=compared, **{**HOLLOW, **unjoined}))
     if _has_oom(record):
         handles.append(Line2D([], [], color="#777777", label=OOM, **OUT_OF_MEMORY))
     _label_axes(axes, artifact, record)
@@ -191,18 +212,25 @@ def _has_paper(artifact: Artifact, record: Record) -> bool:
     return any(artifact.main.name in point.paper for point in record.points)
 
 
+def _has_predictions(artifact: Artifact, record: Record) -> bool:
+    return any(predicted(point, artifact.main.name) is not None for point in record.points)
+
+
+_COMPARED = {"paper": _has_paper, "predicted": _has_predictions}
+
+
 def _has_oom(record: Record) -> bool:
     return any(point.status == "oom" for point in record.points)
 
 
-def legend_shape(labels: Sequence[str]) -> tuple[int, int]:
-    """Columns and rows of a legend with these labels over a figure of a column's width: as few rows as fit."""
+def legend_shape(labels: Sequence[str], width: float = WIDTH) -> tuple[int, int]:
+    """Columns and rows of a legend with these labels over a figure `width` inches wide: as few rows as fit."""
     for columns in (3, 2, 1):
         rows = ceil(len(labels) / columns)
         widest = [max(len(label) for label in labels[at : at + rows]) for at in range(0, len(labels), rows)]
-        if sum(LETTER * letters + HANDLE for letters in widest) <= 72 * WIDTH:
+        if sum(LETTER * letters + HANDLE for letters in widest) <= 72 * width:
             break
-    return columns, rows
+    return ceil(len(labels) / rows), rows  # columns are filled from above: of four labels, two columns of two
 
 
 def x_positions(x_axis: XAxis, record: Record) -> dict[Any, Any]:
@@ -220,11 +248,22 @@ def _ours(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) ->
     return [x for x, _ in found], [y for _, y in found]
 
 
-def _papers(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
-    found = [
-        (x_of[point.key], point.paper[main.name].value / main.factor) for point in points if main.name in point.paper
+def _spreads(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> list[tuple[Any, float, float]]:
+    """Where measured points have their smallest and their largest sample."""
+    return [
+        (x_of[point.key], min(metric.samples) / main.factor, max(metric.samples) / main.factor)
+        for point in points
+        if (metric := point.metrics.get(main.name)) is not None and metric.origin == "measured" and metric.samples
     ]
-    return [x for x, _ in found], [y for _, y in found]
+
+
+def _others(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
+    """What ours is compared with: the paper's values, or where there are none the predicted ones."""
+    papers = [(x_of[point.key], point.paper[main.name].value) for point in points if main.name in point.paper]
+    found = papers or [
+        (x_of[point.key], value) for point in points if (value := predicted(point, main.name)) is not None
+    ]
+    return [x for x, _ in found], [value / main.factor for _, value in found]
 
 
 def _label_axes(axes: "Axes", artifact: Artifact, record: Record) -> None:

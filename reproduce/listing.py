@@ -7,6 +7,7 @@ from typing import Any
 
 from reproduce import catalog
 from reproduce.artifact import Artifact
+from reproduce.progress import LONG_S, spoken
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def print_description(id: str, as_json: bool) -> int:
         document = {**summary(artifact), "description": artifact.description, "claims": claims}
         print(json.dumps(document, indent=1, ensure_ascii=False))
         return 0
-    print(f"{artifact.id}: {artifact.label} (Section {artifact.section})")
+    print(f"{artifact.id}: {artifact.label} ({artifact.place})")
     print(f"{artifact.title}\n")
     _wrap(artifact.description)
     print()
@@ -63,8 +64,13 @@ def print_description(id: str, as_json: bool) -> int:
         points = artifact.points(scale)
         series = [name for name in dict.fromkeys(point.series for point in points) if name]
         print(f"points     {len(points)} at scale {scale}" + (f": {'; '.join(series)}" if series else ""))
+        if scale in artifact.settings:
+            _wrap(artifact.settings[scale].description, " " * 11)
     print(f"metric     {artifact.main.heading}")
-    print(f"fidelity   {', '.join(artifact.fidelities)} (the first is the default)")
+    for scale in artifact.scales:
+        if (own := artifact.at(scale).main.heading) != artifact.main.heading:
+            print(f"           {own} at scale {scale}")
+    print(f"fidelity   {'; '.join(_fidelities(artifact))} (the first is the default)")
     print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
         print("\nclaims of the paper that it judges:")
@@ -75,6 +81,26 @@ def print_description(id: str, as_json: bool) -> int:
             _wrap(f"tolerance: {claim.tolerance}", "    ")
     print(f"\nrun it: reproduce {artifact.id}")
     return 0
+
+
+def _fidelities(artifact: Artifact) -> list[str]:
+    """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
+    from reproduce.fidelities import scales_of  # here: `list` is quicker without the simulator
+
+    found = []
+    for name in artifact.fidelities:
+        scales = {scale: _takes(artifact, name, scale) for scale in scales_of(artifact, name)}
+        between = "; " if any(scales.values()) else ", "
+        found.append(f"{name} (scale {between.join(scale + takes for scale, takes in scales.items())})")
+    return found
+
+
+def _takes(artifact: Artifact, fidelity: str, scale: str) -> str:
+    """', about 2 min': how long a run takes, if that is long."""
+    from reproduce.fidelities import expected_seconds
+
+    seconds = sum(expected_seconds(fidelity, artifact.points(scale), "selene"))
+    return f", about {spoken(seconds)}" if seconds >= LONG_S else ""
 
 
 def _wrap(text: str, indent: str = "") -> None:

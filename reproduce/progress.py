@@ -1,16 +1,55 @@
-"""Progress on stderr: a bar where it is a terminal, one plain line per artifact where it is not."""
+"""Progress on stderr: a bar where it is a terminal, plain lines where it is not; with the time left where that is long.
+
+Points that run in real time come with the seconds they are expected to take. From those and from what the finished ones
+took follows the time left; points taken from an earlier run, which take none, do not disturb it.
+"""
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+LONG_S = 10.0  # of a run, from which on the time left is worth saying
+
+
+class TimeLeft:
+    """The time left of points with `expected` seconds each, and `later` seconds of what comes after them."""
+
+    def __init__(self, expected: Sequence[float], later: float = 0.0) -> None:
+        self.waiting, self.later = list(expected), later
+        self.spent = self.planned = 0.0
+        self.last = time.monotonic()
+
+    def done(self) -> None:
+        """The next point is finished."""
+        now = time.monotonic()
+        took, expected = now - self.last, self.waiting.pop(0)
+        self.last = now
+        if took > expected / 10:  # or it was there already
+            self.spent, self.planned = self.spent + took, self.planned + expected
+
+    def seconds(self) -> float:
+        """What is left: of the points, and with what comes after them."""
+        pace = self.spent / self.planned if self.planned else 1.0
+        return sum(self.waiting) * pace + self.later
+
+
+def spoken(seconds: float) -> str:
+    """'40 s', '3 min': a time as it is told."""
+    return f"{max(round(seconds), 1)} s" if seconds < 100 else f"{round(seconds / 60)} min"
 
 
 @contextmanager
-def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show the progress of `total` points; the caller calls what it is given with each label done."""
+def progress(
+    name: str, total: int, expected: Sequence[float] = (), later: float = 0.0
+) -> Iterator[Callable[[str], None]]:
+    """Show the progress of `total` points; the caller calls what it is given with each label done.
+
+    `expected` are the seconds that each point takes, `later` those of what else will run, if they are known.
+    """
+    left = TimeLeft(expected, later) if sum(expected) + later >= LONG_S else None
     if not sys.stderr.isatty():
-        print(f"{name}: {total} points", file=sys.stderr, flush=True)
-        yield lambda label: None
+        yield _lines(name, total, left)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,5 +62,34 @@ def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
         TextColumn("{task.fields[at]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=total, at="")
-        yield lambda label: bar.update(task, advance=1, at=label)
+        task = bar.add_task(name, total=total, at=_left(left))
+
+        def on_point(label: str) -> None:
+            if left:
+                left.done()
+            bar.update(task, advance=1, at=f"{label}{_left(left)}")
+
+        yield on_point
+
+
+def _lines(name: str, total: int, left: TimeLeft | None) -> Callable[[str], None]:
+    """One line for all points, or where it takes long one for each."""
+    print(f"{name}: {total} points{_left(left)}", file=sys.stderr, flush=True)
+    done = 0
+
+    def on_point(label: str) -> None:
+        nonlocal done
+        done += 1
+        if left:
+            left.done()
+            print(f"{name}: {done} of {total} done ({label}){_left(left)}", file=sys.stderr, flush=True)
+
+    return on_point
+
+
+def _left(left: TimeLeft | None) -> str:
+    if left is None:
+        return ""
+    own = left.seconds() - left.later
+    every = f" (all: {spoken(own + left.later)})" if left.later else ""
+    return f", about {spoken(own)} left{every}" if own else every

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from reproduce import catalog, errors
 from reproduce.artifact import Artifact
 from reproduce.claims import accuracy
-from reproduce.errors import InvalidResultsError, NothingSelectedError
-from reproduce.fidelities import open_cluster, scales_of
-from reproduce.progress import progress
+from reproduce.errors import InvalidResultsError, NothingSelectedError, UsageError
+from reproduce.fidelities import expected_seconds, open_cluster, scales_of
+from reproduce.progress import LONG_S, progress, spoken
 from reproduce.runner import RECORD, Plan, Run, plan, run
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+ON_CLUSTER = ("simulated", "emulated")  # fidelities that a cluster's file decides
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Options:
     fidelity: str | None = None
     scale: str | None = None
     cluster: str = "selene"
+    launcher: str = "local"
+    print_script: bool = False
     dry_run: bool = False
     fresh: bool = False
     strict: bool = False
@@ -43,14 +48,22 @@ class Options:
 def run_artifacts(artifacts: Sequence[Artifact], options: Options) -> int:
     """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact."""
     plans = _plans(artifacts, options)
+    if options.print_script:
+        from reproduce.batch_script import print_script
+
+        return print_script(plans, options.launcher, options.scale, options.command)
     if options.dry_run:
         return _print_plans(plans, options)
     runs, codes = [], [errors.DONE]
-    for one in plans:
+    expected = [expected_seconds(one.fidelity, one.points, options.cluster) for one in plans]
+    for at, one in enumerate(plans):
         started = time.monotonic()
+        later = sum(map(sum, expected[at + 1 :]))
         try:
-            with progress(one.artifact.id, len(one.points)) as on_point:
-                done = run(one, options.command, options.cluster, options.fresh, options.debug, on_point)
+            with progress(one.artifact.id, len(one.points), expected[at], later) as on_point:
+                done = run(
+                    one, options.command, options.cluster, options.fresh, options.debug, on_point, options.launcher
+                )
         except InvalidResultsError as error:
             print(f"reproduce: {error}", file=sys.stderr)
             codes.append(error.code)
@@ -68,17 +81,26 @@ def run_artifacts(artifacts: Sequence[Artifact], options: Options) -> int:
 
 
 def _plans(artifacts: Sequence[Artifact], options: Options) -> list[Plan]:
-    if options.everything and options.fidelity:
-        artifacts = [artifact for artifact in artifacts if options.fidelity in artifact.fidelities]
-        if options.scale:
-            artifacts = [artifact for artifact in artifacts if options.scale in scales_of(artifact, options.fidelity)]
+    if options.everything:
+        artifacts = [artifact for artifact in artifacts if _offers(artifact, options)]
     if not artifacts:
-        at = f"fidelity {options.fidelity!r}" + (f" at scale {options.scale!r}" if options.scale else "")
+        asked = {"fidelity": options.fidelity, "scale": options.scale}
+        at = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
         raise NothingSelectedError(f"no artifact has {at} (reproduce list shows which has what)")
-    plans = [plan(artifact, options.results, options.fidelity, options.scale) for artifact in artifacts]
-    if any(one.fidelity == "simulated" for one in plans):
+    plans = [
+        plan(artifact, options.results, options.fidelity, options.scale, options.launcher) for artifact in artifacts
+    ]
+    if any(one.fidelity in ON_CLUSTER for one in plans):
         open_cluster(options.cluster)
+    if options.launcher != "local" and any(one.fidelity != "measured" for one in plans):
+        raise UsageError(f"--launcher {options.launcher} is for measured runs; add --fidelity measured")
     return plans
+
+
+def _offers(artifact: Artifact, options: Options) -> bool:
+    """Whether the artifact has the fidelity and the scale that were asked for, if they were."""
+    fidelities = [name for name in artifact.fidelities if options.fidelity in (None, name)]
+    return any(options.scale in (None, *scales_of(artifact, name)) for name in fidelities)
 
 
 def exit_code(done: Run, strict: bool) -> int:
@@ -105,11 +127,17 @@ def _print_plans(plans: list[Plan], options: Options) -> int:
         print(json.dumps({"dry_run": document}, indent=1))
         return errors.DONE
     for one in plans:
-        cluster = f" on {options.cluster}" if one.fidelity == "simulated" else ""
-        print(f"{one.artifact.id}: would evaluate {len(one.points)} points, {one.fidelity}{cluster}, scale {one.scale}")
+        cluster = f" on {options.cluster}" if one.fidelity in ON_CLUSTER else ""
+        seconds = sum(expected_seconds(one.fidelity, one.points, options.cluster))
+        takes = f", about {spoken(seconds)}" if seconds >= LONG_S else ""
+        what = f"{len(one.points)} points, {one.fidelity}{cluster}, scale {one.scale}{takes}"
+        print(f"{one.artifact.id}: would evaluate {what}")
         for point in one.points:
             print(f"  {point.key}: " + " ".join(f"{name}={value}" for name, value in point.parameters.items()))
         print(f"  would write {shown_path(one.folder)}{os.sep}")
+    total = sum(sum(expected_seconds(one.fidelity, one.points, options.cluster)) for one in plans)
+    if len(plans) > 1 and total >= LONG_S:
+        print(f"{sum(len(one.points) for one in plans)} points in all, about {spoken(total)}")
     return errors.DONE
 
 
@@ -141,7 +169,7 @@ def _print_run(done: Run, seconds: float) -> None:
     from reproduce.tables import claim_table, failures, origin_of, print_table, result_table
 
     artifact, record, out = done.plan.artifact, done.record, console()
-    out.print(Text(f"{artifact.label}: {artifact.title}", style="bold"))
+    out.print(Text(f"{artifact.label}: {artifact.setting(record.scale).title}", style="bold"))
     out.print(
         f"{origin_of(record)}, scale {record.scale}: {done.computed} points computed, {done.reused} reused, "
         f"{seconds:.1f} s",
@@ -176,12 +204,19 @@ def next_command(runs: list[Run], options: Options) -> str:
     where = [] if options.results == _default_results() else ["--results", str(options.results)]
     missing = [id for id in catalog.ids() if not any((options.results / id).glob(f"*/{RECORD}"))]
     if failed:
-        words = [failed[0].plan.artifact.id, "--debug", *where]
+        words = [failed[0].plan.artifact.id, *_flags(failed[0].plan), "--debug", *where]
     elif missing:
         words = [missing[0], *where]
     else:
         words = ["describe", runs[-1].plan.artifact.id]
     return shlex.join([*options.program.split(), *words])
+
+
+def _flags(plan: Plan) -> list[str]:
+    """The options that ask for this fidelity and scale, where they are not what comes by itself."""
+    own = plan.fidelity != plan.artifact.fidelities[0]
+    flags = ["--fidelity", plan.fidelity] if own else []
+    return flags + (["--scale", plan.scale] if plan.scale != scales_of(plan.artifact, plan.fidelity)[0] else [])
 
 
 def _default_results() -> Path:

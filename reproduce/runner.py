@@ -25,11 +25,11 @@ from benchmarks.records import (
     read_record,
     write_record,
 )
-from reproduce import ROOT
+from reproduce import ROOT, predictions
 from reproduce.artifact import Artifact, Point, Results
 from reproduce.claims import accuracy, judge
 from reproduce.errors import InvalidResultsError, UsageError
-from reproduce.fidelities import Evaluator, check_fidelity, evaluator, folder_name, scales_of
+from reproduce.fidelities import Devices, Evaluator, check_fidelity, default_scale, evaluator, folder_name, scales_of
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
@@ -73,16 +73,26 @@ class InterruptedRun(KeyboardInterrupt):
         )
 
 
-def plan(artifact: Artifact, results: Path, fidelity: str | None = None, scale: str | None = None) -> Plan:
-    """The plan for an artifact; fidelity and scale are its first unless given. Raises `UsageError`."""
+def plan(
+    artifact: Artifact,
+    results: Path,
+    fidelity: str | None = None,
+    scale: str | None = None,
+    launcher: str = "local",
+) -> Plan:
+    """The plan for an artifact; fidelity and scale are its first that go together unless given.
+
+    What is measured has the scale of the devices that `launcher` finds. Raises `UsageError`.
+    """
+    fidelity = fidelity or next((f for f in artifact.fidelities if scale in scales_of(artifact, f)), None)
     fidelity = fidelity or artifact.fidelities[0]
     check_fidelity(artifact, fidelity)
     scales = scales_of(artifact, fidelity)
-    scale = scale or scales[0]
+    scale = scale or default_scale(artifact, fidelity, launcher)
     if scale not in scales:
         raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
     folder = results / artifact.id / folder_name(fidelity, scale)
-    return Plan(artifact, fidelity, scale, artifact.points(scale), folder)
+    return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder)
 
 
 def run(
@@ -92,14 +102,16 @@ def run(
     fresh: bool = False,
     debug: bool = False,
     on_point: Callable[[str], None] = lambda label: None,
+    launcher: str = "local",
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `on_point` is called with the label of
-    each point that is finished. Whatever ends the run early, what is finished is saved first. Raises
-    `ReproduceError`, `StorageError` and `InterruptedRun`.
+    each point that is finished. `launcher` starts what is measured. Whatever ends the run early, what is finished is
+    saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
-    evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug)
+    devices = Devices(plan.scale, launcher, plan.folder)
+    evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug, devices)
     require_folder(plan.folder)
     session = _Session(plan, evaluate, command, fresh)
     try:
@@ -175,9 +187,11 @@ class _Session:
     def finished(self) -> Record:
         """The complete record, with claims and notes."""
         record = self._record("complete", tuple(self.points))
-        artifact, results = self.plan.artifact, Results(record.points, self.plan.fidelity)
+        artifact, results = self.plan.artifact, Results(record.points, self.plan.fidelity, self.plan.scale)
         notes = [str(found)] if (found := accuracy(artifact, record.points)) else []
+        notes += predictions.notes(record.points, self.plan.fidelity)
         notes += artifact.notes(results) if artifact.notes else ()
+        notes += self.evaluate.notes()
         return replace(record, claims=tuple(judge(claim, results) for claim in artifact.claims), notes=tuple(notes))
 
     def _record(self, state: str, points: tuple[PointResult, ...]) -> Record:
@@ -185,7 +199,7 @@ class _Session:
         return Record(
             kind="artifact",
             id=artifact.id,
-            title=artifact.title,
+            title=artifact.setting(self.plan.scale).title,
             paper=PaperPlace(artifact.label, artifact.section),
             fidelity=self.plan.fidelity,
             scale=self.plan.scale,

@@ -22,7 +22,7 @@ HELP = """POINTS.json is a list of objects. Keys, with their defaults:
   seq=2048, vocab=51200          s, V
   p=1, t=1, d=1                  pipeline-, tensor-, data-parallel size: p*t*d GPUs
   v=1, b=1                       model chunks per device, microbatch size
-  schedule                       gpipe | 1f1b | interleaved (default: by v)
+  schedule                       gpipe | 1f1b | interleaved | zb-h1 (default: by v)
   recompute="full"               full | none
   checkpoint_layers=1            layers between two kept inputs, when recomputing (Section 3.5)
   fused=true                     fused operators (Section 4.2)

@@ -2,18 +2,21 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.records import PointResult, Record
 from reproduce.artifact import Artifact, Quantity, Scalar
 from reproduce.claims import agreement, ratio_to_paper
+from reproduce.predictions import PREFIX, ratio_to_prediction
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 NONE = "-"
+Cell = Callable[[PointResult], str]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Table:
     numeric: tuple[bool, ...]
 
 
-def _shown(value: Scalar) -> str:
+def _parameter(name: str, point: PointResult) -> str:
+    value = point.parameters.get(name)
     return NONE if value is None else str(value)
 
 
@@ -36,39 +40,66 @@ def origin_of(record: Record) -> str:
 
 
 def result_table(artifact: Artifact, record: Record) -> Table:
-    """One row per point: what it is, the main quantity (ours, paper, their ratio, verdict), the others."""
-    main, others = artifact.main, artifact.quantities[1:]
+    """One row per point: what it is, the main quantity (ours, predicted, paper, ratios, verdict), the others."""
+    main = artifact.main
     paper = any(main.name in point.paper for point in record.points)
-    series = any(point.series for point in record.points)
-    headings = [*(["series"] if series else []), *artifact.columns.values()]
-    left = len(headings)
+    columns: list[tuple[str, Cell]] = []
+    if any(point.series for point in record.points):
+        columns.append(("series", lambda point: point.series))
+    columns += [
+        (heading, partial(_parameter, name)) for name, heading in artifact.columns.items() if _known(name, record)
+    ]
+    left = len(columns)
     unit = f" ({main.shown})" if main.shown else ""
-    headings.append(f"ours{unit} [{record.fidelity}]")
+    columns.append((f"ours{unit} [{record.fidelity}]", partial(ours_text, main)))
+    if _predicted(artifact, record):
+        columns.append((f"predicted{unit} [simulated]", partial(ours_text, predicted_quantity(main))))
+        columns.append(("ratio", lambda point: _ratio(ratio_to_prediction(point, main.name))))
     if paper:
-        headings += [f"paper{unit}", "ratio"]
-    headings.append("verdict" if paper else "status")
-    further = [(quantity, is_paper) for quantity in others for is_paper in _kinds(quantity, record)]
-    headings += [f"{q.heading} [{'paper' if is_paper else _origin(q, record)}]" for q, is_paper in further]
-    rows = []
-    for point in record.points:
-        row = [
-            *([point.series] if series else []),
-            *(_shown(point.parameters.get(c)) for c in artifact.columns),
-        ]
-        row.append(ours_text(main, point))
-        if paper:
-            value, ratio = point.paper.get(main.name), ratio_to_paper(main, point)
-            row += [main.show(value.value) if value else NONE, NONE if ratio is None else f"{ratio:.3f}"]
-        row.append(outcome(artifact, point, paper))
-        rows.append((*row, *((paper_text if is_paper else ours_text)(q, point) for q, is_paper in further)))
+        columns.append((f"paper{unit}", partial(paper_text, main)))
+        columns.append(("ratio", lambda point: _ratio(ratio_to_paper(main, point))))
+    columns.append(("verdict" if paper else "status", lambda point: outcome(artifact, point, paper)))
+    for quantity in artifact.quantities[1:]:
+        columns += _further(quantity, record)
+    headings = tuple(heading for heading, _ in columns)
+    rows = tuple(tuple(cell(point) for _, cell in columns) for point in record.points)
     text = {"series", "verdict", "status"}
-    numeric = tuple(i >= left and name not in text for i, name in enumerate(headings))
-    return Table(tuple(headings), tuple(rows), numeric)
+    return Table(headings, rows, tuple(i >= left and name not in text for i, name in enumerate(headings)))
 
 
-def _kinds(quantity: Quantity, record: Record) -> tuple[bool, ...]:
-    """The columns of a further quantity: ours, and the paper's (True) where it gives any."""
-    return (False, True) if any(quantity.name in point.paper for point in record.points) else (False,)
+def _further(quantity: Quantity, record: Record) -> list[tuple[str, Cell]]:
+    """The columns of a further quantity: ours, the predicted and the paper's values, where there are any."""
+    found: list[tuple[str, Cell]] = []
+    predicted = _has(record, PREFIX + quantity.name)
+    if _has(record, quantity.name):
+        found.append((f"{quantity.heading} [{_origin(quantity, record)}]", partial(ours_text, quantity)))
+    if predicted:
+        shown = predicted_quantity(quantity)
+        found.append((f"{shown.heading} [{_origin(shown, record)}]", partial(ours_text, shown)))
+    if any(quantity.name in point.paper for point in record.points):
+        found.append((f"{quantity.heading} [paper]", partial(paper_text, quantity)))
+    return found
+
+
+def predicted_quantity(quantity: Quantity) -> Quantity:
+    """How the prediction of a metric is shown."""
+    return replace(quantity, name=PREFIX + quantity.name, label=f"{quantity.label} (predicted)")
+
+
+def _predicted(artifact: Artifact, record: Record) -> bool:
+    return _has(record, PREFIX + artifact.main.name)
+
+
+def _known(parameter: str, record: Record) -> bool:
+    return any(parameter in point.parameters for point in record.points)
+
+
+def _has(record: Record, metric: str) -> bool:
+    return any(metric in point.metrics for point in record.points)
+
+
+def _ratio(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
 
 
 def _origin(quantity: Quantity, record: Record) -> str:
@@ -119,12 +150,14 @@ def markdown_table(table: Table) -> list[str]:
 
 def markdown(artifact: Artifact, record: Record) -> str:
     """The whole record for people: what it is, the table, why points failed, claims with sentences, notes."""
-    lines = [f"# {artifact.label}: {artifact.title}", "", artifact.description, ""]
+    setting = artifact.setting(record.scale)
+    lines = [f"# {artifact.label}: {setting.title}", "", setting.description, ""]
     lines += [
         f"Artifact `{artifact.id}`, scale {record.scale}, ours: {origin_of(record)}. State: {record.state}.",
         "",
     ]
-    lines += [f"Compared with the paper: {artifact.main.heading}; ratio is ours/paper.", ""]
+    with_what, other = ("what was predicted", "predicted") if _predicted(artifact, record) else ("the paper", "paper")
+    lines += [f"Compared with {with_what}: {artifact.main.heading}; ratio is ours/{other}.", ""]
     lines += markdown_table(result_table(artifact, record))
     if reasons := failures(record):
         lines += ["", "## Points without a result", "", *(f"- {reason}" for reason in reasons)]
@@ -169,7 +202,7 @@ def latex(artifact: Artifact, record: Record) -> str:
 
     rows = [line([latex_text(cell.replace("\n", " ")) for cell in row]) for row in table.rows]
     about = (
-        f"{artifact.label}: {artifact.title}",
+        f"{artifact.label}: {artifact.setting(record.scale).title}",
         f"artifact {artifact.id}, scale {record.scale}, ours: {origin_of(record)}, {record.state}; needs booktabs",
         *record.notes,
     )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from benchmarks.records import Number, PaperValue, PointResult, Record
 from reproduce import timelines
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar
-from reproduce.artifacts.shared.schedule_quantities import QUANTITIES
+from reproduce.artifacts.shared import laptop, laptop_timelines
+from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
 from reproduce.claims import holds_if
 from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 P, M = 4, 8
-FIGURE, FACTORS, SIZES = "the figure", "other t_b/t_f", "other sizes"
+FACTORS, SIZES = "other t_b/t_f", "other sizes"
 
 
 def _point(series: str, p: int, m: int, t_b: float) -> Point:
@@ -29,6 +30,9 @@ def _point(series: str, p: int, m: int, t_b: float) -> Point:
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's schedule, the same with other ratios of backward to forward time, and other sizes."""
+    if scale == laptop.SCALE:
+        runs = ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
+        return tuple(laptop_timelines.point(f"gpipe-p{p}-m{m}", series, "gpipe", p, m) for series, p, m in runs)
     factors = [_point(FACTORS, P, M, t_b) for t_b in (1, 1.5, 3)]
     sizes = [_point(SIZES, p, m, 2) for p, m in ((2, 8), (8, 8), (4, 4), (4, 32), (8, 64), (4, 128))]
     return (_point(FIGURE, P, M, 2), *factors, *sizes)
@@ -45,12 +49,16 @@ def _figure_point(record: Record) -> PointResult:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """The first batch, and the second one's microbatches 9 to 16 as far as they enter before the cut."""
+    if record.scale == laptop.SCALE:
+        return laptop_timelines.draw(record)
     shown = timeline(_figure_point(record), batches=2)
     return timelines.draw([shown], until=float(shown.flushes[0]) + M)
 
 
 def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     """The drawn schedule as a trace."""
+    if record.scale == laptop.SCALE:
+        return laptop_timelines.files(record)
     return {"trace.json": trace([timeline(_figure_point(record), batches=2)])}
 
 
@@ -170,13 +178,17 @@ ARTIFACT = Artifact(
         "microbatches, then all backward passes, then the flush. The table gives bubble, time, stash and messages for "
         "it, for other ratios of backward to forward time, and for other sizes; 'paper' are its formulas."
     ),
-    fidelities=("derived",),
+    fidelities=("derived", "emulated"),
+    scales=laptop.SCALES,
+    settings=laptop_timelines.settings("GPipe pipeline schedule", "The GPipe schedule on 4 devices, 8 microbatches"),
     points=points,
     quantities=QUANTITIES,
     columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
     claims=CLAIMS,
     tolerance=0.0,
     derive=derive,
+    emulated=laptop_timelines.metrics,
     draw=draw,
+    notes=laptop_timelines.notes,
     files=extra_files,
 )

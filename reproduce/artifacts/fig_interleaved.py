@@ -3,6 +3,9 @@
 from benchmarks.records import Number
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar, XAxis
+from reproduce.artifacts.shared import laptop
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.claims import holds_if, listed, strictly_decreasing
 from reproduce.figures import line_plot
 
@@ -16,6 +19,8 @@ PROPORTIONAL_TOLERANCE = 0.05
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's ten points: both schedules at five batch sizes."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     entry, constants = published.artifact(ID), published.constants()
     config = entry["config"]
     paper = published.series(ID, x="batch", unit="FLOP/s", factor=1e12)
@@ -192,6 +197,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="a gain of at least 10% at one batch size or more",
         judge=judge_improves,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="comparable_memory",
@@ -216,6 +222,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="higher at every batch size",
         judge=judge_higher,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="gap_closes",
@@ -224,6 +231,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="the relative gain falls from each batch size to the next",
         judge=judge_closes,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="reason_a_bubble",
@@ -246,27 +254,34 @@ CLAIMS = (
     ),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 12",
-    section="5.3.2",
-    title="Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs",
-    description=(
-        "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
-        "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 12",
+        section="5.3.2",
+        title="Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs",
+        description=(
+            "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
+            "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=(
+            Quantity(
+                THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", 1e12, 1, axis="Achieved teraFLOP/s per GPU"
+            ),
+            Quantity("iteration_time", "iteration", "s", "s", 1, 2),
+            Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1),
+            Quantity("bubble_time", "bubble", "s", "s", 1, 2),
+            Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2),
+            Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+        ),
+        columns={"B": "B", "v": "v"},
+        x_axis=XAxis("B", "Batch size (sequences)"),
+        claims=CLAIMS,
+        draw=line_plot,
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", 1e12, 1, axis="Achieved teraFLOP/s per GPU"),
-        Quantity("iteration_time", "iteration", "s", "s", 1, 2),
-        Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1),
-        Quantity("bubble_time", "bubble", "s", "s", 1, 2),
-        Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2),
-        Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
-    ),
-    columns={"B": "B", "v": "v"},
-    x_axis=XAxis("B", "Batch size (sequences)"),
-    claims=CLAIMS,
-    draw=line_plot,
+    EXPERIMENTS[ID],
 )

@@ -9,7 +9,8 @@ from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule
 from reproduce import timelines
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
-from reproduce.artifacts.shared.schedule_quantities import QUANTITIES
+from reproduce.artifacts.shared import laptop, laptop_timelines
+from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
 from reproduce.claims import holds_if
 from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 P, M, V = 4, 8, 2
-FIGURE, COMPARISON = "the figure", "for comparison"
+COMPARISON = "for comparison"
 # (p, m): the figure's, one with m >> p, and deeper pipelines up to that of Figure 12.
 SIZES = ((P, M), (4, 64), (8, 16), (12, 24))
 DEEPEST = SIZES[-1]
@@ -37,12 +38,17 @@ def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's two schedules, and what the claims compare them with."""
-    figure = [_point(FIGURE, "1f1b", P, M), _point(FIGURE, "interleaved", P, M, V)]
-    others = [_point(COMPARISON, "gpipe", P, M), _point(COMPARISON, "interleaved", P, M, 4)]
+    if scale == laptop.SCALE:
+        figure = (("1f1b", P, M, 1), ("interleaved", P, M, V))
+        others = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))
+        runs = [*((FIGURE, run) for run in figure), *((COMPARISON, run) for run in others)]
+        return tuple(laptop_timelines.point(_key(*run), series, *run) for series, run in runs)
+    drawn = [_point(FIGURE, "1f1b", P, M), _point(FIGURE, "interleaved", P, M, V)]
+    more = [_point(COMPARISON, "gpipe", P, M), _point(COMPARISON, "interleaved", P, M, 4)]
     for p, m in SIZES[1:]:
-        others += [_point(COMPARISON, "gpipe", p, m), _point(COMPARISON, "1f1b", p, m)]
-        others += [_point(COMPARISON, "interleaved", p, m, V)]
-    return (*figure, *others)
+        more += [_point(COMPARISON, "gpipe", p, m), _point(COMPARISON, "1f1b", p, m)]
+        more += [_point(COMPARISON, "interleaved", p, m, V)]
+    return (*drawn, *more)
 
 
 def _timelines(record: Record) -> list[Timeline]:
@@ -53,12 +59,16 @@ def _timelines(record: Record) -> list[Timeline]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """1F1B above, interleaved below; cut when the second batch has begun on all devices."""
+    if record.scale == laptop.SCALE:
+        return laptop_timelines.draw(record)
     shown = _timelines(record)
     return timelines.draw(shown, until=float(shown[0].flushes[0]) + P)
 
 
 def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     """The drawn schedules as one trace, a process each."""
+    if record.scale == laptop.SCALE:
+        return laptop_timelines.files(record)
     return {"trace.json": trace(_timelines(record))}
 
 
@@ -177,7 +187,9 @@ def _multiple_of_p(results: Results) -> Judgement:
 
 
 def notes(results: Results) -> tuple[str, ...]:
-    """What interleaving costs in memory."""
+    """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
+    if results.scale == laptop.SCALE:
+        return laptop_timelines.notes(results)
     one, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
     return (
         f"Peak stash at p={P}, m={M}: 1F1B {one:g} microbatches, interleaved with v={V} {new:g} "
@@ -262,13 +274,18 @@ ARTIFACT = Artifact(
         "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
         "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
     ),
-    fidelities=("derived",),
+    fidelities=("derived", "emulated"),
+    scales=laptop.SCALES,
+    settings=laptop_timelines.settings(
+        "Default and interleaved 1F1B pipeline schedules", "1F1B and the interleaved schedule with 2 model chunks"
+    ),
     points=points,
     quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
     columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
     claims=CLAIMS,
     tolerance=0.0,
     derive=derive,
+    emulated=laptop_timelines.metrics,
     draw=draw,
     notes=notes,
     files=extra_files,

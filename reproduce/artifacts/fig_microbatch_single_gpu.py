@@ -9,6 +9,8 @@ from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
 
@@ -125,37 +127,40 @@ def notes(results: Results) -> tuple[str, ...]:
     return tuple(found)
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 7",
-    section="3.4",
-    title="Per-GPU throughput versus microbatch size, one GPU",
-    description=(
-        "Throughput of a GPT model with a billion parameters (4 layers, hidden size 4096, 128 heads) on one GPU "
-        "against the microbatch size; every iteration is one microbatch, B = b. FLOPs are counted without the "
-        "recomputed "
-        "forward pass (an assumption, see the notes); the table also has eq. (3)."
-    ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(
-            WITHOUT_RECOMPUTATION,
-            "throughput",
-            "FLOP/s",
-            "teraFLOP/s",
-            1e12,
-            1,
-            axis="Achieved teraFLOP/s per GPU",
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 7",
+        section="3.4",
+        title="Per-GPU throughput versus microbatch size, one GPU",
+        description=(
+            "Throughput of a GPT model with a billion parameters (4 layers, hidden size 4096, 128 heads) on one GPU "
+            "against the microbatch size; every iteration is one microbatch, B = b. FLOPs are counted without the "
+            "recomputed "
+            "forward pass (an assumption, see the notes); the table also has eq. (3)."
         ),
-        Quantity(WITH_RECOMPUTATION, "throughput by eq. 3", "FLOP/s", "teraFLOP/s", 1e12, 1),
-        Quantity("iteration_time", "iteration", "s", "s", 1, 3),
-        Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+        fidelities=("simulated",),
+        points=points,
+        quantities=(
+            Quantity(
+                WITHOUT_RECOMPUTATION,
+                "throughput",
+                "FLOP/s",
+                "teraFLOP/s",
+                1e12,
+                1,
+                axis="Achieved teraFLOP/s per GPU",
+            ),
+            Quantity(WITH_RECOMPUTATION, "throughput by eq. 3", "FLOP/s", "teraFLOP/s", 1e12, 1),
+            Quantity("iteration_time", "iteration", "s", "s", 1, 3),
+            Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+        ),
+        columns={"b": "b"},
+        x_axis=XAxis("b", "Microbatch size", scale="log2"),
+        claims=CLAIMS,
+        further=further,
+        draw=line_plot,
+        notes=notes,
     ),
-    columns={"b": "b"},
-    x_axis=XAxis("b", "Microbatch size", scale="log2"),
-    claims=CLAIMS,
-    further=further,
-    draw=line_plot,
-    notes=notes,
+    EXPERIMENTS[ID],
 )

@@ -3,8 +3,10 @@
 from benchmarks.records import Number
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
-from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed, strictly_decreasing, strictly_increasing
 from reproduce.figures import line_plot
@@ -19,12 +21,14 @@ FALLS = (
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's ten points: two batch sizes for five pairs (p, d)."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     return grids.grid(ID, grids.batch_lines(ID), grids.pair_marks(ID))
 
 
 def judge_falls(results: Results) -> Judgement:
     """Whether throughput falls from each p to the next, at every batch size."""
-    lines = grids.by_batch(results, ID, THROUGHPUT, "p")
+    lines = grids.by_batch(results, THROUGHPUT, "p")
     text = "; ".join(
         f"B={B}: {listed({f'p={p}': v / 1e12 for p, v in line.items()}, '{:.1f}')}" for B, line in lines.items()
     )
@@ -35,7 +39,7 @@ def judge_falls(results: Results) -> Judgement:
 
 def judge_analytical(results: Results) -> Judgement:
     """Whether bubble and throughput order the configurations as (n-d)/b' does: the larger p, the larger the bubble."""
-    bubbles = grids.by_batch(results, ID, "bubble_fraction", "p")
+    bubbles = grids.by_batch(results, "bubble_fraction", "p")
     rises = all(strictly_increasing(list(line.values())) for line in bubbles.values())
     falls = judge_falls(results).verdict == "holds"
     text = "bubble over compute time: " + "; ".join(
@@ -46,7 +50,7 @@ def judge_analytical(results: Results) -> Judgement:
 
 def judge_larger_batch(results: Results) -> Judgement:
     """Whether the larger batch size is faster for every parallel configuration."""
-    lines = grids.by_batch(results, ID, THROUGHPUT, "p")
+    lines = grids.by_batch(results, THROUGHPUT, "p")
     low, high = lines[min(lines)], lines[max(lines)]
     gains = {f"p={p}": high[p] / low[p] - 1 for p in low}
     text = f"throughput at B={max(lines)} over B={min(lines)}: {listed(gains)}"
@@ -87,6 +91,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="falls from each p to the next, at both batch sizes",
         judge=judge_falls,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="matches_analytical_model",
@@ -95,6 +100,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="the executed bubble rises from each p to the next, as (n-d)/b' does, while throughput falls",
         judge=judge_analytical,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="larger_batch_faster",
@@ -106,6 +112,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="throughput is higher with the larger batch size for every (p, d)",
         judge=judge_larger_batch,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="fits_model_parallel_2",
@@ -129,21 +136,27 @@ CLAIMS = (
     size_claim("model_size", CAPTION, "Figure 14, caption (the size)", (("5.9", "B32_p2_d32"),)),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 14",
-    section="5.4.2",
-    title="Pipeline versus data parallelism, 5.9 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and data-parallel size (t=1), for two "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 14",
+        section="5.4.2",
+        title="Pipeline versus data parallelism, 5.9 billion parameters on 64 GPUs",
+        description=(
+            "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and data-parallel size (t=1), for two "
+            "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. "
+            "3)."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=(*grids.QUANTITIES, grids.DATA_TIME_QUANTITY),
+        columns={"p": "p", "d": "d"},
+        x_axis=XAxis("p", "(Pipeline-parallel size, data-parallel size)", scale="category"),
+        claims=CLAIMS,
+        draw=line_plot,
+        notes=lambda results: grids.notes(ID, results),
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(*grids.QUANTITIES, grids.DATA_TIME_QUANTITY),
-    columns={"p": "p", "d": "d"},
-    x_axis=XAxis("p", "(Pipeline-parallel size, data-parallel size)", scale="category"),
-    claims=CLAIMS,
-    draw=line_plot,
-    notes=lambda results: grids.notes(ID, results),
+    EXPERIMENTS[ID],
 )

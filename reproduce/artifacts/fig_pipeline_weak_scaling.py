@@ -4,8 +4,10 @@ from benchmarks.records import Number
 from ptdp_core.formulas import bubble_fraction
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
-from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
@@ -17,6 +19,8 @@ BUBBLE_TOLERANCE = 0.10
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's eight points: two batch sizes at four pipeline sizes."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     config = published.artifact(ID)["config"]
     marks = []
     for p in config["p"]:
@@ -27,7 +31,7 @@ def points(scale: str) -> tuple[Point, ...]:
 
 def judge_scales_better(results: Results) -> Judgement:
     """Whether the larger batch size keeps more of the throughput of p=1 at the largest p."""
-    lines = {B: list(by_p.values()) for B, by_p in grids.by_batch(results, ID, THROUGHPUT, "p").items()}
+    lines = {B: list(by_p.values()) for B, by_p in grids.by_batch(results, THROUGHPUT, "p").items()}
     kept = {B: line[-1] / line[0] for B, line in lines.items()}
     low, high = min(kept), max(kept)
     return holds_if(
@@ -39,7 +43,7 @@ def judge_scales_better(results: Results) -> Judgement:
 
 def judge_bubble(results: Results) -> Judgement:
     """Whether the executed bubble is (p-1)/m at every point."""
-    bubbles = grids.by_batch(results, ID, "bubble_fraction", "p")
+    bubbles = grids.by_batch(results, "bubble_fraction", "p")
     apart = {
         f"p={p}, m={B}": bubble - bubble_fraction(int(str(p)), B)
         for B, by_p in bubbles.items()
@@ -63,6 +67,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="throughput at the largest p over that at p=1 is higher with the larger batch size",
         judge=judge_scales_better,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="bubble_behaves_as_formula",
@@ -78,6 +83,7 @@ CLAIMS = (
             "stage's logits, which the formula does not know"
         ),
         judge=judge_bubble,
+        scales=laptop.SCALES,
     ),
     size_claim(
         "model_sizes",
@@ -91,22 +97,27 @@ CLAIMS = (
     ),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 11",
-    section="5.3.1",
-    title="Weak scaling of pipeline parallelism",
-    description=(
-        "Throughput per GPU against the pipeline-parallel size p for two batch sizes; three layers a stage, hidden "
-        "size 20480, 128 heads, t=8, microbatch size 1, 8p GPUs, non-interleaved 1F1B. FLOP/s by the paper's count "
-        "(eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 11",
+        section="5.3.1",
+        title="Weak scaling of pipeline parallelism",
+        description=(
+            "Throughput per GPU against the pipeline-parallel size p for two batch sizes; three layers a stage, hidden "
+            "size 20480, 128 heads, t=8, microbatch size 1, 8p GPUs, non-interleaved 1F1B. FLOP/s by the paper's count "
+            "(eq. 3)."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=grids.QUANTITIES,
+        columns={"p": "p", "layers": "l"},
+        x_axis=XAxis("p", "Pipeline-parallel size", scale="log2"),
+        claims=CLAIMS,
+        draw=line_plot,
+        notes=lambda results: grids.notes(ID, results),
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=grids.QUANTITIES,
-    columns={"p": "p", "layers": "l"},
-    x_axis=XAxis("p", "Pipeline-parallel size", scale="log2"),
-    claims=CLAIMS,
-    draw=line_plot,
-    notes=lambda results: grids.notes(ID, results),
+    EXPERIMENTS[ID],
 )

@@ -2,8 +2,10 @@
 
 from benchmarks.records import Number
 from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, XAxis
-from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import SEQUENCES
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
@@ -16,6 +18,8 @@ TWO_TIMES = (1.6, 2.4)  # "up to 2x", within 20%
 
 def points(scale: str) -> tuple[Point, ...]:
     """With and without recomputation at nine batch sizes; those that do not fit in memory come out 'oom'."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     lines = [
         grids.Line(WITH, "full", {"recompute": "full"}),
         grids.Line(WITHOUT, "none", {"recompute": "none"}),
@@ -92,6 +96,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="every batch size fits with recomputation; without it, some do not, and these are the largest",
         judge=judge_needed,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="up_to_two_times_higher",
@@ -104,6 +109,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="best with recomputation over best without between 1.6 and 2.4, the latter at a smaller batch size",
         judge=judge_higher,
+        scales=laptop.SCALES,
     ),
     size_claim(
         "model_size",
@@ -116,25 +122,30 @@ CLAIMS = (
     ),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 17",
-    section="5.6",
-    title="Activation recomputation, 145 billion parameters on 128 GPUs",
-    description=(
-        "Sequences per second against the batch size, with full recomputation and without any; t=8, p=16, 80 layers, "
-        "hidden size 12288, 96 heads, microbatch size 1, non-interleaved 1F1B (with B < 16, m < p). Points that do "
-        "not fit in memory are reported with the bytes they need."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 17",
+        section="5.6",
+        title="Activation recomputation, 145 billion parameters on 128 GPUs",
+        description=(
+            "Sequences per second against the batch size, with full recomputation and without any; t=8, p=16, 80 "
+            "layers, hidden size 12288, 96 heads, microbatch size 1, non-interleaved 1F1B (with B < 16, m < p). Points "
+            "that do not fit in memory are reported with the bytes they need."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=(
+            Quantity(SEQUENCES, "throughput", "sequences/s", "sequences/s", 1, 2, axis="Throughput (sequences/s)"),
+            *grids.QUANTITIES[1:],
+        ),
+        columns={"B": "B"},
+        x_axis=XAxis("B", "Batch size (sequences)", scale="log2"),
+        claims=CLAIMS,
+        draw=line_plot,
+        notes=lambda results: grids.notes(ID, results),
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(SEQUENCES, "throughput", "sequences/s", "sequences/s", 1, 2, axis="Throughput (sequences/s)"),
-        *grids.QUANTITIES[1:],
-    ),
-    columns={"B": "B"},
-    x_axis=XAxis("B", "Batch size (sequences)", scale="log2"),
-    claims=CLAIMS,
-    draw=line_plot,
-    notes=lambda results: grids.notes(ID, results),
+    EXPERIMENTS[ID],
 )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from benchmarks.records import Number, Record
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, Scalar, XAxis
-from reproduce.artifacts.shared import grids
+from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.claims import holds_if, listed
 from reproduce.figures import line_plot
 
@@ -27,6 +29,8 @@ PROPORTIONAL_TOLERANCE = 1e-6
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's ten points, and ten of the default schedule at the same batch sizes."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     switch = published.artifact(ID)["config"]["scatter_gather"]
     lines = [
         grids.Line(OFF, "unoptimized", {"scatter_gather": switch[OFF]}),
@@ -143,6 +147,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="a larger gain with the interleaved than with the default schedule, at every batch size",
         judge=judge_intensive,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="bytes_reduced_by_t",
@@ -156,6 +161,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="the bytes a GPU sends to other stages fall by the factor t at every batch size, exactly",
         judge=judge_bytes,
+        scales=laptop.SCALES,
     ),
     Claim(
         id="default_ahead_both_without",
@@ -175,21 +181,26 @@ CLAIMS = (
     ),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 18",
-    section="5.7",
-    title="Scatter/gather optimization, GPT-3 175B on 96 GPUs",
-    description=(
-        "Throughput per GPU against batch size with and without the scatter/gather optimization; interleaved 1F1B with "
-        "v=4, p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 18",
+        section="5.7",
+        title="Scatter/gather optimization, GPT-3 175B on 96 GPUs",
+        description=(
+            "Throughput per GPU against batch size with and without the scatter/gather optimization; interleaved 1F1B "
+            "with v=4, p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=(*grids.QUANTITIES, Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2)),
+        columns={"B": "B", "v": "v"},
+        x_axis=XAxis("B", "Batch size (sequences)"),
+        claims=CLAIMS,
+        draw=draw,
+        notes=notes,
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(*grids.QUANTITIES, Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2)),
-    columns={"B": "B", "v": "v"},
-    x_axis=XAxis("B", "Batch size (sequences)"),
-    claims=CLAIMS,
-    draw=draw,
-    notes=notes,
+    EXPERIMENTS[ID],
 )

@@ -1,9 +1,10 @@
 """Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
-from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
-from reproduce.artifacts.shared import efficiency, grids
+from reproduce.artifacts.shared import efficiency, grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
 from reproduce.claims import holds_if, listed, strictly_decreasing
 from reproduce.figures import line_plot
@@ -15,11 +16,13 @@ DOMINATES = 0.5
 
 def points(scale: str) -> tuple[Point, ...]:
     """The figure's fifteen points: three batch sizes for five pairs (t, d)."""
+    if scale == laptop.SCALE:
+        return laptop.points(ID)
     return grids.grid(ID, grids.batch_lines(ID), grids.pair_marks(ID))
 
 
 def _lines(results: Results, metric: str) -> dict[int, dict[Scalar, float]]:
-    return grids.by_batch(results, ID, metric, "t")
+    return grids.by_batch(results, metric, "t")
 
 
 def _by_t(lines: dict[int, dict[Scalar, float]], show: str, factor: float = 1.0) -> str:
@@ -52,7 +55,7 @@ def _tensor_shares(results: Results) -> dict[int, dict[Scalar, float]]:
 
 def judge_dominates(results: Results) -> Judgement:
     """Whether tensor all-reduces are most of the iteration across nodes, with the larger batch sizes."""
-    per_node = published.constants()["gpus_per_node"]
+    per_node = grids.per_node(results)
     shares = _tensor_shares(results)
     larger = {B: line for B, line in shares.items() if min(shares) != B}
     across = min(v for line in larger.values() for t, v in line.items() if int(str(t)) > per_node)
@@ -62,7 +65,7 @@ def judge_dominates(results: Results) -> Judgement:
 
 def judge_especially(results: Results) -> Judgement:
     """Whether the share is larger for every t beyond a node than for any t within."""
-    per_node = published.constants()["gpus_per_node"]
+    per_node = grids.per_node(results)
     shares = _tensor_shares(results)
     inside, across = (
         [v for line in shares.values() for t, v in line.items() if (int(str(t)) > per_node) == beyond]
@@ -153,6 +156,7 @@ CLAIMS = (
         fidelity="simulated",
         tolerance="throughput falls from each t to the next, at every batch size",
         judge=judge_falls,
+        scales=laptop.SCALES,
     ),
     size_claim(
         "model_size",
@@ -166,27 +170,33 @@ CLAIMS = (
     ),
 )
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 15",
-    section="5.4.3",
-    title="Tensor versus data parallelism, 5.9 billion parameters on 64 GPUs",
-    description=(
-        "Throughput per GPU of the five ways to split 64 GPUs into tensor- and data-parallel size (p=1), for three "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 15",
+        section="5.4.3",
+        title="Tensor versus data parallelism, 5.9 billion parameters on 64 GPUs",
+        description=(
+            "Throughput per GPU of the five ways to split 64 GPUs into tensor- and data-parallel size (p=1), for three "
+            "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. "
+            "3)."
+        ),
+        fidelities=("simulated", "emulated"),
+        scales=laptop.SCALES,
+        settings=laptop.settings(ID),
+        points=points,
+        quantities=(
+            *(quantity for quantity in grids.QUANTITIES if quantity.name != "bubble_fraction"),
+            grids.DATA_TIME_QUANTITY,
+            efficiency.TENSOR_TIME_QUANTITY,
+            efficiency.GEMM_RATE_QUANTITY,
+        ),
+        columns={"t": "t", "d": "d"},
+        x_axis=XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
+        claims=CLAIMS,
+        further=efficiency.kernel_metrics,
+        draw=line_plot,
+        notes=lambda results: grids.notes(ID, results),
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        *(quantity for quantity in grids.QUANTITIES if quantity.name != "bubble_fraction"),
-        grids.DATA_TIME_QUANTITY,
-        efficiency.TENSOR_TIME_QUANTITY,
-        efficiency.GEMM_RATE_QUANTITY,
-    ),
-    columns={"t": "t", "d": "d"},
-    x_axis=XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
-    claims=CLAIMS,
-    further=efficiency.kernel_metrics,
-    draw=line_plot,
-    notes=lambda results: grids.notes(ID, results),
+    EXPERIMENTS[ID],
 )

@@ -7,6 +7,8 @@ from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Results, XAxis
 from reproduce.artifacts.shared import grids, zero3_points
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
 from reproduce.claims import holds_if, listed, strictly_increasing
 from reproduce.figures import MARKERS, PALETTE, line_plot
@@ -135,22 +137,25 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 10",
-    section="5.2",
-    title="Throughput per GPU of PTD-P and ZeRO-3",
-    description=(
-        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
-        "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Figure 10",
+        section="5.2",
+        title="Throughput per GPU of PTD-P and ZeRO-3",
+        description=(
+            "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
+            "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+        ),
+        fidelities=("simulated",),
+        points=lambda scale: zero3_points.rows(),
+        quantities=zero3_points.QUANTITIES,
+        columns={"gpus": "n", "b": "b", "B": "B"},
+        x_axis=XAxis("gpus", "Number of GPUs"),
+        claims=CLAIMS,
+        further=zero3_points.training_time,
+        draw=partial(line_plot, looks=LOOKS),
+        notes=notes,
     ),
-    fidelities=("simulated",),
-    points=lambda scale: zero3_points.rows(),
-    quantities=zero3_points.QUANTITIES,
-    columns={"gpus": "n", "b": "b", "B": "B"},
-    x_axis=XAxis("gpus", "Number of GPUs"),
-    claims=CLAIMS,
-    further=zero3_points.training_time,
-    draw=partial(line_plot, looks=LOOKS),
-    notes=notes,
+    EXPERIMENTS[ID],
 )

@@ -6,7 +6,9 @@ from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import measured_checkpoint, table_1
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.claims import holds_if
 
 ID = "table_checkpoint"
@@ -132,25 +134,31 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Section 5.10",
-    section="5.10",
-    title="Checkpoint size, and load and save times",
-    description=(
-        "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save at "
-        "273 GB/s, the bandwidths that the paper reports."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Section 5.10",
+        section="5.10",
+        title="Checkpoint size, and load and save times",
+        description=(
+            "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save "
+            "at 273 GB/s, the bandwidths that the paper reports."
+        ),
+        fidelities=("derived",),
+        points=points,
+        quantities=(
+            Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
+            Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
+            Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
+            Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
+        ),
+        columns={"model": "model", "d": "d"},
+        claims=CLAIMS,
+        derive=derive,
+        notes=notes,
     ),
-    fidelities=("derived",),
-    points=points,
-    quantities=(
-        Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
-        Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
-        Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
-        Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
-    ),
-    columns={"model": "model", "d": "d"},
-    claims=CLAIMS,
-    derive=derive,
-    notes=notes,
+    EXPERIMENTS[ID],
+    quantities=measured_checkpoint.QUANTITIES,
+    columns={"p": "p", "t": "t", "d": "d"},
+    measure=measured_checkpoint.measure,
 )

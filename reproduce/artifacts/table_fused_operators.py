@@ -5,7 +5,8 @@ from collections.abc import Callable
 from benchmarks.records import Number, PaperValue
 from reproduce import published
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import measured_fusion, table_1
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.claims import holds_if
 
 ID = "table_fused_operators"
@@ -102,23 +103,29 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Section 5.8",
-    section="5.8",
-    title="Fused operators: throughput with and without",
-    description=(
-        "Throughput per GPU with the operators and the data layout of Section 4.2 unfused and fused, for 175 and 530 "
-        "billion parameters. The configurations are assumed: the paper gives none."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Section 5.8",
+        section="5.8",
+        title="Fused operators: throughput with and without",
+        description=(
+            "Throughput per GPU with the operators and the data layout of Section 4.2 unfused and fused, for 175 and "
+            "530 billion parameters. The configurations are assumed: the paper gives none."
+        ),
+        fidelities=("simulated",),
+        points=points,
+        quantities=(
+            Quantity(THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", 1e12, 1),
+            Quantity("iteration_time", "iteration", "s", "s", 1, 2),
+            Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+        ),
+        columns={"fused": "fused", "p": "p", "t": "t", "B": "B"},
+        claims=CLAIMS,
+        notes=notes,
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", 1e12, 1),
-        Quantity("iteration_time", "iteration", "s", "s", 1, 2),
-        Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
-    ),
-    columns={"fused": "fused", "p": "p", "t": "t", "B": "B"},
-    claims=CLAIMS,
-    notes=notes,
+    measured_fusion.EXPERIMENTS,
+    quantities=measured_fusion.QUANTITIES,
+    columns=measured_fusion.COLUMNS,
+    measure=measured_fusion.measure,
 )

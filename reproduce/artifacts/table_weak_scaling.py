@@ -5,6 +5,8 @@ from reproduce import published
 from reproduce.artifact import Artifact, Point, Quantity, Results
 from reproduce.artifacts.shared import efficiency, grids, table_1
 from reproduce.artifacts.shared.grids import THROUGHPUT
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.weak_scaling_claims import CLAIMS
 
 ID = "table_weak_scaling"
@@ -37,39 +39,42 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Table 1",
-    section="5.1",
-    title="Weak-scaling throughput for GPT models from 1 billion to 1 trillion parameters",
-    description=(
-        "Throughput per GPU, share of the 312 teraFLOP/s peak and aggregate throughput of the ten models, each on the "
-        "GPUs and with the configuration of its run. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Table 1",
+        section="5.1",
+        title="Weak-scaling throughput for GPT models from 1 billion to 1 trillion parameters",
+        description=(
+            "Throughput per GPU, share of the 312 teraFLOP/s peak and aggregate throughput of the ten models, each on "
+            "the GPUs and with the configuration of its run. FLOP/s by the paper's count (eq. 3)."
+        ),
+        fidelities=("simulated",),
+        points=points,
+        quantities=(
+            grids.THROUGHPUT_QUANTITY,
+            Quantity("share_of_peak", "share of peak", "1", "%", 0.01, 1),
+            Quantity("aggregate_throughput", "aggregate", "FLOP/s", "petaFLOP/s", 1e15, 1),
+            *grids.QUANTITIES[1:],
+            efficiency.TENSOR_TIME_QUANTITY,
+            efficiency.GEMM_RATE_QUANTITY,
+        ),
+        columns={
+            "model": "parameters",
+            "heads": "a",
+            "hidden": "h",
+            "layers": "l",
+            "t": "t",
+            "p": "p",
+            "d": "d",
+            "gpus": "n",
+            "B": "B",
+            "b": "b",
+            "v": "v",
+        },
+        claims=CLAIMS,
+        further=efficiency.scaling_metrics,
+        notes=notes,
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        grids.THROUGHPUT_QUANTITY,
-        Quantity("share_of_peak", "share of peak", "1", "%", 0.01, 1),
-        Quantity("aggregate_throughput", "aggregate", "FLOP/s", "petaFLOP/s", 1e15, 1),
-        *grids.QUANTITIES[1:],
-        efficiency.TENSOR_TIME_QUANTITY,
-        efficiency.GEMM_RATE_QUANTITY,
-    ),
-    columns={
-        "model": "parameters",
-        "heads": "a",
-        "hidden": "h",
-        "layers": "l",
-        "t": "t",
-        "p": "p",
-        "d": "d",
-        "gpus": "n",
-        "B": "B",
-        "b": "b",
-        "v": "v",
-    },
-    claims=CLAIMS,
-    further=efficiency.scaling_metrics,
-    notes=notes,
+    EXPERIMENTS[ID],
 )

@@ -5,6 +5,8 @@ from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.artifact import Artifact, Claim, Judgement, Point, Results
 from reproduce.artifacts.shared import grids, zero3_points
+from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
+from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import model_of
 from reproduce.artifacts.shared.zero3_points import DID_NOT_FIT, MODELS, advantage
 from reproduce.claims import holds_if, listed
@@ -126,20 +128,24 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = Artifact(
-    id=ID,
-    label="Table 2",
-    section="5.2",
-    title="PTD-P against ZeRO-3 without model parallelism",
-    description=(
-        "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for GPT-3 "
-        "175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's count (eq. 3)."
+ARTIFACT = with_measured(
+    Artifact(
+        id=ID,
+        label="Table 2",
+        section="5.2",
+        title="PTD-P against ZeRO-3 without model parallelism",
+        description=(
+            "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for "
+            "GPT-3 175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's "
+            "count (eq. 3)."
+        ),
+        fidelities=("simulated",),
+        points=points,
+        quantities=zero3_points.QUANTITIES,
+        columns={"model_parallel": "model-parallel size", "B": "B", "gpus": "n", "b": "b"},
+        claims=CLAIMS,
+        further=zero3_points.training_time,
+        notes=notes,
     ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=zero3_points.QUANTITIES,
-    columns={"model_parallel": "model-parallel size", "B": "B", "gpus": "n", "b": "b"},
-    claims=CLAIMS,
-    further=zero3_points.training_time,
-    notes=notes,
+    EXPERIMENTS[ID],
 )

@@ -10,31 +10,45 @@ A point that cannot be is 'invalid', one that does not fit in the GPUs' memory i
 none of them stops the others.
 """
 
+from collections.abc import Sequence
+
 from benchmarks.records import FIDELITIES
-from reproduce.artifact import Artifact
+from reproduce.artifact import Artifact, Point
 from reproduce.errors import UsageError
-from reproduce.fidelities import derived, emulated, simulated
+from reproduce.fidelities import derived, emulated, measured, simulated
 from reproduce.fidelities.evaluator import Evaluator, folder_name, scales_of
+from reproduce.fidelities.measured import Devices
 from reproduce.fidelities.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
 
 __all__ = [
+    "Devices",
     "Evaluator",
     "Simulated",
     "check_fidelity",
     "code_digest",
+    "default_scale",
     "evaluator",
+    "expected_seconds",
     "folder_name",
     "oom_reason",
     "open_cluster",
     "scales_of",
     "simulated_metrics",
 ]
-MODULES = {"simulated": simulated, "derived": derived, "emulated": emulated}
+MODULES = {"simulated": simulated, "derived": derived, "emulated": emulated, "measured": measured}
+EXPECTED = {"emulated": emulated.expected_seconds, "measured": measured.expected_seconds}
 
 
-def evaluator(artifact: Artifact, fidelity: str, cluster: str, debug: bool = False) -> Evaluator:
-    """What evaluates `artifact` at `fidelity` on `cluster`. Raises `UsageError` or `UnavailableError`."""
+def evaluator(
+    artifact: Artifact, fidelity: str, cluster: str, debug: bool = False, devices: Devices | None = None
+) -> Evaluator:
+    """What evaluates `artifact` at `fidelity`: on `cluster`, or measured on `devices`.
+
+    Raises `UsageError` or `UnavailableError`.
+    """
     check_fidelity(artifact, fidelity)
+    if fidelity == "measured":
+        return measured.make(artifact, devices or Devices(), debug)
     return MODULES[fidelity].make(artifact, cluster, debug)
 
 
@@ -46,6 +60,18 @@ def check_fidelity(artifact: Artifact, fidelity: str) -> None:
     if fidelity not in FIDELITIES:
         raise UsageError(f"unknown fidelity {fidelity!r}; {artifact.id} has: {available}")
     raise UsageError(f"{artifact.id} has no fidelity {fidelity!r}; it has: {available}")
+
+
+def default_scale(artifact: Artifact, fidelity: str, launcher: str = "local") -> str:
+    """The scale of a run that asks for none: the first, or what the devices found can do if it measures."""
+    scales = scales_of(artifact, fidelity)
+    return measured.default_scale(scales, launcher) if fidelity == "measured" else scales[0]
+
+
+def expected_seconds(fidelity: str, points: Sequence[Point], cluster: str) -> tuple[float, ...]:
+    """About how long evaluating each point takes; zeros for fidelities that take no time worth telling."""
+    expect = EXPECTED.get(fidelity)
+    return tuple(expect(point, cluster) if expect else 0.0 for point in points)
 
 
 def code_digest(artifact: Artifact, fidelity: str) -> str:

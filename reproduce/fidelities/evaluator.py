@@ -47,6 +47,10 @@ class Evaluator:
         """The point's parameters, as the record keeps them."""
         return point.parameters
 
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know of how the numbers came about."""
+        return ()
+
     def fingerprint(self, point: Point) -> str:
         """A digest of all that determines the point's numbers."""
         return fingerprint(

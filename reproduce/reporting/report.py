@@ -20,6 +20,7 @@ from reproduce.runner import PARTIAL, RECORD
 FIGURE = "figure.png"
 ACCURACY = "accuracy"
 PLAN = "plan"
+NOT_TESTABLE = "not testable here"
 COMPUTED_HERE = ("simulated", "derived")  # their numbers follow from the sources, which can be compared
 
 
@@ -74,8 +75,15 @@ class Report:
 
     @property
     def claims(self) -> tuple[tuple[Entry, ClaimResult], ...]:
-        """Every claim judged."""
-        return tuple((entry, claim) for entry, result in self.shown for claim in result.record.claims)
+        """Every claim, once for each result that tests it; one that none can test, once."""
+        found = []
+        for entry in self.entries:
+            judged = [claim for result in entry.results for claim in result.record.claims]
+            tested = {claim.id for claim in judged if claim.verdict != NOT_TESTABLE}
+            untested = {claim.id: claim for claim in judged if claim.id not in tested}
+            found += [(entry, claim) for claim in judged if claim.verdict != NOT_TESTABLE]
+            found += [(entry, claim) for claim in untested.values()]
+        return tuple(found)
 
     def command(self, *words: str) -> str:
         """A command of this program for the same results."""
@@ -146,7 +154,7 @@ def _result(path: Path, id: str, artifact: Artifact | None = None) -> Result:
         and record.provenance.code_digest is not None
         and record.provenance.code_digest != code_digest(artifact, record.fidelity)
     )
-    return Result(record, path.parent, files, artifact, outdated)
+    return Result(record, path.parent, files, artifact.at(record.scale) if artifact else None, outdated)
 
 
 def link(report: Report, path: Path) -> str:

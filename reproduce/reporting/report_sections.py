@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from benchmarks.records import ClaimResult, PointResult, Record
+from reproduce.artifact import NOT_IN_PAPER
 from reproduce.errors import InvalidResultsError
 from reproduce.reporting.markup import Content, Html, element, png_image
 from reproduce.reporting.report import FIGURE, Entry, Report, Result, link
@@ -26,6 +27,8 @@ KINDS_OF_FILES = {
     "table.tex": "LaTeX",
     "figure.pdf": "figure (PDF)",
     "figure.png": "figure (PNG)",
+    "timelines.pdf": "time lines (PDF)",
+    "timelines.png": "time lines (PNG)",
     "sensitivity.pdf": "sensitivity (PDF)",
     "sensitivity.png": "sensitivity (PNG)",
     "trace.json": "trace (open in ui.perfetto.dev)",
@@ -37,7 +40,8 @@ def entry_section(report: Report, entry: Entry) -> Html:
     label = entry.label if entry.artifact is None else f"{entry.label}: {entry.title}"
     body: list[Content] = [element("h2", label)]
     if entry.artifact:
-        where = f"Section {entry.artifact.section} of the paper · "
+        of_paper = " of the paper" if entry.artifact.section != NOT_IN_PAPER else ""
+        where = f"{entry.artifact.place}{of_paper} · "
         body.append(element("p", where, element("code", entry.id), class_="soft small"))
         body.append(element("p", entry.artifact.description))
     if not entry.results:
@@ -52,8 +56,10 @@ def entry_section(report: Report, entry: Entry) -> Html:
 
 
 def _result(report: Report, entry: Entry, result: Result) -> Content:
-    record, artifact = result.record, entry.artifact
+    record, artifact = result.record, result.artifact
     parts: list[Content] = []
+    if entry.artifact and (setting := entry.artifact.settings.get(record.scale)):
+        parts.append(element("p", f"{setting.title}. {setting.description}"))
     if record.state != "complete":
         parts.append(element("p", f"Partial: the run was interrupted. Resume it with {entry.command}", class_="note"))
     if result.outdated:

@@ -2,30 +2,28 @@
 
 import argparse
 import json
-import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reproduce import catalog
+from reproduce.calibration.write import host_of
 from reproduce.errors import DONE, POINTS_FAILED
 from reproduce.fidelities import open_cluster
 from reproduce.progress import progress
 from reproduce.run_command import shown_path
 from reproduce.runner import require_folder
+from reproduce.scoring import measured_text
 from reproduce.scoring.accuracy import Assessment, Group, OnDone, Scored, assess
 from reproduce.scoring.accuracy_figures import by_effect
 from reproduce.scoring.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.scoring.sensitivity import DROPPED, HIGH, LOW, Move
+from reproduce.scoring.text import WIDTH, console, percent, print_table, shown, wrapped
 from reproduce.tables import NONE, Table
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-WIDTH = 100
+PAPER, MEASURED = "paper", "measured"
 HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:
 mean absolute relative error, worst point, bias (mean signed error), Spearman's rank correlation, by artifact and over
 all, where a configuration that the paper plots twice counts once. Beside them naive baselines, each fitted to the very
@@ -49,20 +47,33 @@ Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against publis
                          before, after), lost (points without result now), meaning
   notes[], files[]
 
+With a --cluster that reproduce calibrate made, or --against measured, the predictions are of training steps instead:
+of all that were measured on that machine and lie in --results ({measured_text.PLACES}), each in one line, with
+two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
+Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png; --json then prints cluster, host, steps[],
+scores{{}}, left_out{{}}, notes[], files[], in seconds.
+
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce accuracy`, but for --results and --debug."""
     parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument(
+        "--against",
+        choices=(PAPER, MEASURED),
+        help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
 
 
 def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
     """Assess, write, print; the exit code is 4 if a point that the paper has did not work."""
+    open_cluster(parsed.cluster)  # what can be wrong, before any work
+    if (parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)) == MEASURED:
+        return measured_text.run(parsed.results, parsed.cluster, parsed.json, command)
     artifacts = [catalog.load(id) for id in catalog.ids()]
     started = datetime.now(UTC)
-    open_cluster(parsed.cluster)  # what can be wrong, before any work
     require_folder(parsed.results / FOLDER)
     with ExitStack() as stack:
 
@@ -80,13 +91,6 @@ def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
     return POINTS_FAILED if broken else DONE
 
 
-def _percent(value: float | None, signed: bool = False) -> str:
-    if value is None:
-        return NONE
-    text = f"{value:+.1%}" if signed else f"{value:.1%}"
-    return text if len(text) < 8 else f"{value:+.0e}"
-
-
 def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
     found, baselines = scored.score, scored.baselines
     if found is None:
@@ -94,14 +98,14 @@ def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
     return (
         name,
         str(found.n),
-        _percent(found.mean),
-        _percent(found.bias, signed=True),
+        percent(found.mean),
+        percent(found.bias, signed=True),
         NONE if found.rank is None else f"{found.rank:.3f}",
         *(
-            _percent(baselines[name] if baselines else None)
+            percent(baselines[name] if baselines else None)
             for name in ("constant", "line_in_h", "constant_with_bubble")
         ),
-        _percent(found.worst, signed=True),
+        percent(found.worst, signed=True),
         found.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
     )
 
@@ -126,7 +130,7 @@ def move_table(assessment: Assessment) -> Table:
         ways, parameter = {move.way: move for move in moves}, assessment.parameters.get(moves[0].name)
         numbers = (parameter.low, parameter.value, parameter.high) if parameter else ()
         values = [shown(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
-        means = (_percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
+        means = (percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
         rows.append((moves[0].name, *values, *means, _most_moved(assessment, moves)))
     headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
     return Table(headings, tuple(rows), (False, *[True] * 6, False))
@@ -136,7 +140,7 @@ def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:
     """The artifact whose mean error one of these moves changes most."""
     labels = {group.artifact.id: group.artifact.label for group in assessment.groups}
     changes = [
-        (abs(after - before), f"{labels[id]}: {_percent(before)} to {_percent(after)}")
+        (abs(after - before), f"{labels[id]}: {percent(before)} to {percent(after)}")
         for move in moves
         for id, (before, after) in move.groups.items()
     ]
@@ -146,28 +150,17 @@ def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:
     return "; ".join([*parts, *([f"{lost} points lost"] if lost else [])])
 
 
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"))
-
-
-def shown(value: float, unit: str) -> str:
-    """A parameter's value with its unit, as people write it: '14 GB/s', '15 us', '0.78'."""
-    if unit in ("1", "count", "FLOP/B"):
-        return f"{value:.4g}" + (" FLOP/B" if unit == "FLOP/B" else "")
-    factor, prefix = next(((f, p) for f, p in _PREFIXES if value >= f * (1 - 1e-9)), (1.0, ""))
-    return f"{value / factor:.4g} {prefix}{unit}"
-
-
 def _print(assessment: Assessment, files: Sequence[Path]) -> None:
     from rich.text import Text
 
-    out = _console()
+    out = console()
     name = assessment.cluster.name
     out.print(Text(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold"))
-    _print_table(out, score_table(assessment))
+    print_table(out, score_table(assessment))
     for line in notes(assessment):
-        _wrapped(out, line)
+        wrapped(out, line)
     out.print(Text("\nThe mean over all when a number is moved or a mechanism dropped", style="bold"))
-    _print_table(out, move_table(assessment))
+    print_table(out, move_table(assessment))
     out.print(Text("\nWhere the numbers come from, and which data they were set with", style="bold"))
     for line in parameter_lines(assessment):
         out.print(Text(line))
@@ -183,30 +176,3 @@ def parameter_lines(assessment: Assessment) -> Iterator[str]:
         span = "fixed" if parameter.low == parameter.high else f"{low} to {high}"
         yield f"{parameter.name} = {value} ({span}); set with: {parameter.set_with}"
         yield textwrap.fill(parameter.source, WIDTH, initial_indent="    ", subsequent_indent="    ")
-
-
-def _wrapped(out: "Console", line: str) -> None:
-    from rich.text import Text
-
-    out.print(Text(textwrap.fill(line, min(WIDTH, out.width), break_long_words=False)))
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
-
-
-def _print_table(out: "Console", table: Table) -> None:
-    """The table, its last column wrapping."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    view = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for i, (heading, right) in enumerate(zip(table.headings, table.numeric, strict=True)):
-        last = i == len(table.headings) - 1
-        view.add_column(heading, justify="right" if right else "left", vertical="top", no_wrap=not last)
-    for row in table.rows:
-        view.add_row(*(Text(cell, style="bold" if row[0] == "all" else "") for cell in row))
-    out.print(view)

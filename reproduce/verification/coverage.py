@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from reproduce import catalog
-from reproduce.artifact import Artifact
+from reproduce.artifact import NOT_IN_PAPER, Artifact
 from reproduce.verification.paper_claims import PAPER
 
 FILE = Path(__file__).with_name("coverage.json")
@@ -78,9 +78,10 @@ def problems(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]
 
 
 def unlisted(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
-    """Artifacts and claims that stand for nothing on the list, as 'artifact' or 'artifact.claim'."""
+    """Artifacts of the paper and claims that stand for nothing on the list, as 'artifact' or 'artifact.claim'."""
     claims = {name for one in found for name in one.claims}
     shown = {one.artifact for one in found} | {name.partition(".")[0] for name in claims}
-    return [artifact.id for artifact in known if artifact.id not in shown] + [
+    paper = [artifact for artifact in known if artifact.section != NOT_IN_PAPER]
+    return [artifact.id for artifact in paper if artifact.id not in shown] + [
         name for artifact in known for claim in artifact.claims if (name := f"{artifact.id}.{claim.id}") not in claims
     ]

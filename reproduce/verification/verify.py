@@ -90,7 +90,7 @@ def check(
             reused += 1
             points.append(replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper))
         on_point(point.label)
-    found = Results(tuple(points), planned.fidelity)
+    found = Results(tuple(points), planned.fidelity, planned.scale)
     claims = tuple(judge(claim, found) for claim in artifact.claims)
     return Checked(artifact, planned.fidelity, found.points, claims, reused)
 

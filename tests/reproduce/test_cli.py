@@ -39,7 +39,7 @@ def test_list_as_json(capsys):
     assert main(["list", "--json"]) == 0
     found = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert list(found) == list(catalog.ids())
-    assert found["fig_interleaved"]["points"] == {"paper": 10}
+    assert found["fig_interleaved"]["points"] == {"paper": 10, "laptop": 8, "cpu": 6, "gpus": 6}
     assert found["fig_bubble"]["fidelities"] == ["derived"]
 
 
@@ -243,7 +243,7 @@ def test_an_internal_error_is_one_line(capsys, monkeypatch):
 
 def test_timeline_is_handed_over(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr("reproduce.timelines.run_cli", lambda parsed: seen.append(parsed) or 0)
+    monkeypatch.setattr("reproduce.timeline_command.run_cli", lambda parsed: seen.append(parsed) or 0)
     assert main(["timeline", "--schedule", "interleaved", "-p", "3", "-m", "6", "--results", str(tmp_path)]) == 0
     (parsed,) = seen
     assert (parsed.schedule, parsed.p, parsed.m, parsed.v) == ("interleaved", 3, 6, 2)
@@ -310,13 +310,14 @@ def test_our_packages_win_over_others_of_the_same_name(command, foreign):
     assert "fig_interleaved" in done.stdout
 
 
-def test_a_package_that_was_there_before_us_is_an_error(foreign):
-    (foreign / "kernels" / "__init__.py").write_text("")
+@pytest.mark.parametrize("name", ["kernels", "benchmarks"])
+def test_a_package_that_was_there_before_us_is_an_error(name, foreign):
+    (foreign / name / "__init__.py").write_text("")
     code = (
-        f"import kernels, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        f"import {name}, sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from reproduce.cli import main; sys.exit(main(['list']))"
     )
     done = started(sys.executable, "-c", code, foreign=foreign)
     assert done.returncode == errors.UNAVAILABLE
-    assert str(foreign / "kernels") in done.stderr
+    assert str(foreign / name) in done.stderr
     assert "Traceback" not in done.stderr

@@ -148,7 +148,7 @@ def test_figure_table_claims_and_provenance_are_there(results, page_of, figure_1
         assert " ".join(note.split()) in text
     assert record.provenance.started in text
     assert record.provenance.cluster.digest[:16] in text
-    assert "1 of 25" in text
+    assert "1 of 26" in text
     assert f"{len(record.points)} of {len(record.points)}" in text
 
 
@@ -324,7 +324,7 @@ def test_places_that_cannot_be_written(results, capsys, tmp_path):
 def test_what_the_command_says(results, capsys):
     assert main(["report", "--results", str(results)]) == 0
     out = capsys.readouterr().out
-    assert "1 of 25 figures and tables, 7 claims" in out
+    assert "1 of 26 figures and tables, 7 claims" in out
     assert "next: reproduce " in out
 
 
@@ -372,3 +372,19 @@ def test_markup_is_escaped_by_construction():
     assert markup(None) == ""
     with pytest.raises(ValueError, match="not a PNG"):
         png_image(b"GIF89a", "")
+
+
+def test_a_result_that_cannot_test_a_claim_says_nothing_against_one_that_does(results, page_of, change):
+    """A measured Figure 12 beside the simulated one: its units are its own, and its claims are not counted again."""
+    alone = page_of(results)
+    measured = results / "fig_interleaved" / "measured" / "record.json"
+    measured.parent.mkdir()
+    simulated = read_record(results / "fig_interleaved" / "simulated" / "record.json")
+    claims = tuple(replace(claim, verdict="not testable here") for claim in simulated.claims)
+    write_record(replace(simulated, fidelity="measured", scale="cpu", claims=claims), measured)
+    both = page_of(results)
+    assert both.text.count("7 claims of the paper that hold") == alone.text.count("7 claims of the paper that hold")
+    findings = both.text.split("What does not hold")[-1].split("Claims that belong to no figure")[0]
+    assert "not testable here" not in findings
+    assert "gigaFLOP/s" in both.text
+    assert "gigaFLOP/s" not in alone.text

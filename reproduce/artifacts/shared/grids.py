@@ -5,7 +5,7 @@ supplied. The rest is what these figures have in common: quantities, and notes o
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.records import Number, PaperValue
@@ -55,20 +55,35 @@ class Mark:
 
 def batch_lines(id: str) -> tuple[Line, ...]:
     """A series for every batch size of the figure."""
-    return tuple(Line(f"Batch size = {B}", f"B{B}", {"B": B}) for B in published.artifact(id)["config"]["B"])
+    return lines_by_batch(published.artifact(id)["config"]["B"])
+
+
+def lines_by_batch(batches: Sequence[int]) -> tuple[Line, ...]:
+    """A series for every batch size."""
+    return tuple(Line(f"Batch size = {B}", f"B{B}", {"B": B}) for B in batches)
 
 
 def batch_marks(id: str) -> tuple[Mark, ...]:
     """An x value for every batch size of the figure."""
-    return tuple(Mark(f"B={B}", {"B": B}) for B in published.artifact(id)["config"]["B"])
+    return marks_by_batch(published.artifact(id)["config"]["B"])
+
+
+def marks_by_batch(batches: Sequence[int]) -> tuple[Mark, ...]:
+    """An x value for every batch size."""
+    return tuple(Mark(f"B={B}", {"B": B}) for B in batches)
 
 
 def pair_marks(id: str) -> tuple[Mark, ...]:
     """An x value for every pair of parallel sizes, from the entry named '(p,t)', '(p,d)' or '(t,d)'."""
     config = published.artifact(id)["config"]
     name = next(key for key in config if key.startswith("("))
-    first, second = name.strip("()").split(",")
-    return tuple(Mark(f"({x}, {y})", {first: x, second: y}) for x, y in config[name])
+    return marks_by_pair(name.strip("()").split(","), config[name])
+
+
+def marks_by_pair(names: Sequence[str], pairs: Sequence[Sequence[int]]) -> tuple[Mark, ...]:
+    """An x value for every pair of two parallel sizes."""
+    first, second = names
+    return tuple(Mark(f"({x}, {y})", {first: x, second: y}) for x, y in pairs)
 
 
 def model_parameters(id: str) -> dict[str, Scalar]:
@@ -86,23 +101,37 @@ def grid(
     unit: str = "FLOP/s",
     factor: float = TERA,
 ) -> tuple[Point, ...]:
-    """Every series at every x value; d = n/(p*t) unless given. `factor` turns the published values into `unit`."""
+    """The figure's points at the paper's size: `crossed`. `factor` turns the published values into `unit`."""
     config = published.artifact(id)["config"]
     shared = model_parameters(id) | {key: config[key] for key in PARALLEL if isinstance(config.get(key), int)}
-    paper = _paper_values(id, unit, factor)
+    values = _paper_values(id, unit, factor)
+
+    def paper(line: Line, mark: Mark) -> Mapping[str, PaperValue]:
+        x = tuple(mark.parameters.values())
+        value = values.get(line.name, {}).get(x) or values.get(line.name, {}).get(x[:1])
+        return {metric: value} if value else {}
+
+    return crossed(shared, lines, marks, config["gpus"] if isinstance(config["gpus"], int) else None, paper)
+
+
+def crossed(
+    shared: Mapping[str, Scalar],
+    lines: Sequence[Line],
+    marks: Sequence[Mark],
+    gpus: int | None,
+    paper: Callable[[Line, Mark], Mapping[str, PaperValue]] = lambda line, mark: {},
+) -> tuple[Point, ...]:
+    """Every series at every x value, with what they share; on `gpus` GPUs, d = n/(p*t) unless given."""
     found = []
     for line in lines:
         for mark in marks:
             parameters = {"p": 1, "t": 1, **shared, **line.parameters, **mark.parameters}
-            if isinstance(n := config["gpus"], int):
-                sizes = (parameters["p"], parameters["t"])
-                assert all(isinstance(size, int) for size in sizes)
-                parameters.setdefault("d", n // (int(str(sizes[0])) * int(str(sizes[1]))))
-            x = tuple(mark.parameters.values())
-            value = paper.get(line.name, {}).get(x) or paper.get(line.name, {}).get(x[:1])
-            found.append(
-                Point(f"{line.key}_{mark.key}", line.name, mark.label, parameters, {metric: value} if value else {})
-            )
+            if gpus is not None:
+                p, t = parameters["p"], parameters["t"]
+                assert isinstance(p, int)
+                assert isinstance(t, int)
+                parameters.setdefault("d", gpus // (p * t))
+            found.append(Point(f"{line.key}_{mark.key}", line.name, mark.label, parameters, paper(line, mark)))
     return tuple(found)
 
 
@@ -122,7 +151,7 @@ def notes(id: str, results: Results) -> tuple[str, ...]:
     """What a reader has to know: that the paper's values are withheld, and which points did not fit in memory."""
     found = []
     entry = published.artifact(id)
-    if entry.get("blind") and not entry.get("series"):
+    if results.scale == "paper" and entry.get("blind") and not entry.get("series"):
         found.append(
             f"{WITHHELD}: {entry['paper']} is part of the blind test, predicted before its values are looked at, so "
             "there is nothing to compare with yet."
@@ -133,9 +162,16 @@ def notes(id: str, results: Results) -> tuple[str, ...]:
     return tuple(found)
 
 
-def by_batch(results: Results, id: str, metric: str, by: str) -> dict[int, dict[Scalar, float]]:
+def by_batch(results: Results, metric: str, by: str) -> dict[int, dict[Scalar, float]]:
     """A metric by batch size (the series) and by parameter `by`. Raises `MissingResultError`."""
-    return {int(str(line.parameters["B"])): results.series(line.name, metric, by) for line in batch_lines(id)}
+    series = {int(str(point.parameters["B"])): point.series for point in results.points}
+    return {B: results.series(name, metric, by) for B, name in series.items()}
+
+
+def per_node(results: Results) -> int:
+    """GPUs of a node: those of the points, the paper's if they do not say."""
+    own = {point.parameters.get("gpus_per_node") for point in results.points} - {None}
+    return int(str(own.pop())) if own else int(published.constants()["gpus_per_node"])
 
 
 def word(text: str) -> str:

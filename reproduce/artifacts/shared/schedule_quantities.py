@@ -1,10 +1,13 @@
-"""How the figures of schedules (3 and 4) show what `reproduce.traces.derive` finds of one."""
+"""How the figures of schedules (3 and 4) show what `reproduce.traces.derive` finds of one, and what was clocked."""
 
 from reproduce.artifact import Quantity
 
+FIGURE = "the figure"  # the series of what is drawn
 QUANTITIES = (
     Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
     Quantity("makespan", "time", "1", "t_f", digits=1),
     Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
     Quantity("messages", "messages", "count", "", digits=0),
+    Quantity("formula_bubble_fraction", "bubble by (p-1)/(vm)", "1", "%", 0.01, 2),
+    Quantity("iteration_time", "iteration", "s", "s", 1, 3),
 )

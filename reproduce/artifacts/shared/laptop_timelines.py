@@ -1,0 +1,125 @@
+"""Figures 3 and 4 at scale 'laptop': the schedules as the engine executes them in real time, over the simulator's.
+
+Four layers a device, forward passes of about 30 ms without recomputation (t_b is then about 2 t_f), every device on its
+own node. A point of the figure itself keeps when each of its passes began and ended, executed and predicted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchmarks.records import Metric, PointResult, Record
+from ptdp_core.formulas import bubble_fraction
+from ptdp_core.schedules import Action, build
+from ptdp_core.simulator.estimate import Slot
+from reproduce import timelines
+from reproduce.artifact import Point, Results, Scalar, Setting
+from reproduce.artifacts.shared.laptop import SCALE
+from reproduce.artifacts.shared.schedule_quantities import FIGURE
+from reproduce.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
+from reproduce.traces import Box, Timeline, trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ptdp_core.emulation import Emulation
+
+LAYERS_PER_DEVICE = 4
+MODEL: Mapping[str, Scalar] = {"hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024}
+SETTING = (
+    "{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 layers "
+    "a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table compares bubble "
+    "and time with the simulator's for the same configuration, and the bubble with the paper's formula."
+)
+FORMULA = "formula_bubble_fraction"
+
+
+def point(key: str, series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
+    """A schedule as a configuration that can be emulated."""
+    parameters: dict[str, Scalar] = {
+        **MODEL, "layers": LAYERS_PER_DEVICE * p, "schedule": schedule, "p": p, "t": 1, "d": 1, "v": v, "b": 1, "B": m,
+        "m": m, "recompute": "none", "gpus_per_node": 1,
+    }  # fmt: skip
+    label = f"{schedule}, p={p}, m={m}" + (f", v={v}" if v > 1 else "")
+    return Point(key, series, label, parameters)
+
+
+def settings(title: str, what: str) -> dict[str, Setting]:
+    """What the figure is called at this scale; for `Artifact.settings`."""
+    return {SCALE: Setting(f"{title}, executed", SETTING.format(what=what))}
+
+
+def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
+    """The formula's bubble; and of a point that is drawn, when each pass began and ended; for `Artifact.emulated`."""
+    parallel = emulation.config.parallel
+    found = {
+        FORMULA: Metric(bubble_fraction(parallel.p, parallel.m, parallel.v), "1", "derived"),
+        "peak_stash": Metric(emulation.peak_stash / parallel.v, "count", "emulated"),  # of whole devices
+    }
+    if point.series == FIGURE:
+        found |= _times("", emulation.timeline, "emulated")
+        found |= _times(PREFIX, emulation.prediction.timeline, "simulated")
+    return found
+
+
+def _times(prefix: str, rows: Sequence[Sequence[Slot]], origin: str) -> dict[str, Metric]:
+    """Begins and ends of every pipeline rank's passes, in the schedule's order, as samples; the value is the last."""
+    found = {}
+    for rank, row in enumerate(rows):
+        passes = [slot for slot in row if slot.action is not None]
+        for name, times in (("begins", [slot.start_s for slot in passes]), ("ends", [slot.end_s for slot in passes])):
+            found[f"{prefix}{name}_rank_{rank}"] = Metric(times[-1], "s", origin, tuple(times))
+    return found
+
+
+def _timeline(point: PointResult, prefix: str, origin: str) -> Timeline:
+    """What a drawn point's record says ran when; or, with the prefix of predictions, would."""
+    name, p, m, v = (point.parameters[key] for key in ("schedule", "p", "m", "v"))
+    schedule = build(str(name), *(int(str(size)) for size in (p, m, v)))
+    bubble = point.metrics[prefix + BUBBLE].value
+    assert bubble is not None
+    rows = tuple(_row(point, prefix, rank, actions) for rank, actions in enumerate(schedule.ranks))
+    return Timeline(schedule.name, schedule.p, schedule.v, schedule.m, "s", rows, (), float(bubble), origin)
+
+
+def _row(point: PointResult, prefix: str, rank: int, actions: Sequence[Action]) -> tuple[Box, ...]:
+    begins, ends = (point.metrics[f"{prefix}{name}_rank_{rank}"].samples or () for name in ("begins", "ends"))
+    return tuple(Box(action.kind, action, *times) for action, *times in zip(actions, begins, ends, strict=True))
+
+
+def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
+    """The drawn points' timelines, executed and simulated."""
+    drawn = [point for point in record.points if point.series == FIGURE and point.status == "ok"]
+    cluster = record.provenance.cluster
+    on = f", {cluster.name.capitalize()} model" if cluster else ""
+    executed = [_timeline(point, "", f"emulated: ptdp's engine in real time{on}") for point in drawn]
+    return executed, [_timeline(point, PREFIX, "simulated, same configuration") for point in drawn]
+
+
+def draw(record: Record) -> "Figure":
+    """The executed passes as boxes, the simulated ones as outlines over them."""
+    executed, simulated = _both(record)
+    return timelines.draw(executed, outlines=simulated)
+
+
+def files(record: Record) -> Mapping[str, bytes]:
+    """Both as one trace, a process each."""
+    executed, simulated = _both(record)
+    return {"trace.json": trace([one for pair in zip(executed, simulated, strict=True) for one in pair])}
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """How far the executed bubbles are from the paper's formula."""
+    apart = {}
+    for point in results.points:
+        ours, formula = (point.metrics.get(name) for name in (BUBBLE, FORMULA))
+        if ours and formula and ours.value is not None and formula.value is not None:
+            apart[where(point)] = ours.value - formula.value
+    if not apart:
+        return ()
+    worst = max(apart, key=lambda at: abs(apart[at]))
+    within = abs(apart[worst]) <= BUBBLE_WORST
+    return (
+        f"bubble, {results.fidelity} against (p-1)/(vm) over {counted(len(apart))}: at most {100 * apart[worst]:+.1f} "
+        f"points of compute time ({worst}); {'within' if within else 'NOT within'} the {100 * BUBBLE_WORST:.0f} that "
+        "were fixed beforehand",
+    )

@@ -1,0 +1,49 @@
+"""Checkpoints for real: saved and loaded by the engine, in the folder of the results (Section 5.10)."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import Metric
+from reproduce.artifact import Point, Quantity, Take
+
+if TYPE_CHECKING:
+    from benchmarks.launchers import Launcher
+
+SAMPLES = 5
+QUANTITIES = (
+    Quantity("save_bandwidth", "save", "B/s", "GB/s", 1e9, 2),
+    Quantity("load_bandwidth", "load", "B/s", "GB/s", 1e9, 2),
+    Quantity("checkpoint_size", "checkpoint", "B", "MB", 1e6, 1),
+    Quantity("save_time", "save", "s", "ms", 1e-3, 1),
+    Quantity("load_time", "load", "s", "ms", 1e-3, 1),
+)
+
+
+def measure(launcher: "Launcher") -> Take:
+    """What saves and loads the checkpoint of a point's model."""
+    return partial(_measure, launcher)
+
+
+def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
+    import tempfile
+
+    from benchmarks.points import rate, seconds
+    from benchmarks.setup import Setup
+    from benchmarks.suite.checkpoint import measure_here
+    from ptdp_core.config import TrainingConfig
+
+    plain: Any = point.parameters
+    config, device = TrainingConfig.from_plain(plain), str(plain["device"])
+    setup = Setup(device, samples=SAMPLES)
+    with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder:
+        where = str(folder)
+        found = launcher(measure_here, config.parallel.n, (config.model, config.parallel, setup, where), device)[0]
+    return {
+        "checkpoint_size": Metric(found.size, "B", "derived"),
+        **{f"{what}_time": seconds(taken) for what, taken in (("save", found.save), ("load", found.load))},
+        **{
+            f"{what}_bandwidth": rate(found.size, taken, "B/s")
+            for what, taken in (("save", found.save), ("load", found.load))
+        },
+    }

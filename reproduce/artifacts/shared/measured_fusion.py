@@ -1,0 +1,113 @@
+"""Fused operators for real: each operator and a whole training step, unfused and fused (Sections 4.2 and 5.8)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchmarks.records import Metric
+from reproduce.artifact import Point, Quantity, Take
+from reproduce.artifacts.shared.grids import Line, Mark
+from reproduce.artifacts.shared.measured_points import CPU, GPU, Experiment
+
+if TYPE_CHECKING:
+    from benchmarks.fused_step import Fusion
+    from benchmarks.launchers import Launcher
+
+STEP = "training step"
+OPERATORS = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
+SAMPLES = {"cpu": 7, "cuda": 20}
+QUANTITIES = (
+    Quantity("speedup", "speed-up by fusion", "1", "", 1, 2),
+    Quantity("unfused_time", "unfused", "s", "ms", 1e-3, 2),
+    Quantity("fused_time", "fused", "s", "ms", 1e-3, 2),
+    Quantity("forward_speedup", "forward", "1", "", 1, 2),
+    Quantity("backward_speedup", "backward", "1", "", 1, 2),
+    Quantity("unfused_throughput", "unfused", "FLOP/s", "teraFLOP/s", 1e12, 2),
+    Quantity("fused_throughput", "fused", "FLOP/s", "teraFLOP/s", 1e12, 2),
+)
+COLUMNS = {"what": "what", "kernels": "kernels"}
+EXPERIMENTS = tuple(
+    Experiment(
+        "Fused operators, and a training step with and without them",
+        "Forward and backward pass of each operator of Section 4.2, at the paper's width, and a whole training step: "
+        f"unfused (eager PyTorch) and fused ({kernels})",
+        (Line("", "fusion", {"kernels": kernels}),),
+        (Mark(STEP, {"what": STEP}), *(Mark(name, {"what": name, "measured_with": STEP}) for name in OPERATORS)),
+        {"b": 2, "B": 4, "d": 1, "recompute": "none", "dropout": 0.1},
+        (scale,),
+        model,
+        how="On {on}; FLOP/s by the paper's count (eq. 3).",
+    )
+    for scale, kernels, model in (
+        (CPU, "compiled", {"layers": 2, "hidden": 512, "heads": 8, "seq": 256, "vocab": 1024}),
+        (GPU, "triton", {}),
+    )
+)
+
+
+def measure(launcher: "Launcher") -> Take:
+    """What gives a point's numbers: all of them are measured with the first."""
+    from benchmarks.points import Once
+
+    shared: list[Once[Fusion]] = []
+
+    def take(point: Point) -> Mapping[str, Metric]:
+        if not shared:
+            shared.append(Once(lambda: _fusion(launcher, point)))
+        found = shared[0]()
+        return _of_step(point, found) if point.parameters["what"] == STEP else _of_operator(point, found)
+
+    return take
+
+
+def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
+    from benchmarks.fused_step import measure_here
+    from reproduce.fidelities.measured import settings_of
+
+    device = str(point.parameters["device"])
+    found: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
+    return found
+
+
+def _of_step(point: Point, found: "Fusion") -> dict[str, Metric]:
+    from benchmarks.fused_step import UNFUSED
+    from benchmarks.points import rate, seconds
+    from ptdp_core.formulas import flops_per_iteration
+    from reproduce.fidelities.measured import settings_of
+
+    settings = settings_of(point.parameters)
+    flops = flops_per_iteration(settings.model, settings.parallel.B)
+    unfused, fused = found.step[UNFUSED], found.step[settings.engine.kernels]
+    return {
+        "unfused_time": seconds(unfused),
+        "fused_time": seconds(fused),
+        "unfused_throughput": rate(flops, unfused, "FLOP/s"),
+        "fused_throughput": rate(flops, fused, "FLOP/s"),
+        "speedup": _ratio(unfused.median / fused.median),
+    }
+
+
+def _of_operator(point: Point, found: "Fusion") -> dict[str, Metric]:
+    """Medians of forward and of backward passes, whose sum is the operator's time."""
+    from statistics import median
+
+    from benchmarks.fused_step import UNFUSED
+
+    what, kernels = point.parameters["what"], point.parameters["kernels"]
+    times: dict[str, dict[str, tuple[float, ...]]] = {}
+    for one in found.operators:
+        if one.parameters["operator"] == what and one.series in (UNFUSED, kernels):
+            if one.reason:
+                raise RuntimeError(f"{what} with {one.series}: {one.reason}")
+            passes = {way: one.metrics[f"{way}_time"].samples or () for way in ("forward", "backward")}
+            times[one.series] = {way: tuple(map(float, samples)) for way, samples in passes.items()}
+    unfused, fused = times[UNFUSED], times[str(kernels)]
+    metrics = {f"{way}_speedup": _ratio(median(unfused[way]) / median(fused[way])) for way in ("forward", "backward")}
+    for name, passes in (("unfused", unfused), ("fused", fused)):
+        both = tuple(sum(one) for one in zip(passes["forward"], passes["backward"], strict=False))
+        metrics[f"{name}_time"] = Metric(sum(map(median, passes.values())), "s", "measured", both)
+    speedup = sum(map(median, unfused.values())) / sum(map(median, fused.values()))
+    return {**metrics, "speedup": _ratio(speedup)}
+
+
+def _ratio(value: float) -> Metric:
+    return Metric(value, "1", "derived")

@@ -1,0 +1,129 @@
+"""What is measured on a machine: seconds of microbenchmarks, in plain numbers, and the sizes they are measured at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.simulator import operators
+from ptdp_core.simulator.operators import Gemm, Work
+
+
+class LayerSize(NamedTuple):
+    """A transformer layer and its microbatch: sequence length, microbatch size, hidden size, heads."""
+
+    s: int
+    b: int
+    h: int
+    heads: int
+
+    @property
+    def model(self) -> ModelConfig:
+        """A model of one such layer."""
+        return ModelConfig(1, self.h, self.heads, self.s)
+
+    @property
+    def passes(self) -> tuple[Work, Work]:
+        """What the simulator counts for the layer's forward and backward pass without tensor parallelism."""
+        return operators.layer_forward(self.model, self.b, 1), operators.layer_backward(self.model, self.b, 1)
+
+
+# A tiny layer, whose operators take only what it costs to call them, and layers that fill the device.
+CPU_LAYERS = (
+    LayerSize(32, 1, 64, 4),
+    LayerSize(64, 4, 128, 4),
+    LayerSize(128, 2, 256, 8),
+    LayerSize(128, 4, 512, 8),
+    LayerSize(256, 2, 768, 12),
+)
+GPU_LAYERS = (
+    LayerSize(64, 1, 256, 4),
+    LayerSize(1024, 2, 1024, 16),
+    LayerSize(2048, 1, 2048, 16),
+    LayerSize(2048, 4, 2304, 24),
+    LayerSize(2048, 1, 6144, 48),
+    LayerSize(2048, 2, 12288, 96),
+)
+
+
+class Passes(NamedTuple):
+    """Seconds of a layer's operators without its GEMMs: forward, backward."""
+
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True)
+class DeviceTimings:
+    """One device, in seconds.
+
+    - `gemms`: by shape; `copies`: by bytes; `operators`: a layer's without its GEMMs, by size
+    - `optimizer`: a step with gradients set before it, by parameters
+    - `call`: the gap from one small operator to the next; `launch`: the host's time per operator of a layer, autograd
+      included
+    - `fetch`: one microbatch out of a token file, by b and s
+    - `memory`, `reserved`: bytes of memory a rank has, and what is gone before any tensor
+    - `multiprocessors`: 1 for a CPU's core
+    """
+
+    gemms: Mapping[Gemm, float]
+    copies: Mapping[int, float]
+    operators: Mapping[LayerSize, Passes]
+    optimizer: Mapping[int, float]
+    call: float
+    launch: float
+    fetch: Mapping[tuple[int, int], float]
+    memory: float
+    reserved: float
+    multiprocessors: int = 1
+
+
+@dataclass(frozen=True)
+class Timings:
+    """A node: its devices while all are busy, one alone (where that can differ), and what is between them.
+
+    `all_reduce[k]` and `all_gather[k]` over k ranks by bytes of the whole tensor, `messages` by (kind, bytes) as
+    `benchmarks.suite.p2p` names them; empty with one device.
+    """
+
+    device: str
+    host: str
+    dtype: str
+    ranks: int
+    busy: DeviceTimings
+    alone: DeviceTimings | None
+    all_reduce: Mapping[int, Mapping[int, float]]
+    all_gather: Mapping[int, Mapping[int, float]]
+    messages: Mapping[tuple[str, int], float]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the devices are GPUs."""
+        return self.device == "cuda"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element in the precision measured."""
+        return 4 if self.dtype == "float32" else 2
+
+
+def layers_for(gpu: bool, memory: float) -> tuple[LayerSize, ...]:
+    """The layers to measure on a device with so many bytes of memory: a third of it holds all operands at once."""
+    layers = GPU_LAYERS if gpu else CPU_LAYERS
+    width = 2 if gpu else 4
+
+    def needed(count: int) -> float:
+        return sum(width * batch * (M * K + K * N + M * N) for M, N, K, batch in gemms_of(layers[:count]))
+
+    return layers[: max(count for count in range(2, len(layers) + 1) if count == 2 or needed(count) <= memory / 3)]
+
+
+def gemms_of(layers: tuple[LayerSize, ...]) -> tuple[Gemm, ...]:
+    """The products of both passes of all layers but the tiny first one, each once; of two split over t = 2, too."""
+    shapes: dict[Gemm, None] = {}
+    for size in layers[1:]:
+        for work in size.passes:
+            shapes.update(dict.fromkeys(work.gemms))
+    for size in layers[2:4]:
+        shapes.update(dict.fromkeys(operators.layer_forward(size.model, size.b, 2).gemms))
+    return tuple(shapes)

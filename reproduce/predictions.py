@@ -1,0 +1,114 @@
+"""What ran in real time against what was predicted for exactly the same configuration.
+
+A point that ran keeps the simulator's answer beside its own: the metrics `predicted_<name>`, whose origin is
+'simulated'. The tolerances were fixed before anything had run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.records import Metric, PointResult
+
+PREFIX = "predicted_"
+TIME, BUBBLE, ORDER = "iteration_time", "bubble_fraction", "order_as_scheduled"
+# The links between emulated nodes: what they did, by use, and what they were shaped to.
+LINK_RATE, ASKED_RATE = "link_rate_", "asked_link_rate"
+# Emulated against simulated: relative difference of iteration times; of bubbles, as fractions of compute time.
+MEAN, WORST, BUBBLE_WORST = 0.05, 0.10, 0.03
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How far a metric is from its prediction: mean and worst size over `count` points, and where the worst is."""
+
+    count: int
+    mean: float
+    worst: float
+    label: str
+
+
+def predicted(point: PointResult, name: str) -> float | None:
+    """What was predicted for a metric of the point, in base units; None if nothing was."""
+    return _value(point.metrics.get(PREFIX + name))
+
+
+def ratio_to_prediction(point: PointResult, name: str) -> float | None:
+    """The metric over its prediction, where there are both."""
+    ours, theirs = _value(point.metrics.get(name)), predicted(point, name)
+    return ours / theirs if ours is not None and theirs else None
+
+
+def _value(metric: Metric | None) -> float | None:
+    return None if metric is None or metric.value is None else float(metric.value)
+
+
+def time_differences(points: Sequence[PointResult]) -> Differences | None:
+    """Relative differences of the iteration times from the predicted ones; None if nothing was predicted."""
+    found = {where(point): ratio - 1 for point in points if (ratio := ratio_to_prediction(point, TIME)) is not None}
+    return _differences(found)
+
+
+def bubble_differences(points: Sequence[PointResult]) -> Differences | None:
+    """Differences of the bubbles from the predicted ones, as fractions of compute time; None if none was predicted."""
+    found = {}
+    for point in points:
+        ours, theirs = _value(point.metrics.get(BUBBLE)), predicted(point, BUBBLE)
+        if ours is not None and theirs is not None:
+            found[where(point)] = ours - theirs
+    return _differences(found)
+
+
+def _differences(found: dict[str, float]) -> Differences | None:
+    if not found:
+        return None
+    label = max(found, key=lambda at: abs(found[at]))
+    return Differences(len(found), sum(map(abs, found.values())) / len(found), found[label], label)
+
+
+def where(point: PointResult) -> str:
+    """A point as people call it: 'Interleaved, B=8'."""
+    return f"{point.series}, {point.label}".strip(", ")
+
+
+def counted(number: int) -> str:
+    """'1 point', '8 points'."""
+    return "1 point" if number == 1 else f"{number} points"
+
+
+def notes(points: Sequence[PointResult], fidelity: str) -> list[str]:
+    """How far a run was from its predictions, and whether that is within what was fixed beforehand."""
+    lines = []
+    if times := time_differences(points):
+        within = times.mean <= MEAN and abs(times.worst) <= WORST
+        lines.append(
+            f"iteration time, {fidelity} against predicted over {counted(times.count)}: mean difference "
+            f"{times.mean:.1%}, worst {times.worst:+.1%} ({times.label}); {'within' if within else 'NOT within'} the "
+            f"{MEAN:.0%} on average and {WORST:.0%} at worst that were fixed beforehand"
+        )
+    if bubbles := bubble_differences(points):
+        lines.append(
+            f"bubble, {fidelity} against predicted: at most {100 * abs(bubbles.worst):.1f} points of compute time "
+            f"apart ({bubbles.label})"
+        )
+    orders = [point.metrics[ORDER].value for point in points if ORDER in point.metrics]
+    if orders:
+        kept = "equals its schedule's" if all(orders) else "does NOT equal its schedule's at every point"
+        lines.append(f"the executed order of every rank {kept} ({counted(len(orders))})")
+    return lines + _links(points)
+
+
+def _links(points: Sequence[PointResult]) -> list[str]:
+    """What the links between nodes did against what they were asked for."""
+    rates, asked = _rates(points, LINK_RATE), _rates(points, ASKED_RATE)
+    if not rates or not asked:
+        return []
+    return [
+        f"links between nodes, measured before each run in bytes of the cluster: {min(rates):.1f} to {max(rates):.1f} "
+        f"GB/s of the {max(asked):.1f} GB/s that each was shaped to"
+    ]
+
+
+def _rates(points: Sequence[PointResult], prefix: str) -> list[float]:
+    """The metrics whose names begin so, in GB/s."""
+    found = [_value(metric) for point in points for name, metric in point.metrics.items() if name.startswith(prefix)]
+    return [rate / 1e9 for rate in found if rate is not None]
