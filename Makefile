@@ -20,7 +20,7 @@ fig_% table_%: $(STAMP)
 	$(RUN)/reproduce $@
 
 test: $(STAMP)
-	$(RUN)/python -m pytest -n auto
+	$(RUN)/python -m pytest -n auto --dist worksteal
 
 lint: $(STAMP)
 	$(RUN)/ruff check .

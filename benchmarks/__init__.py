@@ -8,6 +8,9 @@
     registry      the benchmarks there are; `suite/` has one module each
     runner        runs one: its points (`points`, `setup`) between two canaries, as a record; `table` prints it
     ranks         benchmarks of several ranks; `training`: the engine ready to be timed
+    launchers     measured training runs (`job`, `worker`, `step_time`, `fused_step`) here, under torchrun or Slurm
+    exact/        everything deterministic, compared with the committed reference at zero tolerance
+    gate/         the paired timing gate behind `reproduce check`
     command       what command lines share; `errors`: exit codes
 
 Depends on `ptdp_core` and `kernels`; `reproduce` stands on it. Importing any of these loads neither torch nor numpy nor

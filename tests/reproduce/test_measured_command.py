@@ -19,6 +19,7 @@ from ptdp_core.engine.launch import RankError
 from reproduce import ROOT
 from reproduce.cli import main
 from reproduce.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE
+from tests.processes import descendants
 from tests.reproduce import measured_jobs
 
 MEASURED = ["fig_interleaved", "--fidelity", "measured"]
@@ -160,24 +161,6 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     assert main([*MEASURED, "--scale", "cpu", "--results", str(tmp_path / "file" / "results")]) == UNAVAILABLE
     assert "--results" in capsys.readouterr().err
-
-
-def descendants(root: int) -> set[int]:
-    """Living processes that descend from this one, by /proc."""
-    parents = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                fields = (path / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parents[int(path.name)] = int(fields[1])
-    found, new = {root}, {root}
-    while new:
-        new = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= new
-    return found - {root}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

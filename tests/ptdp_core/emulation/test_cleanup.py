@@ -14,7 +14,8 @@ import pytest
 from ptdp_core.emulation import LinkError, emulate
 from ptdp_core.engine.launch import RankError
 from ptdp_core.simulator import load_cluster
-from tests.ptdp_core.emulation.conftest import descendants, interfaces, namespace, processes
+from tests.processes import descendants, processes
+from tests.ptdp_core.emulation.conftest import interfaces, namespace
 from tests.ptdp_core.emulation.jobs import LARGE, config
 
 ROOT = Path(__file__).parents[3]

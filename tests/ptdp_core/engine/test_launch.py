@@ -14,36 +14,19 @@ import pytest
 
 from ptdp_core.engine import launch as launcher
 from ptdp_core.engine.launch import RankError, launch
+from tests.processes import descendants
 from tests.ptdp_core.engine import jobs
 
 SOON = 30  # seconds: long before the 60 of a peer's timeout, also on a busy machine
 
 
-def children() -> set[int]:
-    """Processes that descend from this one, by /proc."""
-    parents = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                fields = (path / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parents[int(path.name)] = int(fields[1])
-    found, grown = {os.getpid()}, True
-    while grown:
-        new = {pid for pid, parent in parents.items() if parent in found} - found
-        found, grown = found | new, bool(new)
-    return found
-
-
 def fails(how: str, who: int, timeout: float = 60) -> tuple[RankError, float]:
     launch(jobs.places, 4, ((2, 2, 1),), timeout=60)  # the server that ranks are forked from exists
-    before, start = children(), time.monotonic()
+    before, start = descendants(os.getpid()), time.monotonic()
     with pytest.raises(RankError) as caught:
         launch(jobs.misbehave, 4, (how, who), timeout=timeout)
     seconds = time.monotonic() - start
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
     return caught.value, seconds
 
 
@@ -92,13 +75,13 @@ if __name__ == "__main__":
 def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT.format(root=str(Path.cwd())))
-    before = children()
+    before = descendants(os.getpid())
     process = subprocess.Popen([sys.executable, str(script)])
     try:
         deadline = time.monotonic() + 40
-        while len(children() - before) < 6 and time.monotonic() < deadline:
+        while len(descendants(os.getpid()) - before) < 6 and time.monotonic() < deadline:
             time.sleep(0.2)
-        started = children() - before
+        started = descendants(os.getpid()) - before
         assert len(started) >= 6  # the launcher, the fork server, four ranks
     finally:
         process.send_signal(signal.SIGKILL)

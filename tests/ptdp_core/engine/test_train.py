@@ -16,7 +16,7 @@ import pytest
 from ptdp_core.engine.checkpoint import newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.engine.train import main
-from tests.ptdp_core.engine.test_launch import children
+from tests.processes import descendants
 
 COMMAND = [sys.executable, "-m", "ptdp_core.engine.train"]
 SMALL = ["hidden=16", "heads=4", "seq=16", "layers=4", "b=2", "B=8"]
@@ -149,12 +149,12 @@ USAGE = {
 
 @pytest.mark.parametrize("name", USAGE)
 def test_mistakes_end_before_any_process_starts(name: str, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = children()
+    before = descendants(os.getpid())
     words, message = USAGE[name]
     extra = ["--set", f"cache={cache}"] if words else []
     assert main([*words, *extra]) == 2
     assert f"ptdp-train: {message}" in capsys.readouterr().err
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
 
 
 def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def ranks_of(run: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.parametrize("who", [0, 3])
 def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
-    before = children()
+    before = descendants(os.getpid())
     run = start(tmp_path, cache)
     victim = ranks_of(run)[who]
     os.kill(victim, signal.SIGKILL)
@@ -216,7 +216,7 @@ def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_pat
     assert run.returncode == 1
     assert f"ptdp-train: rank {who} was killed by SIGKILL before it was done" in err
     time.sleep(0.5)
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
     last = newest(tmp_path / "saved")
     assert last is not None
     assert problem(last) is None
@@ -226,19 +226,19 @@ def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_pat
 
 
 def test_interrupt(tmp_path: Path, cache: str) -> None:
-    before = children()
+    before = descendants(os.getpid())
     run = start(tmp_path, cache)
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=30)
     assert run.returncode == 130
     assert "interrupted; to go on: the same command with --set load=" in err
     time.sleep(0.5)
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
 
 
 def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
     """A rank that is stopped cannot even say where it is."""
-    before = children()
+    before = descendants(os.getpid())
     run = start(tmp_path, cache, "timeout=3")
     victim = ranks_of(run)[1]
     os.kill(victim, signal.SIGSTOP)
@@ -246,7 +246,7 @@ def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> No
     assert run.returncode == 1
     assert "ptdp-train: rank 1 hangs" in err
     time.sleep(0.5)
-    assert children() <= before
+    assert descendants(os.getpid()) <= before
 
 
 def settings_for(**fields: Any) -> list[str]:
