@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -268,7 +267,7 @@ def test_a_full_standard_output():
     assert lines(done.stderr) == ["reproduce: cannot write standard output: no space left on device"]
 
 
-def test_list_describe_and_help_are_quick_and_light():
+def test_list_describe_and_help_are_light():
     code = (
         "import sys\n"
         "from reproduce.cli import main\n"
@@ -277,11 +276,8 @@ def test_list_describe_and_help_are_quick_and_light():
         "except SystemExit: pass\n"
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stderr == "[]\n"
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
 
 
 @pytest.fixture
