@@ -50,7 +50,8 @@ the first is ok and the second regressed, 7 if that could not be told, 1 if the 
 --json prints one object:
   verdict, exit_code, base{{}}, head{{}} (ref, commit), exact, seed,
   budget_s, seconds, pairs, rounds, redone, workload
-  benchmarks[]   name, verdict, reason, slowdown, lower, upper (ratios minus one), pairs, base_s[], head_s[] (seconds)
+  benchmarks[]   name, verdict, reason, slowdown, lower, upper (ratios minus one), pairs,
+                 base_s[], head_s[] (seconds), slowdowns[] (ratios minus one): one for each round
   not_measured{{}}, record (its file)
 
 """

@@ -6,9 +6,9 @@
     launcher    fresh processes of both sides, and what they answer
     workload    the script that they run: the benchmarks themselves, against the tree that is measured
     trees       commits as folders, and their environments
-    selftest    identical code, and the same with an injected slow-down
+    run         a check from start to end, and the self-test: identical code, and an injected slow-down
     report      a session as Markdown, JSON and a record
 
 Nothing is ever compared with a stored time: base and head run in one session, in pairs. A launch of a side is three
-fresh processes, and its time the fastest of all their iterations; the processes of both sides take turns.
+fresh processes, which measure in turn with those of the other side, a tenth of a second each, on the same core.
 """

@@ -1,21 +1,24 @@
-"""Launches: the processes of both sides that run the workload, one measuring while the other waits."""
+"""Launches: the processes of both sides that run the workload, taking turns: one measures while the other waits."""
 
 import json
 import os
 import select
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.errors import UnavailableError
+from benchmarks.gate.guard import measured_core
 from benchmarks.gate.trees import HEAD, Tree, last_line
 
 WORKLOAD = Path(__file__).with_name("workload.py")
+STARTS = 3  # processes that measure, after one another, of a process that has loaded what takes long
 PATIENCE_S = 120.0  # a process answers within seconds
 
 
@@ -34,8 +37,8 @@ class Launcher(Protocol):
     def start(self, names: Sequence[str]) -> None:
         """A fresh process of each side, ready to measure these benchmarks."""
 
-    def run(self, side: str) -> dict[str, float]:
-        """Let this side's process measure: the seconds of the fastest iteration, by benchmark."""
+    def run(self, side: str, name: str) -> float:
+        """Let this side's process measure a slice of a benchmark: the seconds of its median iteration."""
 
     def stop(self) -> None:
         """End the processes that run."""
@@ -47,29 +50,30 @@ class Processes:
     def __init__(self, trees: Mapping[str, Tree], benchmarks: Sequence[Benchmark]) -> None:
         self.trees = trees
         self.benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
-        self._running: dict[str, _Process] = {}
+        self._loaded: dict[str, _Loaded] = {}
 
     def start(self, names: Sequence[str]) -> None:
-        """Start both sides at once, and wait until both have loaded their packages."""
-        self.stop()
+        """Start both sides at once, and wait until both have set their benchmarks up."""
+        if any(loaded.starts == STARTS for loaded in self._loaded.values()):
+            self.stop()
+        workloads = {benchmark.workload for benchmark in self.benchmarks.values()}
         for side, tree in self.trees.items():
-            self._running[side] = _Process(tree, [self.benchmarks[name] for name in names])
-        for process in self._running.values():
-            process.answer("ready")
+            if side not in self._loaded:
+                self._loaded[side] = _Loaded(tree, workloads)
+            self._loaded[side].start([self.benchmarks[name] for name in names])
+        for loaded in self._loaded.values():
+            loaded.answer("ready")
 
-    def run(self, side: str) -> dict[str, float]:
+    def run(self, side: str, name: str) -> float:
         """See `Launcher`."""
-        process = self._running.pop(side)
-        try:
-            process.go()
-            return {name: min(seconds) for name, seconds in process.answer("seconds").items()}
-        finally:
-            process.stop()
+        loaded = self._loaded[side]
+        loaded.say({"slice": name})
+        return statistics.median(loaded.answer("seconds"))
 
     def stop(self) -> None:
         """See `Launcher`."""
-        while self._running:
-            self._running.popitem()[1].stop()
+        while self._loaded:
+            self._loaded.popitem()[1].stop()
 
     def lacking(self) -> dict[str, str]:
         """Try all once on both sides: why those benchmarks cannot be measured of which a side lacks something.
@@ -85,31 +89,26 @@ class Processes:
         return lacks
 
     def _try(self, tree: Tree, benchmarks: Sequence[Benchmark]) -> str | None:
-        """Measure once, or say what the tree lacks."""
-        process = _Process(tree, benchmarks)
+        """Set up, which also runs each once, or say what the tree lacks."""
+        loaded = _Loaded(tree, {benchmark.workload for benchmark in benchmarks})
         try:
-            answer = process.answer("ready", "lacks")
-            if isinstance(answer, str):
-                return answer
-            process.go()
-            process.answer("seconds")
-            return None
+            loaded.start(benchmarks)
+            answer = loaded.answer("ready", "lacks")
+            return answer if isinstance(answer, str) else None
         finally:
-            process.stop()
+            loaded.stop()
 
 
-class _Process:
-    """One process of one side."""
+class _Loaded:
+    """A process of one side that has loaded what takes long, and starts the processes that measure."""
 
-    def __init__(self, tree: Tree, benchmarks: Sequence[Benchmark]) -> None:
+    def __init__(self, tree: Tree, workloads: Iterable[str]) -> None:
         self.tree = tree
-        wanted = [
-            {"name": one.name, "workload": one.workload, "slowdown": one.injected if tree.side == HEAD else 0.0}
-            for one in benchmarks
-        ]
+        self.starts = 0
+        core = measured_core()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop()
         self._process = subprocess.Popen(
-            [str(tree.python), "-P", str(WORKLOAD), str(tree.folder), json.dumps(wanted)],
+            [str(tree.python), "-P", str(WORKLOAD), str(tree.folder), "" if core is None else str(core), *workloads],
             cwd=tree.folder,
             env=_environment(tree.folder),
             stdin=subprocess.PIPE,
@@ -119,11 +118,22 @@ class _Process:
         )
         self._received = b""
 
-    def go(self) -> None:
-        """Let it measure."""
+    def start(self, benchmarks: Sequence[Benchmark]) -> None:
+        """Start a process, in place of the last one."""
+        wanted = [
+            {"name": one.name, "workload": one.workload, "slowdown": one.injected if self.tree.side == HEAD else 0.0}
+            for one in benchmarks
+        ]
+        if self.starts:
+            self.say({"end": True})
+        self.say({"start": wanted})
+        self.starts += 1
+
+    def say(self, command: Mapping[str, Any]) -> None:
+        """A command, which `workload.py` documents."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has died: the answer says why
-            self._process.stdin.write(b"go\n")
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
 
     def answer(self, *keys: str) -> Any:

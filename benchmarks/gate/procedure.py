@@ -1,10 +1,10 @@
-"""The decision: from pairs of times to a verdict. Pure numpy, without clock, process or file.
+"""The decision: from pairs of launches to a verdict. Pure numpy, without clock, process or file.
 
-Input are logarithms of launch times in pairs: the i-th of `base` and the i-th of `head` were launched one after the
-other, in random order. The statistic T is the mean of the faster half of head minus that of base, since what disturbs
-a machine only adds time. A hypothesis "the slow-down is 3%" is tested by taking 3% off head and swapping base and head
-inside pairs at random: if it holds, the labels mean nothing, whatever the distribution of the noise and however it
-drifts from pair to pair. For 12 pairs all 4096 swaps are tried, for more pairs that many at random.
+Input are differences [pairs, rounds]: by how much head was slower than base, as logarithms, in each round of each pair.
+The statistic T is their interquartile mean: what disturbs one process of a round does not count, and what disturbs both
+cancels. A hypothesis "the slow-down is 3%" is tested by taking 3% off and swapping base and head inside pairs at
+random: if it holds, the labels mean nothing, whatever the distribution of the noise and however it drifts from pair to
+pair. For 12 pairs all 4096 swaps are tried, for more pairs that many at random.
 
     regressed      "slow-down <= 3%" is rejected
     ok             "slow-down >= 10%" is rejected
@@ -31,6 +31,7 @@ Swaps = NDArray[np.bool_]
 REGRESSED, OK, IMPROVED, INCONCLUSIVE = "regressed", "ok", "improved", "inconclusive"
 TOLERATED, EXCLUDED = math.log(1.03), math.log(1.10)
 SWAPS = 4096  # 2^12: all there are for the first look
+BLOCK = 512  # swaps that are tried at once
 TIE = 1e-12  # sums of the same numbers in another order
 
 
@@ -42,6 +43,7 @@ class Look(NamedTuple):
 
 
 LOOKS = (Look(12, 0.001), Look(20, 0.002), Look(32, 0.002))
+HOPELESS = max(look.alpha for look in LOOKS)
 
 
 class Hypothesis(NamedTuple):
@@ -80,53 +82,53 @@ def swap_tables(seed: int, looks: Sequence[Look] = LOOKS) -> dict[int, Swaps]:
     return {look.pairs: swap_table(look.pairs, rng) for look in looks}
 
 
-def statistic(base: Logs, head: Logs) -> float:
-    """T: the mean of the faster half of `head` minus that of `base`; a logarithm."""
-    half = len(base) // 2
-    return float(np.sort(head)[:half].mean() - np.sort(base)[:half].mean())
+def statistic(differences: Logs) -> float:
+    """T of differences [pairs, rounds]: their interquartile mean; a logarithm."""
+    return float(_interquartile_mean(differences.reshape(1, -1))[0])
 
 
-def null_distribution(base: Logs, head: Logs, swaps: Swaps) -> Logs:
-    """[swaps]: T of each relabelling, the first of which is T of the labels as they are.
+def null_distribution(differences: Logs, swaps: Swaps) -> Logs:
+    """[swaps]: T of each relabelling."""
+    signs = np.where(swaps.T, -1.0, 1.0)[:, :, None]
+    return _interquartile_mean((signs * differences).reshape(len(signs), -1))
 
-    A relabelling's faster halves are found in the sorted pool of both sides, by counting, without sorting again.
+
+def _interquartile_mean(rows: Logs) -> Logs:
+    """Of each row: the mean without its lowest and its highest quarter."""
+    quarter = rows.shape[1] // 4
+    middle: Logs = np.sort(rows)[:, quarter : rows.shape[1] - quarter].mean(axis=1)
+    return middle
+
+
+def p_value(differences: Logs, hypothesis: Hypothesis, swaps: Swaps) -> float:
+    """The share of relabellings at least as far from the hypothesis as what was measured; 1 if that is within it.
+
+    Or a lower bound of that share, as soon as it is above what any look can reject with.
     """
-    pairs = len(base)
-    half = pairs // 2
-    pool = np.concatenate([base, head])
-    order = np.argsort(pool, kind="stable")
-    faster_heads = np.zeros(swaps.shape[1], dtype=np.int8)
-    found = np.zeros(swaps.shape[1])
-    for place, (i, value) in enumerate(zip(order, pool[order] / half, strict=True)):
-        is_head = ~swaps[i - pairs] if i >= pairs else swaps[i]
-        faster_heads += is_head
-        of_head = is_head & (faster_heads <= half)
-        of_base = ~is_head & (faster_heads > place - half)  # of place + 1 so far, at most half are base's
-        found += value * (of_head.view(np.int8) - of_base.view(np.int8))
-    return found
-
-
-def p_value(base: Logs, head: Logs, hypothesis: Hypothesis, swaps: Swaps) -> float:
-    """The share of relabellings at least as far from the hypothesis as what was measured; 1 if that is within it."""
-    shifted = head - hypothesis.shift
-    if (statistic(base, shifted) > 0) != hypothesis.at_most:
+    away = (differences - hypothesis.shift) * (1 if hypothesis.at_most else -1)
+    measured = statistic(away)
+    if measured <= 0:
         return 1.0
-    found = null_distribution(base, shifted, swaps)
-    extreme = found >= found[0] - TIE if hypothesis.at_most else found <= found[0] + TIE
-    return float(extreme.mean())
+    total, extreme = swaps.shape[1], 0
+    for first in range(0, total, BLOCK):
+        found = null_distribution(away, swaps[:, first : first + BLOCK])
+        extreme += int((found >= measured - TIE).sum())
+        if extreme > HOPELESS * total:
+            break
+    return extreme / total
 
 
-def interval(base: Logs, head: Logs, alpha: float, swaps: Swaps) -> Interval:
+def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
     """The slow-downs that a test at `alpha` on either side does not reject, by bisection."""
-    estimate = statistic(base, head)
+    estimate = statistic(differences)
 
     def bound(at_most: bool) -> float:
         inside, outside = estimate, estimate - 1.0 if at_most else estimate + 1.0
-        if p_value(base, head, Hypothesis(outside, at_most), swaps) > alpha:
+        if p_value(differences, Hypothesis(outside, at_most), swaps) > alpha:
             return -1.0 if at_most else math.inf  # too few pairs for any bound
         for _ in range(20):
             middle = (inside + outside) / 2
-            if p_value(base, head, Hypothesis(middle, at_most), swaps) > alpha:
+            if p_value(differences, Hypothesis(middle, at_most), swaps) > alpha:
                 inside = middle
             else:
                 outside = middle
@@ -170,20 +172,20 @@ class Procedure:
         """The benchmarks without a verdict."""
         return tuple(name for name in self.names if name not in self.verdicts)
 
-    def look(self, base: Mapping[str, Logs], head: Mapping[str, Logs]) -> None:
+    def look(self, differences: Mapping[str, Logs]) -> None:
         """Decide what can be, from the first pairs of the undecided benchmarks: as many as the look needs, or more."""
         look = self.looks[self.done]
         self.done += 1
-        sides = {name: (base[name][: look.pairs], head[name][: look.pairs]) for name in self.undecided}
-        regressed = self._reject(SLOW_DOWN_TOLERATED, sides, look)
-        ok = self._reject(SLOW_DOWN_EXCLUDED, sides, look) - regressed
-        improved = self._reject(NO_SPEED_UP, {name: sides[name] for name in ok}, look)
+        seen = {name: differences[name][: look.pairs] for name in self.undecided}
+        regressed = self._reject(SLOW_DOWN_TOLERATED, seen, look)
+        ok = self._reject(SLOW_DOWN_EXCLUDED, seen, look) - regressed
+        improved = self._reject(NO_SPEED_UP, {name: seen[name] for name in ok}, look)
         for verdict, names in ((OK, ok), (IMPROVED, improved), (REGRESSED, regressed)):
             self.verdicts.update(dict.fromkeys(names, verdict))
 
-    def _reject(self, hypothesis: Hypothesis, sides: Mapping[str, tuple[Logs, Logs]], look: Look) -> set[str]:
+    def _reject(self, hypothesis: Hypothesis, differences: Mapping[str, Logs], look: Look) -> set[str]:
         rejected = self._rejected[hypothesis]
-        p_values = {name: p_value(*both, hypothesis, self.tables[look.pairs]) for name, both in sides.items()}
+        p_values = {name: p_value(logs, hypothesis, self.tables[look.pairs]) for name, logs in differences.items()}
         new = holm(p_values, look.alpha, len(self.names) - len(rejected))
         rejected |= new
         return new

@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.gate.launcher import WORKLOAD
-from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
+from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval, statistic
 from benchmarks.gate.run import Result
-from benchmarks.gate.session import ROUNDS, Finding
+from benchmarks.gate.session import ROUNDS, Finding, Times, differences
 from benchmarks.gate.trees import BASE, HEAD
 from benchmarks.records import Metric, PointResult, Record
 from benchmarks.storage import digest_file, fingerprint
@@ -48,14 +48,14 @@ def body(result: Result) -> str:
         lines += [
             f"{result.outcome.pairs} pairs of {ROUNDS} processes a side, {result.outcome.redone} of "
             f"{result.outcome.rounds} rounds redone, "
-            f"{result.outcome.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here: "
-            "the mean of each side's faster half",
+            f"{result.outcome.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
+            "medians, and the slow-down is that of neighbouring measurements",
         ]
     return "\n".join([*lines, MEANINGS])
 
 
 def document(result: Result) -> dict[str, Any]:
-    """The result as JSON. Times in seconds, one for each pair; slow-downs as ratios minus one."""
+    """The result as JSON. Times in seconds, one for each round; slow-downs as ratios minus one."""
     outcome = result.outcome
     return {
         "verdict": result.verdict if result.measured else None,
@@ -98,24 +98,24 @@ def _sides(result: Result) -> list[tuple[str, Any]]:
     return [(side, result.trees[side]) for side in (BASE, HEAD)]
 
 
-def _fast_s(seconds: Sequence[float]) -> float:
-    """The geometric mean of the faster half, which the statistic compares."""
-    return math.exp(float(np.sort(np.log(seconds))[: max(1, len(seconds) // 2)].mean()))
+def _slowdowns(rounds: Sequence[Times]) -> tuple[float, ...]:
+    """Of each round, as ratios minus one."""
+    return tuple(math.expm1(one.difference) for one in rounds)
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
-    if not finding.base_s:
+    if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
-    base, head = _fast_s(finding.base_s), _fast_s(finding.head_s)
+    base_s, head_s, _ = zip(*finding.rounds, strict=True)
     found = finding.interval
     return (
         finding.name,
         finding.verdict,
-        f"{head / base - 1:+.1%}",
+        f"{math.expm1(statistic(differences(finding.rounds))):+.1%}",
         f"{found.lower:+.1%} to {found.upper:+.1%}" if found else "no look yet",
-        f"{base * 1e3:.2f} ms",
-        f"{head * 1e3:.2f} ms",
-        str(len(finding.base_s)),
+        f"{np.median(base_s) * 1e3:.2f} ms",
+        f"{np.median(head_s) * 1e3:.2f} ms",
+        str(len(finding.rounds) // ROUNDS),
     )
 
 
@@ -136,9 +136,10 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "slowdown": found.estimate if found else None,
         "lower": _bound(found, "lower"),
         "upper": _bound(found, "upper"),
-        "pairs": len(finding.base_s),
-        "base_s": list(finding.base_s),
-        "head_s": list(finding.head_s),
+        "pairs": len(finding.rounds) // ROUNDS,
+        "base_s": [one.base_s for one in finding.rounds],
+        "head_s": [one.head_s for one in finding.rounds],
+        "slowdowns": list(_slowdowns(finding.rounds)),
     }
 
 
@@ -150,14 +151,14 @@ def _bound(found: Interval | None, which: str) -> float | None:
 
 def _point(result: Result, finding: Finding) -> PointResult:
     label, made = f"{finding.name}: {finding.verdict}", _fingerprint(result, finding.name)
-    if not finding.base_s:
+    if not finding.rounds:
         return PointResult(finding.name, finding.verdict, label, {}, "skipped", finding.reason, made)
-    ratios = [head / base - 1 for base, head in zip(finding.base_s, finding.head_s, strict=True)]
-    slowdown = _fast_s(finding.head_s) / _fast_s(finding.base_s) - 1
+    base_s, head_s, _ = zip(*finding.rounds, strict=True)
+    slowdown = math.expm1(statistic(differences(finding.rounds)))
     metrics = {
-        "slowdown": Metric(slowdown, "1", "measured", tuple(ratios)),
-        "base_time": Metric(_fast_s(finding.base_s), "s", "measured", finding.base_s),
-        "head_time": Metric(_fast_s(finding.head_s), "s", "measured", finding.head_s),
+        "slowdown": Metric(slowdown, "1", "measured", _slowdowns(finding.rounds)),
+        "base_time": Metric(float(np.median(base_s)), "s", "measured", base_s),
+        "head_time": Metric(float(np.median(head_s)), "s", "measured", head_s),
     }
     for which in ("lower", "upper"):
         if (bound := _bound(finding.interval, which)) is not None:

@@ -1,8 +1,10 @@
 """A session: rounds in random order under the guard, looks, redone rounds, and an end in any case.
 
-A pair is a launch of base and one of head. A launch is `ROUNDS` fresh processes, its time their fastest iteration:
-under heavy noise one process is not enough to tell 15% (`tests/benchmarks/gate/test_power.py`). In every round one
-process of each side is started and measured, one after the other, in random order, balanced in blocks of two rounds.
+A pair is a launch of base and one of head. A launch is `ROUNDS` fresh processes: under heavy noise one is not enough to
+tell 15% (`tests/benchmarks/gate/test_power.py`). In every round one process of each side is started, and they measure
+in turn, slice by slice, in random order, balanced in blocks of two. A shared machine has phases, of a tenth of a second
+to minutes, in which it is half as fast: what counts is how much slower head is than base in two slices that are
+neighbours, and of that the median over the round.
 """
 
 import math
@@ -10,46 +12,59 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.launcher import Launcher
-from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Look, Procedure, interval
+from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Logs, Look, Procedure, interval
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUNDS = 3
-FIRST_READINGS = 8  # of the canary, before anything is measured
-READINGS = 3  # a canary is disturbed if it is that many times in a row: half a second
-SPARE_REDOS = 9  # rounds that may be redone beyond two for each one kept; more, and the machine is too loaded
+SLICES = 8  # of each benchmark in a round, by each side; even, for the balance
+FIRST_READINGS = 16  # of the canary, before anything is measured
+SPARE_REDOS = 9  # rounds that may be redone beyond one for each one kept; more, and the machine is too loaded
+
+
+class Times(NamedTuple):
+    """What a round says of a benchmark, as medians over its slices: seconds, and log(head / base) of neighbours."""
+
+    base_s: float
+    head_s: float
+    difference: float
+
+    @classmethod
+    def of(cls, base: Sequence[float], head: Sequence[float]) -> "Times":
+        """From the slices, in seconds, of which those at the same place are neighbours."""
+        difference = np.log(head) - np.log(base)
+        return cls(float(np.median(base)), float(np.median(head)), float(np.median(difference)))
 
 
 @dataclass
 class Round:
-    """A place in the session: which side goes first, and its latest measurement."""
+    """A place in the session: whether head goes first in each slice, and its latest measurement."""
 
-    head_first: bool
-    seconds: dict[str, dict[str, float]] = field(default_factory=dict)  # by side, by benchmark
-    readings: list[Reading] = field(default_factory=list)
+    head_first: tuple[bool, ...]
+    times: dict[str, Times] = field(default_factory=dict)  # by benchmark
+    readings: list[Reading] = field(default_factory=list)  # the canaries between the slices
 
 
 class Seen(NamedTuple):
-    """The times of a benchmark, in seconds, at the last look that it was part of."""
+    """A benchmark at the last look that it was part of: its rounds, those of the same pair after one another."""
 
-    base_s: tuple[float, ...]
-    head_s: tuple[float, ...]
+    rounds: tuple[Times, ...]
     look: Look
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a session says of one benchmark. `reason` if there is no verdict; times in seconds, one per pair."""
+    """What a session says of one benchmark, from which rounds. `reason` if there is no verdict."""
 
     name: str
     verdict: str
-    base_s: tuple[float, ...]
-    head_s: tuple[float, ...]
+    rounds: tuple[Times, ...]
     interval: Interval | None
     reason: str | None = None
 
@@ -117,7 +132,7 @@ class Session:
             kept = len(self.rounds) - len(bad)
             if kept == wanted * ROUNDS:
                 return None
-            if self.redone > SPARE_REDOS + 2 * kept:
+            if self.redone > SPARE_REDOS + kept:
                 return (
                     f"the machine is too loaded: {self.redone} rounds redone, {kept} undisturbed; stop what else runs"
                 )
@@ -129,50 +144,48 @@ class Session:
             if bad:
                 self._launch(bad[0])
             else:
-                self.rounds.append(self._launch(Round(next(self._orders))))
+                self.rounds.append(self._launch(Round(tuple(islice(self._orders, SLICES)))))
             self._longest = max(self._longest, self.clock() - before)
 
     def _look(self, look: Look) -> None:
         """Decide, and keep what the decision saw: rounds may be redone later, without what is decided now."""
         for suite in self.suites:
             if suite.next_look:
-                base, head = ({n: self._seconds(n, side) for n in suite.undecided} for side in (BASE, HEAD))
-                self._seen |= {n: Seen(base[n], head[n], look) for n in base}
-                suite.look({n: np.log(base[n]) for n in base}, {n: np.log(head[n]) for n in head})
+                self._seen |= {name: Seen(self._times(name), look) for name in suite.undecided}
+                suite.look({name: differences(self._seen[name].rounds) for name in suite.undecided})
 
-    def _seconds(self, name: str, side: str) -> tuple[float, ...]:
+    def _times(self, name: str) -> tuple[Times, ...]:
         """Of the pairs that are complete."""
-        every = [one.seconds[side][name] for one in self.rounds]
-        return tuple(min(every[i : i + ROUNDS]) for i in range(0, len(every) - ROUNDS + 1, ROUNDS))
+        return tuple(one.times[name] for one in self.rounds[: len(self.rounds) // ROUNDS * ROUNDS])
 
     def _launch(self, one: Round) -> Round:
         """Measure a round, in place of what it may hold."""
         names = [name for suite in self.suites for name in suite.undecided]
         self.launcher.start(names)
-        readings, seconds = [self._read()], {}
-        for side in (HEAD, BASE) if one.head_first else (BASE, HEAD):
-            seconds[side] = self.launcher.run(side)
-            readings.append(self._read())
-        one.seconds, one.readings = seconds, readings
+        readings = []
+        slices: dict[str, dict[str, list[float]]] = {name: {BASE: [], HEAD: []} for name in names}
+        for head_first in one.head_first:
+            for name in names:
+                for side in (HEAD, BASE) if head_first else (BASE, HEAD):
+                    slices[name][side].append(self.launcher.run(side, name))
+            readings.append(self.canary())
+        one.times = {name: Times.of(sides[BASE], sides[HEAD]) for name, sides in slices.items()}
+        one.readings = readings
+        self.guard.readings += readings
         return one
-
-    def _read(self) -> Reading:
-        """The canary, again while it is disturbed: what matters is what lasts."""
-        for _ in range(READINGS):
-            reading = self.canary()
-            self.guard.readings.append(reading)
-            if not self.guard.disturbed([reading]):
-                break
-        return reading
 
     def _finding(self, suite: Procedure, name: str, reason: str) -> Finding:
         if name not in self._seen:  # not even one look
-            base, head = self._seconds(name, BASE), self._seconds(name, HEAD)
-            return Finding(name, INCONCLUSIVE, base, head, None, reason)
+            return Finding(name, INCONCLUSIVE, self._times(name), None, reason)
         seen = self._seen[name]
-        found = interval(np.log(seen.base_s), np.log(seen.head_s), seen.look.alpha, suite.tables[seen.look.pairs])
+        found = interval(differences(seen.rounds), seen.look.alpha, suite.tables[seen.look.pairs])
         verdict = suite.verdicts.get(name)
-        return Finding(name, verdict or INCONCLUSIVE, seen.base_s, seen.head_s, found, None if verdict else reason)
+        return Finding(name, verdict or INCONCLUSIVE, seen.rounds, found, None if verdict else reason)
+
+
+def differences(rounds: Sequence[Times]) -> Logs:
+    """[pairs, ROUNDS]: by how much head was slower, as logarithms."""
+    return np.array([one.difference for one in rounds]).reshape(-1, ROUNDS)
 
 
 def _balanced(rng: random.Random) -> Iterator[bool]:

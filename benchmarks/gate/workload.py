@@ -1,10 +1,17 @@
 """The benchmarks of the gate, as a script that runs against any tree of this project that has the engine.
 
-    PYTHONPATH=TREE python -P workload.py TREE '[{"name": "simulator", "workload": "simulator", "slowdown": 0.0}]'
+    PYTHONPATH=TREE python -P workload.py TREE CORE WORKLOAD ...
 
-It imports from TREE only what has been there since the engine is, says so in one line of JSON, waits for a line on
-standard input, measures, and answers with the seconds of every iteration by name. It imports nothing of the gate: base
-and head run this same file. Every iteration of a rank is stretched by `slowdown`: what the self-test injects.
+It loads the packages of others that these workloads need (an empty CORE: any), and then reads commands on standard
+input, one line of JSON each:
+
+    {"start": [{"name": "a", "workload": "simulator", "slowdown": 0.0}]}    set up, in a fresh process, all on CORE
+    {"slice": "a"}    answered with the seconds of a few iterations; in between that process waits without using a core
+    {"end": true}     of that process
+
+A process that starts has loaded nothing of the tree, from which it imports only what has been there since the engine
+is. The script imports nothing of the gate: base and head run this same file. Every iteration of a rank is stretched by
+`slowdown`: what the self-test injects.
 """
 
 import json
@@ -13,31 +20,28 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+Slices = Iterator[list[float]]  # seconds of the iterations of one slice after the other
+
 OWN = ("kernels", "ptdp_core")
-RANKS = {"pipeline_step": 2, "train_step": 1}  # the workloads that need torch; the others run in this process
-WARM_UP, STEPS, PASSES = 2, 16, 40
-MODEL = {"layers": 4, "hidden": 64, "heads": 4, "seq": 64, "vocab": 256}
-BATCH = {"b": 2, "B": 8, "recompute": "none"}
+RANKS = {"pipeline_step": 2, "train_step": 1}  # the workloads of the engine
+ENGINE = ("kernels", "ptdp_core.engine.trainer")
+OTHERS = ("torch", "torch._dynamo")  # what the engine takes seconds to load; the last one for the first optimizer
+COMMANDS = open(0, "rb", buffering=0)  # noqa: SIM115 - never reads more than a line, so that processes can share it
+STEPS, PASSES = 4, 6  # iterations of a slice: about a tenth of a second
+# An iteration is short, so that some fall into a quiet moment of the machine as a whole.
+MODEL = {"layers": 2, "hidden": 32, "heads": 4, "seq": 32, "vocab": 64}
+BATCH = {"b": 1, "B": 2, "recompute": "none"}
 SIMULATED = [  # Figure 12 at B=24 with and without interleaving, and 7.5B on 32 GPUs
     ({"layers": 96, "hidden": 12288, "heads": 96}, {"p": 12, "t": 8, "v": 4, "b": 1, "B": 24}),
     ({"layers": 96, "hidden": 12288, "heads": 96}, {"p": 12, "t": 8, "b": 1, "B": 24}),
     ({"layers": 36, "hidden": 4096, "heads": 32}, {"p": 4, "t": 4, "d": 2, "b": 1, "B": 128}),
 ]
-
-
-def load(workloads: set[str]) -> None:
-    """Import what these workloads need."""
-    # An editable install of another checkout would fill in the modules that this tree lacks.
-    sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
-    import_module("ptdp_core.simulator")
-    if workloads & RANKS.keys():
-        for name in ("kernels", "ptdp_core.engine.trainer", "torch._dynamo"):  # the last one for the first optimizer
-            import_module(name)
 
 
 def require_own(tree: Path) -> None:
@@ -49,21 +53,20 @@ def require_own(tree: Path) -> None:
                 raise RuntimeError(f"{name} was imported from {place}, not from {tree}")
 
 
-def iterate(step: Callable[[], object], warm_up: int, count: int, slowdown: float) -> list[float]:
+def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[float]:
     """Seconds of each of `count` iterations."""
     seconds = []
-    for i in range(warm_up + count):
+    for _ in range(count):
         start = time.perf_counter()
         step()
         end = start + (time.perf_counter() - start) * (1 + slowdown)
         while slowdown and time.perf_counter() < end:
             pass
-        if i >= warm_up:
-            seconds.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
     return seconds
 
 
-def simulator(slowdown: float) -> list[float]:
+def simulator(slowdown: float) -> Slices:
     """Estimates of some of the paper's configurations."""
     from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
     from ptdp_core.simulator import load_cluster, simulate
@@ -75,33 +78,40 @@ def simulator(slowdown: float) -> list[float]:
         for point in points:
             simulate(point, cluster)
 
-    return iterate(one_pass, 1, PASSES, slowdown)
+    while True:
+        yield iterate(one_pass, PASSES, slowdown)
 
 
-def training(ranks: int, slowdown: float) -> list[float]:
+def training(ranks: int, slowdown: float) -> Slices:
     """Training steps of a small GPT on a pipeline of `ranks` stages; each as long as on its slowest rank."""
-    context = multiprocessing.get_context("fork")  # the modules are loaded, and no thread runs yet
-    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
-        pipes, processes = [], []
-        for rank in range(ranks):
-            ours, theirs = context.Pipe(duplex=False)
-            processes.append(context.Process(target=_rank, args=(rank, ranks, folder, slowdown, theirs)))
-            processes[-1].start()
-            theirs.close()
-            pipes.append(ours)
+    for name in ENGINE:  # before the processes of the ranks, which share them
+        import_module(name)
+    context = multiprocessing.get_context("fork")  # no thread runs yet
+    pipes: list[Any] = []
+
+    def one_slice() -> list[float]:
+        for pipe in pipes:
+            pipe.send("go")
         try:
             seconds = [pipe.recv() for pipe in pipes]
         except EOFError:
             raise RuntimeError("a rank of the training step failed") from None
-        finally:
-            for process in processes:
-                process.join(1)
-                process.kill()
-    return [max(iteration) for iteration in zip(*seconds, strict=True)]
+        return [max(iteration) for iteration in zip(*seconds, strict=True)]
+
+    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:  # where the ranks find each other
+        for rank in range(ranks):
+            ours, theirs = context.Pipe()
+            context.Process(target=_rank, args=(rank, ranks, folder, slowdown, theirs), daemon=True).start()
+            theirs.close()
+            pipes.append(ours)
+        first = one_slice()
+    yield first
+    while True:
+        yield one_slice()
 
 
 def _rank(rank: int, ranks: int, folder: str, slowdown: float, pipe: Any) -> None:
-    """One pipeline rank. It ends by `os._exit`, since gloo's threads must not outlive their objects."""
+    """One pipeline rank. It ends when it is killed, with its parent."""
     import torch
     import torch.distributed as dist
 
@@ -126,27 +136,24 @@ def _rank(rank: int, ranks: int, folder: str, slowdown: float, pipe: Any) -> Non
     def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
         return data[j * b : (j + 1) * b, :-1], data[j * b : (j + 1) * b, 1:]
 
-    pipe.send(iterate(lambda: trainer.step(batch), WARM_UP, STEPS, slowdown))
-    if ranks > 1:
-        dist.barrier()  # nobody leaves while the other still reads from it
-    os._exit(0)
+    while True:
+        pipe.recv()
+        pipe.send(iterate(lambda: trainer.step(batch), STEPS, slowdown))
 
 
-def measure(workload: str, slowdown: float) -> list[float]:
-    """Seconds of every iteration."""
-    return training(RANKS[workload], slowdown) if workload in RANKS else simulator(slowdown)
+def prepare(workload: str, slowdown: float) -> Slices:
+    """The slices of a workload from the second on: the first warms up."""
+    slices = training(RANKS[workload], slowdown) if workload in RANKS else simulator(slowdown)
+    next(slices)
+    return slices
 
 
-def say(answer: dict[str, Any]) -> None:
-    """One line of JSON to the gate."""
-    print(json.dumps(answer), flush=True)
-
-
-def main() -> None:
-    """Get ready, wait, measure."""
-    tree, wanted = Path(sys.argv[1]), json.loads(sys.argv[2])
+def serve(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
+    """Get ready, and measure slices as they are asked for."""
+    if core:
+        os.sched_setaffinity(0, {int(core)})
     try:
-        load({one["workload"] for one in wanted})
+        slices = {one["name"]: prepare(one["workload"], one["slowdown"]) for one in wanted}
     except ImportError as error:
         if (error.name or "").split(".")[0] not in OWN:
             raise
@@ -154,10 +161,49 @@ def main() -> None:
         return
     require_own(tree)
     say({"ready": True})
-    if sys.stdin.readline():
-        found = {one["name"]: measure(one["workload"], one["slowdown"]) for one in wanted}
-        require_own(tree)
-        say({"seconds": found})
+    while "slice" in (command := hear()):
+        say({"seconds": next(slices[command["slice"]])})
+
+
+def fork(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
+    """Serve in a fresh process, to its end. Ends this one, too, if that fails."""
+    if child := os.fork():
+        if os.waitpid(child, 0)[1]:
+            sys.exit(1)
+        return
+    status = 1
+    try:
+        serve(tree, core, wanted)
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        for rank in multiprocessing.active_children():
+            rank.kill()
+            rank.join()
+        os._exit(status)
+
+
+def say(answer: dict[str, Any]) -> None:
+    """One line of JSON to the gate."""
+    print(json.dumps(answer), flush=True)
+
+
+def hear() -> dict[str, Any]:
+    """The gate's next command; none at its end."""
+    line = COMMANDS.readline()
+    return json.loads(line) if line else {}
+
+
+def main() -> None:
+    """Load, and start processes as they are asked for."""
+    tree, core, *workloads = sys.argv[1:]
+    # An editable install of another checkout would fill in the modules that this tree lacks.
+    sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
+    for name in OTHERS if RANKS.keys() & workloads else ():
+        import_module(name)
+    while "start" in (command := hear()):
+        fork(Path(tree), core, command["start"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Noise of processes on shared machines, fixed before any outcome of the decision procedure was looked at.
 
-The logarithm of a process's time (the fastest of its iterations) is the sum of
+The logarithm of a process's time is the sum of
 
     drift    a phase of the machine, common to neighbours: AR(1) over processes, stationary sd `drift`,
              correlation 0.9 from one to the next, so that a phase lasts about ten
@@ -9,8 +9,10 @@ The logarithm of a process's time (the fastest of its iterations) is the sum of
 
 The sizes are anchored outside the gate. On 7,158 recorded launches of identical code, two single runs compared with a
 threshold of 10% gave false alarms in 11% of the comparisons on the quietest and 29% on the noisiest machine: `MODERATE`
-and `HEAVY` do the same (a test checks it). That puts body and drift at 4% each, and at 8% and 10%. The canary is taken
-to see nothing of it, which is the worst case: where it does see something, the guard only helps.
+and `HEAVY` do the same (a test checks it). That puts body and drift at 4% each, and at 8% and 10%.
+
+Two worst cases: the canary is taken to see nothing of it, where in truth the guard helps; and the processes of a round
+to run one after the other, where in truth they measure in turn, and share phases of the machine and its neighbours.
 """
 
 from dataclasses import dataclass
@@ -33,24 +35,20 @@ class Noise:
     height: float
     single_run_false_alarms: float
 
-    def pairs(
+    def differences(
         self, trials: int, pairs: int, slowdown: float, rng: np.random.Generator, rounds: int = ROUNDS
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Logarithms [trials, pairs] of base and head, head slower by the ratio `slowdown`, as a session has them.
+    ) -> NDArray[np.float64]:
+        """[trials, pairs, rounds]: log(head / base), head slower by the ratio `slowdown`, in random order."""
+        processes = self._processes(trials, 2 * pairs * rounds, rng).reshape(trials, pairs, rounds, 2)
+        second = processes[..., 1] - processes[..., 0]
+        found: NDArray[np.float64] = np.where(rng.random(second.shape) < 0.5, second, -second) + np.log1p(slowdown)
+        return found
 
-        Both sides run in every round of a pair, in random order; the fastest of the rounds counts.
-        """
-        launches = self._launches(trials, 2 * pairs * rounds, rng).reshape(trials, pairs, rounds, 2)
-        head_first = rng.random((trials, pairs, rounds)) < 0.5
-        head = np.where(head_first, launches[..., 0], launches[..., 1])
-        base = np.where(head_first, launches[..., 1], launches[..., 0])
-        return base.min(axis=2), head.min(axis=2) + np.log1p(slowdown)
-
-    def _launches(self, trials: int, launches: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        drift = np.empty((trials, launches))
+    def _processes(self, trials: int, processes: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        drift = np.empty((trials, processes))
         drift[:, 0] = rng.normal(0, self.drift, trials)
-        steps = rng.normal(0, self.drift * np.sqrt(1 - PERSISTENCE**2), (trials, launches))
-        for i in range(1, launches):
+        steps = rng.normal(0, self.drift * np.sqrt(1 - PERSISTENCE**2), (trials, processes))
+        for i in range(1, processes):
             drift[:, i] = PERSISTENCE * drift[:, i - 1] + steps[:, i]
         spikes = rng.exponential(self.height, drift.shape) * (rng.random(drift.shape) < self.spikes)
         return drift + rng.normal(0, self.body, drift.shape) + spikes

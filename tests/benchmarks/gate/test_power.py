@@ -1,6 +1,7 @@
 """What the whole decision procedure does under noise, in seeded simulation: looks, randomisation test, margins, Holm.
 
-The suite has the default one's size. All cases with 2000 trials take less than a minute on one core (`-m slow`).
+The suite has the default one's size. All cases together take less than a minute on one core; with `-m slow` there are
+2000 trials of each.
 """
 
 from collections import Counter
@@ -19,14 +20,14 @@ def simulate(noise: Noise, slowdown: float, trials: int, all_slow: bool = False)
     """Shares of the suite's verdicts, under 'suite ...', and of its first benchmark's."""
     rng = np.random.default_rng([trials, round(slowdown * 100), round(noise.body * 100)])
     data = [
-        noise.pairs(trials, LOOKS[-1].pairs, slowdown if all_slow or not i else 0.0, rng) for i in range(len(SUITE))
+        noise.differences(trials, LOOKS[-1].pairs, slowdown if all_slow or not i else 0.0, rng)
+        for i in range(len(SUITE))
     ]
     found: Counter[str] = Counter()
     for trial in range(trials):
         procedure = Procedure(SUITE, TABLES)
         while procedure.next_look:
-            sides = ({name: data[i][side][trial] for i, name in enumerate(SUITE)} for side in (0, 1))
-            procedure.look(*sides)
+            procedure.look({name: data[i][trial] for i, name in enumerate(SUITE)})
         verdicts = [procedure.verdicts.get(name, INCONCLUSIVE) for name in SUITE]
         found.update([verdicts[0], f"suite {overall(verdicts)}", f"any {OK}" if OK in verdicts else "none"])
     return Counter({name: count / trials for name, count in found.items()})
@@ -34,15 +35,14 @@ def simulate(noise: Noise, slowdown: float, trials: int, all_slow: bool = False)
 
 @pytest.mark.parametrize("noise", [MODERATE, HEAVY])
 def test_noise_is_anchored_at_what_single_runs_do(noise: Noise) -> None:
-    base, head = noise.pairs(50_000, 1, 0.0, np.random.default_rng(0), rounds=1)
-    assert np.mean(head - base > np.log(1.10)) == pytest.approx(noise.single_run_false_alarms, abs=0.02)
+    differences = noise.differences(50_000, 1, 0.0, np.random.default_rng(0), rounds=1)
+    assert np.mean(differences > np.log(1.10)) == pytest.approx(noise.single_run_false_alarms, abs=0.02)
 
 
-CASES = [(noise, slowdown) for noise in (MODERATE, HEAVY) for slowdown in (0.0, 0.03, 0.10, 0.15)]
-
-
-def check_errors(noise: Noise, slowdown: float, trials: int) -> None:
-    """Both wrong verdicts, of all benchmarks together."""
+@pytest.mark.parametrize("trials", [400, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("slowdown", [0.0, 0.03, 0.10])
+@pytest.mark.parametrize("noise", [MODERATE, HEAVY], ids=["moderate", "heavy"])
+def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdown: float, trials: int) -> None:
     found = simulate(noise, slowdown, trials, all_slow=True)
     if slowdown <= 0.03:
         assert found[f"suite {REGRESSED}"] <= 0.01
@@ -52,27 +52,7 @@ def check_errors(noise: Noise, slowdown: float, trials: int) -> None:
         assert found[f"suite {INCONCLUSIVE}"] <= 0.05
 
 
-def check_power(noise: Noise, trials: int) -> None:
-    """One benchmark of the suite is 15% slower."""
-    assert simulate(noise, 0.15, trials)[REGRESSED] >= (0.95 if noise is MODERATE else 0.90)
-
-
-@pytest.mark.parametrize("slowdown", [0.0, 0.03, 0.10])
-def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(slowdown: float) -> None:
-    check_errors(MODERATE, slowdown, trials=600)
-
-
-def test_a_regression_is_found() -> None:
-    check_power(MODERATE, trials=600)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("noise", "slowdown"), [case for case in CASES if case[1] < 0.15])
-def test_wrong_verdicts_are_rare(noise: Noise, slowdown: float) -> None:
-    check_errors(noise, slowdown, trials=2000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", [MODERATE, HEAVY])
-def test_a_regression_is_found_under_any_noise(noise: Noise) -> None:
-    check_power(noise, trials=2000)
+@pytest.mark.parametrize("trials", [400, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("noise", "power"), [(MODERATE, 0.95), (HEAVY, 0.90)], ids=["moderate", "heavy"])
+def test_a_regression_of_one_benchmark_is_found(noise: Noise, power: float, trials: int) -> None:
+    assert simulate(noise, 0.15, trials)[REGRESSED] >= power
