@@ -34,7 +34,7 @@ ENGINE = ("kernels", "ptdp_core.engine.trainer")
 OTHERS = ("torch", "torch._dynamo")  # what the engine takes seconds to load; the last one for the first optimizer
 COMMANDS = open(0, "rb", buffering=0)  # noqa: SIM115 - never reads more than a line, so that processes can share it
 STEPS, PASSES = 4, 6  # iterations of a slice: about a tenth of a second
-# An iteration is short, so that some fall into a quiet moment of the machine as a whole.
+# Small, so that a slice of a tenth of a second holds several iterations.
 MODEL = {"layers": 2, "hidden": 32, "heads": 4, "seq": 32, "vocab": 64}
 BATCH = {"b": 1, "B": 2, "recompute": "none"}
 SIMULATED = [  # Figure 12 at B=24 with and without interleaving, and 7.5B on 32 GPUs
