@@ -9,9 +9,9 @@ import numpy as np
 
 from benchmarks import provenance
 from benchmarks.gate.launcher import WORKLOAD
-from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval, statistic
+from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
 from benchmarks.gate.run import Result
-from benchmarks.gate.session import ROUNDS, Finding, Times, differences
+from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
 from benchmarks.records import Metric, PointResult, Record
 from benchmarks.storage import digest_file, fingerprint
@@ -98,23 +98,17 @@ def _sides(result: Result) -> list[tuple[str, Any]]:
     return [(side, result.trees[side]) for side in (BASE, HEAD)]
 
 
-def _slowdowns(rounds: Sequence[Times]) -> tuple[float, ...]:
-    """Of each round, as ratios minus one."""
-    return tuple(math.expm1(one.difference) for one in rounds)
-
-
 def _row(finding: Finding) -> tuple[str, ...]:
     if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
-    base_s, head_s, _ = zip(*finding.rounds, strict=True)
     found = finding.interval
     return (
         finding.name,
         finding.verdict,
-        f"{math.expm1(statistic(differences(finding.rounds))):+.1%}",
+        f"{finding.slowdown:+.1%}",
         f"{found.lower:+.1%} to {found.upper:+.1%}" if found else "no look yet",
-        f"{np.median(base_s) * 1e3:.2f} ms",
-        f"{np.median(head_s) * 1e3:.2f} ms",
+        f"{np.median(finding.base_s) * 1e3:.2f} ms",
+        f"{np.median(finding.head_s) * 1e3:.2f} ms",
         str(len(finding.rounds) // ROUNDS),
     )
 
@@ -137,9 +131,9 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "lower": _bound(found, "lower"),
         "upper": _bound(found, "upper"),
         "pairs": len(finding.rounds) // ROUNDS,
-        "base_s": [one.base_s for one in finding.rounds],
-        "head_s": [one.head_s for one in finding.rounds],
-        "slowdowns": list(_slowdowns(finding.rounds)),
+        "base_s": list(finding.base_s),
+        "head_s": list(finding.head_s),
+        "slowdowns": list(finding.slowdowns),
     }
 
 
@@ -153,12 +147,10 @@ def _point(result: Result, finding: Finding) -> PointResult:
     label, made = f"{finding.name}: {finding.verdict}", _fingerprint(result, finding.name)
     if not finding.rounds:
         return PointResult(finding.name, finding.verdict, label, {}, "skipped", finding.reason, made)
-    base_s, head_s, _ = zip(*finding.rounds, strict=True)
-    slowdown = math.expm1(statistic(differences(finding.rounds)))
     metrics = {
-        "slowdown": Metric(slowdown, "1", "measured", _slowdowns(finding.rounds)),
-        "base_time": Metric(float(np.median(base_s)), "s", "measured", base_s),
-        "head_time": Metric(float(np.median(head_s)), "s", "measured", head_s),
+        "slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns),
+        "base_time": Metric(float(np.median(finding.base_s)), "s", "measured", finding.base_s),
+        "head_time": Metric(float(np.median(finding.head_s)), "s", "measured", finding.head_s),
     }
     for which in ("lower", "upper"):
         if (bound := _bound(finding.interval, which)) is not None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.launcher import Launcher
-from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Logs, Look, Procedure, interval
+from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Logs, Look, Procedure, interval, statistic
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUNDS = 3
@@ -67,6 +67,26 @@ class Finding:
     rounds: tuple[Times, ...]
     interval: Interval | None
     reason: str | None = None
+
+    @property
+    def base_s(self) -> tuple[float, ...]:
+        """Seconds on base, of each round."""
+        return tuple(one.base_s for one in self.rounds)
+
+    @property
+    def head_s(self) -> tuple[float, ...]:
+        """Seconds on head, of each round."""
+        return tuple(one.head_s for one in self.rounds)
+
+    @property
+    def slowdowns(self) -> tuple[float, ...]:
+        """Of each round, as ratios minus one."""
+        return tuple(math.expm1(one.difference) for one in self.rounds)
+
+    @property
+    def slowdown(self) -> float:
+        """Of all rounds, as a ratio minus one, whether or not there was a look."""
+        return math.expm1(statistic(differences(self.rounds)))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ ALWAYS = 10_000  # canaries of any session
 
 
 class Machine:
-    """Clock, canary and launcher in one. `factors`: how much slower head is; `load`: factor on the n-th canary."""
+    """Clock, canary and launcher in one. `factors`: how much slower head is; `slow_canaries`: by number."""
 
     def __init__(self, factors: dict[str, float], noise: float = 0.01) -> None:
         self.factors, self.noise = factors, noise
@@ -117,9 +117,8 @@ def test_a_round_is_redone_if_all_its_canaries_are_disturbed(reading: Reading) -
         machine.slow_canaries[FIRST_READINGS + i] = reading
     outcome = session(machine).run()
     assert (outcome.pairs, outcome.redone) == (12, 1)
-    assert (
-        machine.order[: 2 * SLICES] == machine.order[2 * SLICES : 4 * SLICES]
-    )  # in the same order: the guard does not unbalance the session
+    first, again = machine.order[: 2 * SLICES], machine.order[2 * SLICES : 4 * SLICES]
+    assert first == again  # in the same order: the guard does not unbalance the session
     assert outcome.suites[0][0].verdict == OK
 
 
