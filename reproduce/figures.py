@@ -40,7 +40,6 @@ HOLLOW: Mapping[str, Any] = {
 # Points that do not fit, on the x axis.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
 OOM = "out of memory"
-WITHHELD = "paper's values withheld"  # how the note begins that says so
 STYLE: Mapping[str, Any] = {
     "font.size": 7,
     "font.family": "sans-serif",
@@ -139,8 +138,6 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
         apart = f"{record.fidelity}, mean error {found.mean:.1%} on {count} (worst {found.worst:.1%})"
         equal = f"all {found.count} points equal the paper's, as rounded"
         lines.append(equal if found.equal == found.count else apart)
-    if any(note.startswith(WITHHELD) for note in record.notes):
-        lines.append(f"{WITHHELD} (blind test)")
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines

@@ -29,12 +29,17 @@ def constants() -> MappingProxyType[str, Any]:
 def series(id: str, x: str, unit: str, factor: float = 1.0, how: str = "plot") -> dict[str, dict[Any, PaperValue]]:
     """A figure's points in the paper: series -> x -> value in `unit`, `factor` times the published.
 
-    `x` is the name of the x value in the file. Empty where the paper's points are withheld.
+    `x` is the name of the x value in the file: a number, a text, or a pair of parallel sizes, here as a tuple.
     """
     entry = artifact(id)
     quantum = entry.get("quantum")
     step = None if quantum is None else quantum * factor
     return {
-        line["name"]: {point[x]: PaperValue(point["y"] * factor, unit, how, quantum=step) for point in line["points"]}
+        line["name"]: {
+            tuple(point[x]) if isinstance(point[x], list) else point[x]: PaperValue(
+                point["y"] * factor, unit, how, quantum=step
+            )
+            for point in line["points"]
+        }
         for line in entry.get("series") or ()
     }

@@ -104,7 +104,7 @@ def judge_analytical(results: Results) -> Judgement:
 
 def notes(results: Results) -> tuple[str, ...]:
     """Which microbatch size is the fastest, where no sentence of the paper says which should be."""
-    found = grids.notes(ID, results)
+    found = grids.notes(results)
     if results.scale == "paper":
         return found
     try:

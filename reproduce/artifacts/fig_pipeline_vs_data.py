@@ -156,7 +156,7 @@ ARTIFACT = with_measured(
         x_axis=XAxis("p", "(Pipeline-parallel size, data-parallel size)", scale="category"),
         claims=CLAIMS,
         draw=line_plot,
-        notes=lambda results: grids.notes(ID, results),
+        notes=grids.notes,
     ),
     EXPERIMENTS[ID],
 )

@@ -117,7 +117,7 @@ ARTIFACT = with_measured(
         x_axis=XAxis("p", "Pipeline-parallel size", scale="log2"),
         claims=CLAIMS,
         draw=line_plot,
-        notes=lambda results: grids.notes(ID, results),
+        notes=grids.notes,
     ),
     EXPERIMENTS[ID],
 )

@@ -21,8 +21,8 @@ def points(scale: str) -> tuple[Point, ...]:
     if scale == laptop.SCALE:
         return laptop.points(ID)
     lines = [
-        grids.Line(WITH, "full", {"recompute": "full"}),
-        grids.Line(WITHOUT, "none", {"recompute": "none"}),
+        grids.Line(WITH, "full", {"recompute": "full"}, "Act. recomputation"),
+        grids.Line(WITHOUT, "none", {"recompute": "none"}, "W/o act. recomputation"),
     ]
     return grids.grid(ID, lines, grids.batch_marks(ID), SEQUENCES, "sequences/s", 1.0)
 
@@ -145,7 +145,7 @@ ARTIFACT = with_measured(
         x_axis=XAxis("B", "Batch size (sequences)", scale="log2"),
         claims=CLAIMS,
         draw=line_plot,
-        notes=lambda results: grids.notes(ID, results),
+        notes=grids.notes,
     ),
     EXPERIMENTS[ID],
 )

@@ -118,7 +118,7 @@ def notes(results: Results) -> tuple[str, ...]:
         found.append(f"Without scatter/gather, default over interleaved by batch size: {listed(gains, '{:+.1%}')}.")
     except MissingResultError:
         pass
-    return (*found, *grids.notes(ID, results))
+    return (*found, *grids.notes(results))
 
 
 UP_TO = (

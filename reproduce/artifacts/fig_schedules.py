@@ -54,7 +54,7 @@ def notes(results: Results) -> tuple[str, ...]:
             "is without recomputation; with it, what a layer has recomputed for its input's gradient is kept until its "
             "weights' gradients are computed, for up to p microbatches."
         )
-    return (*found, *grids.notes(FIGURE_12, results))
+    return (*found, *grids.notes(results))
 
 
 def _relative(results: Results, metric: str, of: str, over: str) -> dict[Scalar, float]:

@@ -196,7 +196,7 @@ ARTIFACT = with_measured(
         claims=CLAIMS,
         further=efficiency.kernel_metrics,
         draw=line_plot,
-        notes=lambda results: grids.notes(ID, results),
+        notes=grids.notes,
     ),
     EXPERIMENTS[ID],
 )

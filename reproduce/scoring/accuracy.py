@@ -61,13 +61,12 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Withheld:
-    """An artifact that is predicted and not compared: its published values are withheld, or there are none."""
+class Unpublished:
+    """An artifact that is predicted and not compared, because the paper publishes no value of what is simulated."""
 
     artifact: Artifact
     points: int
     predictions: int
-    blind: bool
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Assessment:
     overall: Scored
     parts: Mapping[str, Scored]
     duplicates: int
-    withheld: tuple[Withheld, ...]
+    unpublished: tuple[Unpublished, ...]
     parameters: Mapping[str, Parameter]
     moves: tuple[Move, ...]
     notes: tuple[str, ...]
@@ -112,7 +111,7 @@ def assess(
     total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
     on_done = start(total + count(some.cluster, parameters))
 
-    groups, withheld = _groups(chosen, evaluators, on_done)
+    groups, unpublished = _groups(chosen, evaluators, on_done)
     points = [one for group in groups for one in group.predicted]
     counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
     known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
@@ -122,7 +121,7 @@ def assess(
         overall=_scored(counted),
         parts=_parts(groups),
         duplicates=sum(not one.counted for one in points),
-        withheld=tuple(withheld),
+        unpublished=tuple(unpublished),
         parameters=parameters,
         moves=tuple(moves(known, evaluators, some.cluster, parameters, on_done)),
         notes=(*disagreements([one.published for one in points]), *_references(points)),
@@ -132,10 +131,10 @@ def assess(
 
 def _groups(
     artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone
-) -> tuple[list[Group], list[Withheld]]:
+) -> tuple[list[Group], list[Unpublished]]:
     published = {artifact.id: published_points(artifact) for artifact in artifacts}
     first = {id(one) for one in unique(one for points in published.values() for one in points)}
-    groups, withheld = [], []
+    groups, unpublished = [], []
     for artifact in artifacts:
         results = {}
         for point in artifact.points(artifact.scales[0]):
@@ -146,8 +145,8 @@ def _groups(
             groups.append(Group(artifact, predicted, _scored(predicted)))
         else:
             ok = sum(result.status == "ok" for result in results.values())
-            withheld.append(Withheld(artifact, len(results), ok, artifact.id in BLIND))
-    return groups, withheld
+            unpublished.append(Unpublished(artifact, len(results), ok))
+    return groups, unpublished
 
 
 def _references(points: Sequence[Predicted]) -> list[str]:

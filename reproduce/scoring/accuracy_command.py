@@ -41,7 +41,7 @@ Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against publis
                          score is null, or: n, mean, bias, worst, worst_point, rank, missing
                          baselines is null, or mean errors: constant, line_in_h, constant_with_bubble
   duplicates             points left out of overall
-  withheld[]             id, paper, blind, points, predictions: predicted, with no published value to compare
+  unpublished[]          id, paper, points, predictions: predicted, with no published value to compare
   parameters[]           name, value, unit, low, high, source, set_with
   moves[]                name, way (low, high, dropped), value, mean, change (over the same points), groups{{}} (mean
                          before, after), lost (points without result now), meaning

@@ -33,15 +33,14 @@ def as_json(assessment: Assessment) -> dict[str, Any]:
         "overall": _scored(assessment.overall),
         "parts": {name: _scored(scored) for name, scored in assessment.parts.items()},
         "duplicates": assessment.duplicates,
-        "withheld": [
+        "unpublished": [
             {
                 "id": one.artifact.id,
                 "paper": one.artifact.label,
-                "blind": one.blind,
                 "points": one.points,
                 "predictions": one.predictions,
             }
-            for one in assessment.withheld
+            for one in assessment.unpublished
         ],
         "parameters": [asdict(parameter) for parameter in assessment.parameters.values()],
         "moves": [asdict(move) for move in assessment.moves],
@@ -85,13 +84,11 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
         "the very values they are scored on. Rank correlation: Spearman's.",
         *assessment.notes,
     ]
-    blind = [one for one in assessment.withheld if one.blind]
-    if blind:
-        listed = "; ".join(f"{one.artifact.label}: {one.predictions} of {one.points} points" for one in blind)
-        lines.append(f"withheld (predicted, the published values are not here): {listed}.")
-    others = [f"{one.artifact.label} ({one.predictions})" for one in assessment.withheld if not one.blind]
-    if others:
-        lines.append(f"simulated, with no published value of what is simulated: {', '.join(others)}.")
+    if assessment.unpublished:
+        listed = ", ".join(
+            f"{one.artifact.label} ({one.predictions} of {one.points} points)" for one in assessment.unpublished
+        )
+        lines.append(f"simulated, with no published value of what is simulated: {listed}.")
     return tuple(lines)
 
 

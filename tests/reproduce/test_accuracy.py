@@ -17,7 +17,7 @@ from reproduce.scoring.accuracy import Assessment, assess
 from reproduce.scoring.published_points import BLIND, published_points
 from reproduce.scoring.scores import Pair
 
-IDS = ("fig_interleaved", "fig_tensor_vs_pipeline", "fig_scatter_gather")
+IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 
 
 def pair(ours: float, paper: float) -> Pair:
@@ -52,9 +52,9 @@ def test_predictions_are_those_of_the_artifacts(assessment, figure_12):
     assert ours == expected
 
 
-def test_withheld_figures_are_counted(assessment):
-    (one,) = assessment.withheld
-    assert (one.artifact.id, one.blind, one.points) == ("fig_tensor_vs_pipeline", True, 10)
+def test_artifacts_without_published_values_are_counted(assessment):
+    (one,) = assessment.unpublished
+    assert (one.artifact.id, one.points) == ("table_recompute_memory", 10)
     assert 0 < one.predictions <= 10
 
 
@@ -119,8 +119,7 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
     assert (nothing.mean, nothing.change, nothing.lost) == (None, 0.0, 1)
 
 
-def test_blind_figures_get_a_part_of_their_own_once_published(assessment):
-    """Whatever is published of them later is told apart from what the parameters were set with."""
+def test_figures_that_were_predicted_blind_get_a_part_of_their_own(assessment):
     scored = replace(assessment.groups[0], artifact=replace(assessment.groups[0].artifact, id=BLIND[0]))
     parts = accuracy._parts([scored, assessment.groups[1]])
     assert parts["blind figures only"].score.n == 10
@@ -154,7 +153,7 @@ def test_json_and_files(tmp_path, capsys):
     assert [group["id"] for group in found["groups"]] == ["fig_interleaved", "fig_scatter_gather"]
     assert set(found["overall"]["score"]) == {"n", "mean", "bias", "worst", "worst_point", "rank", "missing"}
     assert set(found["overall"]["baselines"]) == {"constant", "line_in_h", "constant_with_bubble"}
-    assert found["withheld"][0]["id"] == "fig_tensor_vs_pipeline"
+    assert found["unpublished"][0]["id"] == "table_recompute_memory"
     point = found["groups"][1]["points"][-1]
     assert point["counted"] is False
     assert point["error"] == pytest.approx(point["ours"] / point["published"] - 1)
@@ -177,7 +176,7 @@ def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
     before, _, _ = out.partition("files:")
     assert max(map(len, before.splitlines())) <= 100
     assert "…" not in out  # nothing cut off
-    for text in ("fig_scatter_gather", "Figure 13: 10 of 10 points", "5 repeat", "set with: public", "kernel_gap"):
+    for text in ("fig_scatter_gather", "Section 3.5 (10 of 10 points)", "5 repeat", "set with: public", "kernel_gap"):
         assert text in out
 
 

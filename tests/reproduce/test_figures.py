@@ -156,11 +156,6 @@ def test_points_out_of_memory_are_marked(with_point):
     assert "out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_withheld_values_are_said(figure_12):
-    record = replace(figure_12.record, notes=("paper's values withheld: later",))
-    assert "paper's values withheld (blind test)" in figures.origin_lines(fig_interleaved.ARTIFACT, record)
-
-
 def test_looks_of_a_series(figure_12):
     looks = {"Interleaved": {"color": "#123456", "linestyle": ":"}}
     with figures.style():

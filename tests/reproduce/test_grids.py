@@ -57,7 +57,6 @@ def test_weak_scaling_grows_the_model_with_the_pipeline():
 
 @pytest.mark.parametrize("id", FIGURES)
 def test_every_published_value_is_attached(id):
-    """Also those that are withheld, once they are in the file."""
     entry = published.artifact(id)
     values = [point["y"] for line in entry.get("series") or () for point in line["points"]]
     attached = [value for point in catalog.load(id).points("paper") for value in point.paper.values()]
@@ -78,20 +77,12 @@ def test_values_are_attached_by_series_and_x(monkeypatch):
     assert [value and value.value for value in found] == [7e12, 8e12, None]
 
 
-def test_notes_say_what_is_withheld_and_what_did_not_fit(results_for):
-    blind, known = catalog.load("fig_recomputation"), catalog.load("fig_pipeline_weak_scaling")
+def test_notes_say_what_did_not_fit(results_for):
+    artifact = catalog.load("fig_recomputation")
     metric = {grids.SEQUENCES: lambda point: 1.0}
-    (withheld,) = grids.notes(blind.id, results_for(blind, metric))
-    assert withheld.startswith("paper's values withheld: Figure 17")
-    assert grids.notes(known.id, results_for(known, metric)) == ()
-    out = grids.notes(blind.id, results_for(blind, metric, oom=lambda point: point.key == "none_B256"))[1]
+    assert grids.notes(results_for(artifact, metric)) == ()
+    (out,) = grids.notes(results_for(artifact, metric, oom=lambda point: point.key == "none_B256"))
     assert "Without recomputation, B=256" in out
-
-
-def test_blind_figures_have_no_paper_values_anywhere():
-    for id in FIGURES:
-        if published.artifact(id).get("blind") and not published.artifact(id).get("series"):
-            assert not any(point.paper for point in catalog.load(id).points("paper"))
 
 
 def test_words():

@@ -17,9 +17,9 @@ def test_series_have_values_units_and_rounding():
     )
 
 
-def test_withheld_points_are_no_series():
-    withheld = published.artifact("fig_tensor_vs_pipeline")["series"] is None
-    assert (published.series("fig_tensor_vs_pipeline", "p", "FLOP/s") == {}) == withheld
+def test_pairs_of_parallel_sizes_are_tuples():
+    found = published.series("fig_tensor_vs_pipeline", "pair", "FLOP/s", 1e12)
+    assert found["Batch size = 128"][2, 32].value == 107e12
 
 
 def test_an_unknown_artifact():

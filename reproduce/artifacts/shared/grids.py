@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from benchmarks.records import Number, PaperValue
 from reproduce import published
 from reproduce.artifact import Point, Quantity, Results, Scalar
-from reproduce.figures import WITHHELD
 
 THROUGHPUT = "throughput_per_gpu"
 SEQUENCES = "sequences_per_s"
@@ -33,11 +32,12 @@ DATA_TIME_QUANTITY = Quantity("data_parallel_time", "exposed gradient all-reduce
 
 @dataclass(frozen=True)
 class Line:
-    """A series: its name in the paper, a key for its points, and the parameters that are its own."""
+    """A series: its name, a key for its points, its own parameters, and its name in the paper if that is another."""
 
     name: str
     key: str
     parameters: Mapping[str, Scalar]
+    paper_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def grid(
 
     def paper(line: Line, mark: Mark) -> Mapping[str, PaperValue]:
         x = tuple(mark.parameters.values())
-        value = values.get(line.name, {}).get(x) or values.get(line.name, {}).get(x[:1])
+        series = values.get(line.paper_name or line.name, {})
+        value = series.get(x) or series.get(x[:1])
         return {metric: value} if value else {}
 
     return crossed(shared, lines, marks, config["gpus"] if isinstance(config["gpus"], int) else None, paper)
@@ -136,10 +137,8 @@ def crossed(
 
 
 def _paper_values(id: str, unit: str, factor: float) -> dict[str, dict[tuple[Scalar, ...], PaperValue]]:
-    """The published values by series and by the numbers of their x value; none where they are withheld."""
+    """The published values by series and by the numbers of their x value."""
     entry = published.artifact(id)
-    if not entry.get("series"):
-        return {}
     x = next(name for name in entry["series"][0]["points"][0] if name != "y")
     return {
         name: {tuple(int(n) for n in re.findall(r"\d+", str(at))): value for at, value in values.items()}
@@ -147,19 +146,10 @@ def _paper_values(id: str, unit: str, factor: float) -> dict[str, dict[tuple[Sca
     }
 
 
-def notes(id: str, results: Results) -> tuple[str, ...]:
-    """What a reader has to know: that the paper's values are withheld, and which points did not fit in memory."""
-    found = []
-    entry = published.artifact(id)
-    if results.scale == "paper" and entry.get("blind") and not entry.get("series"):
-        found.append(
-            f"{WITHHELD}: {entry['paper']} is part of the blind test, predicted before its values are looked at, so "
-            "there is nothing to compare with yet."
-        )
+def notes(results: Results) -> tuple[str, ...]:
+    """Which points did not fit in memory."""
     out = [f"{p.series}, {p.label}" for p in results.points if p.status == "oom"]
-    if out:
-        found.append(f"Out of memory, so left out of the lines and marked by crosses: {'; '.join(out)}.")
-    return tuple(found)
+    return (f"Out of memory, so left out of the lines and marked by crosses: {'; '.join(out)}.",) if out else ()
 
 
 def by_batch(results: Results, metric: str, by: str) -> dict[int, dict[Scalar, float]]:
