@@ -7,12 +7,12 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import errors
-from benchmarks.command import Parser, run_command
-from benchmarks.errors import NothingSelectedError
 from benchmarks.exact import command as exact
-from benchmarks.registry import BENCHMARKS, find
-from benchmarks.storage import PROJECT
+from benchmarks.harness.command import Parser, run_command
+from benchmarks.harness.registry import BENCHMARKS, find
+from benchmarks.records import errors
+from benchmarks.records.errors import NothingSelectedError
+from benchmarks.records.storage import PROJECT
 
 PROGRAM = "python -m benchmarks"
 CODES = (
@@ -94,9 +94,9 @@ def _list(as_json: bool) -> int:
 
 
 def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
+    from benchmarks.harness.runner import choose_device, record_path, results_of, run
+    from benchmarks.harness.table import table
     from benchmarks.records import write_record
-    from benchmarks.runner import choose_device, record_path, results_of, run
-    from benchmarks.table import table
 
     device, records = choose_device(asked.device), []
     for index, name in enumerate(names):

@@ -1,19 +1,11 @@
 """Reproduces the figures and tables of the SC'21 Megatron-LM paper: `reproduce list` shows them.
 
-    cli            the command line; exit codes in `errors`
-    artifacts/     the figures and tables, one module each (types in `artifact`, list in `catalog`)
-    runner         runs one: `fidelities/` evaluates its points, `claims` judges, `figures` and `tables` show
-    verification/  every quantitative sentence of the paper: `reproduce verify`
-    scoring/       how far the simulator is from the paper: `reproduce accuracy`
-    predictions    emulated against predicted: tolerances, differences, notes
-    calibration/   this machine as a cluster: `reproduce calibrate`
-    planning/      the best configuration for a model and GPUs: `reproduce plan`
-    reporting/     one HTML page of it all: `reproduce report`
-    simulate       what-if estimates for configurations of one's own
-    timelines      schedules drawn (`traces`: exported), also as `reproduce timeline`
-    check, compare the regression gate; two result sets: `reproduce check`, `reproduce compare`
-    plotting/      figures again, from records alone: `reproduce plot`; `doctor`: what this machine can do
-    published      the paper's numbers
+    experiment/   what an experiment is: artifacts, quantities, claims, the published numbers
+    artifacts/    the figures and tables, one module each
+    run/          points in, a Record out: the fidelities and the runner
+    output/       a Record shown: tables, figures, timelines, HTML
+    analysis/     what is computed over records and clusters: scoring, planning, calibration, verification
+    commands/     one module per subcommand; `cli` parses and dispatches
 
 `kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so
 its folder goes first on the path here. Where even that is not enough, importing this ends the process with one line

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.command import Parser, run_command
-from reproduce import ROOT, errors
-from reproduce.errors import UsageError
+from benchmarks.harness.command import Parser, run_command
+from benchmarks.records import errors
+from benchmarks.records.errors import UsageError
+from reproduce import ROOT
 
 DEFAULT_RESULTS = ROOT / "results" / "runs"
 COMMANDS = {
@@ -95,7 +96,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    from reproduce.listing import print_list
+    from reproduce.commands.listing import print_list
 
     parser = _parser("list", COMMANDS["list"], _epilog())
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -103,7 +104,7 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _describe(arguments: Sequence[str]) -> int:
-    from reproduce.listing import print_description
+    from reproduce.commands.listing import print_description
 
     parser = _parser("describe", COMMANDS["describe"], _epilog())
     parser.add_argument("id", metavar="ID")
@@ -113,7 +114,7 @@ def _describe(arguments: Sequence[str]) -> int:
 
 
 def _simulate(arguments: Sequence[str]) -> int:
-    from reproduce import simulate
+    from reproduce.commands import simulate
 
     parser = _parser("simulate", COMMANDS["simulate"], _epilog(simulate.HELP))
     parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
@@ -137,13 +138,13 @@ def _timeline(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     if parsed.v is None:
         parsed.v = 2 if parsed.schedule == "interleaved" else 1
-    from reproduce.timeline_command import run_cli
+    from reproduce.commands.timeline import run_cli
 
     return run_cli(parsed)
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    from reproduce.planning import plan
+    from reproduce.commands import plan
 
     parser = _parser("plan", COMMANDS["plan"], _epilog(plan.help_text()))
     parser.add_argument("--model", metavar="NAME", help="a model of the paper, such as 175b")
@@ -161,7 +162,7 @@ def _plan(arguments: Sequence[str]) -> int:
 
 
 def _doctor(arguments: Sequence[str]) -> int:
-    from reproduce import doctor
+    from reproduce.commands import doctor
 
     parser = _parser("doctor", COMMANDS["doctor"], _epilog(doctor.HELP))
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -173,13 +174,13 @@ def _report(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: report.html in --results)")
     _add_results(parser)
     parsed = parser.parse_args(arguments)
-    from reproduce.reporting.report import run
+    from reproduce.commands.report import run
 
     return run(parsed.results, parsed.out, program())
 
 
 def _plot(arguments: Sequence[str]) -> int:
-    from reproduce.plotting import plot
+    from reproduce.commands import plot
 
     parser = _parser("plot", COMMANDS["plot"], _epilog(plot.HELP))
     parser.add_argument(
@@ -191,7 +192,7 @@ def _plot(arguments: Sequence[str]) -> int:
 
 
 def _compare(arguments: Sequence[str]) -> int:
-    from reproduce import compare_text
+    from reproduce.commands import compare as compare_text
 
     parser = _parser("compare", COMMANDS["compare"], _epilog(compare_text.HELP))
     parser.add_argument("a", type=Path, metavar="A", help="a results folder or a record.json")
@@ -202,7 +203,7 @@ def _compare(arguments: Sequence[str]) -> int:
 
 
 def _check(arguments: Sequence[str]) -> int:
-    from reproduce import check
+    from reproduce.commands import check
 
     parser = _parser("check", COMMANDS["check"], _epilog(check.HELP))
     check.add_arguments(parser)
@@ -211,7 +212,7 @@ def _check(arguments: Sequence[str]) -> int:
 
 
 def _verify(arguments: Sequence[str]) -> int:
-    from reproduce.verification import verify
+    from reproduce.commands import verify
 
     parser = _parser("verify", COMMANDS["verify"], _epilog(verify.HELP))
     verify.add_arguments(parser)
@@ -220,19 +221,19 @@ def _verify(arguments: Sequence[str]) -> int:
 
 
 def _calibrate(arguments: Sequence[str]) -> int:
-    from reproduce.calibration import arguments as calibration
+    from reproduce.commands import calibrate_arguments as calibration
 
     parser = _parser("calibrate", COMMANDS["calibrate"], _epilog(calibration.HELP))
     calibration.add_arguments(parser)
     _add_results(parser)
     parsed = parser.parse_args(arguments)
-    from reproduce.calibration import command
+    from reproduce.commands import calibrate as command
 
     return command.run(parsed, (*program().split(), "calibrate", *arguments), program())
 
 
 def _accuracy(arguments: Sequence[str]) -> int:
-    from reproduce.scoring import accuracy_command
+    from reproduce.commands import accuracy as accuracy_command
 
     parser = _parser("accuracy", COMMANDS["accuracy"], _epilog(accuracy_command.HELP))
     accuracy_command.add_arguments(parser)
@@ -243,7 +244,7 @@ def _accuracy(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str], everything: bool = False) -> int:
     parsed = run_parser(everything).parse_args(arguments)
-    from reproduce import catalog
+    from reproduce.experiment import catalog
 
     ids = list(catalog.ids()) if everything else list(dict.fromkeys(parsed.ids))
     if commands := [name for name in ids if name in COMMANDS]:
@@ -253,7 +254,7 @@ def _run(arguments: Sequence[str], everything: bool = False) -> int:
             f"nothing selected: name artifacts ({program()} list shows them) or run {program()} all"
         )
     artifacts = [catalog.load(name, tuple(COMMANDS)) for name in ids]
-    from reproduce.run_command import Options, run_artifacts
+    from reproduce.commands.run import Options, run_artifacts
 
     return run_artifacts(
         artifacts,

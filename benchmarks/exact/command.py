@@ -5,12 +5,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks import errors
-from benchmarks.command import Parser
-from benchmarks.errors import UnavailableError, UsageError, did_you_mean
 from benchmarks.exact import reference, wording
 from benchmarks.exact.differences import Change, Message, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
+from benchmarks.harness.command import Parser
+from benchmarks.records import errors
+from benchmarks.records.errors import UnavailableError, UsageError, did_you_mean
 
 MEANINGS = {
     errors.DONE: "the same as the reference, or accepted",

@@ -7,12 +7,12 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.errors import UnavailableError
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from benchmarks.exact.schedules import problem
+from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.launch import RankError, launch
 from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build, lower
 
 TIMEOUT = 120.0  # seconds without a finished case: the ranks hang

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.errors import InvalidResultsError
 from benchmarks.exact.quantities import KINDS, Quantities, Section
-from benchmarks.storage import PROJECT, atomic_write_bytes
+from benchmarks.records.errors import InvalidResultsError
+from benchmarks.records.storage import PROJECT, atomic_write_bytes
 
 FORMAT = "ptdp-exact/1"
 FOLDER = PROJECT / "results" / "reference" / "exact"

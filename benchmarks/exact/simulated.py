@@ -3,7 +3,7 @@
 import json
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
-from benchmarks.storage import PROJECT
+from benchmarks.records.storage import PROJECT
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate

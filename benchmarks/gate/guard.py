@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.timing import DISTURBED
+from benchmarks.harness.timing import DISTURBED
 
 PARTS, PRODUCTS, PAUSE_S = 3, 4, 0.005
 SHAPE = (200, 64, 64)  # a stack of products too small for the BLAS to use threads of its own: about 3 ms

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.errors import UnavailableError
 from benchmarks.gate.guard import measured_core
 from benchmarks.gate.trees import HEAD, Tree, last_line
+from benchmarks.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
 STARTS = 3  # processes that measure, after one another, of a process that has loaded what takes long

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import provenance
 from benchmarks.gate.launcher import WORKLOAD
 from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
 from benchmarks.gate.run import Result
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
-from benchmarks.records import Metric, PointResult, Record
-from benchmarks.storage import digest_file, fingerprint
+from benchmarks.records import Metric, PointResult, Record, provenance
+from benchmarks.records.storage import digest_file, fingerprint
 
 ID = "check"
 HEADLINES = {

@@ -4,13 +4,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.errors import DONE, INCONCLUSIVE, INTERNAL, NOTHING_SELECTED, REGRESSED, UsageError, did_you_mean
 from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
 from benchmarks.gate.launcher import Benchmark, Processes
 from benchmarks.gate.procedure import Procedure, overall, swap_tables
 from benchmarks.gate.session import Finding, Outcome, Session
 from benchmarks.gate.trees import Tree
+from benchmarks.records.errors import (
+    DONE,
+    INCONCLUSIVE,
+    INTERNAL,
+    NOTHING_SELECTED,
+    REGRESSED,
+    UsageError,
+    did_you_mean,
+)
 
 WORKLOADS = ("pipeline_step", "train_step", "simulator")
 SUITE = ("pipeline_step", "simulator")  # engine and simulator; every further one takes power from the others

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.errors import UnavailableError, UsageError
-from benchmarks.provenance import git_state
+from benchmarks.records.errors import UnavailableError, UsageError
+from benchmarks.records.provenance import git_state
 
 BASE, HEAD = "base", "head"
 

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.points import Once, attempted, rate, seconds
-from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.ranks import run_ranks, slowest_timer
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, measure
+from benchmarks.harness.training import build, model_for, parameters_of
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples, measure
-from benchmarks.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.checkpoint import Checkpoints
 

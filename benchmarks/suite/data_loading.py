@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.points import attempted, rate, seconds
+from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import measure
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import measure
 from ptdp_core.engine.data import Samples, open_tokens, write_tokens
 
 VOCAB = 51200

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.points import Parameter
+from benchmarks.harness.points import Parameter
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
 from benchmarks.records import Metric, PointResult, fingerprint
-from benchmarks.setup import Setup
 from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, cases, largest_tensor, shapes
-from benchmarks.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
 
 COPY = "copy"
 PAPER_SEQUENCE, CPU_SEQUENCE, QUICK_SEQUENCE = 2048, 512, 128

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.points import attempted, rate, seconds
+from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples
+from benchmarks.harness.timing import measure as time_it
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples
-from benchmarks.timing import measure as time_it
 
 LIMIT_S = 2.0
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.points import Once, attempted, rate, seconds
-from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.ranks import run_ranks, slowest_timer
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, Step, take_turns
+from benchmarks.harness.training import build, parameters_of
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples, Step, take_turns
-from benchmarks.training import build, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 

@@ -5,10 +5,10 @@ A copy of S bytes reads and writes S each: 2*S over its time is the bandwidth.
 
 from collections.abc import Iterator
 
-from benchmarks.points import attempted, rate, seconds, size_text
+from benchmarks.harness.points import attempted, rate, seconds, size_text
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, device_timer, measure, wall_timer
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples, device_timer, measure, wall_timer
 
 MIB = 2**20
 CHAIN = 100  # kernels of a chain: launched within the time that the device timer keeps the device busy

@@ -6,12 +6,12 @@ With 16-bit parameters the step also copies its fp32 master weights back; sharde
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.points import attempted, rate, seconds
-from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.ranks import run_ranks, slowest_timer
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, measure
+from benchmarks.harness.training import build, model_for, parameters_of
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples, measure
-from benchmarks.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.formulas import parameters as parameter_count

@@ -13,10 +13,10 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, load_cluster, simulate
 

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.points import attempted, seconds
+from benchmarks.harness.points import attempted, seconds
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import measure
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.storage import PROJECT
-from benchmarks.timing import measure
+from benchmarks.records.storage import PROJECT
 
 COMMANDS = {
     "python -c pass": ("-c", "pass"),

@@ -22,12 +22,12 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleIn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 
-from benchmarks.points import attempted, rate, seconds
-from benchmarks.ranks import run_ranks, slowest_timer
+from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.ranks import run_ranks, slowest_timer
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, Step, take_turns
+from benchmarks.harness.training import build, model_for, parameters_of
 from benchmarks.records import Metric, PointResult
-from benchmarks.setup import Setup
-from benchmarks.timing import Samples, Step, take_turns
-from benchmarks.training import build, model_for, parameters_of
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.model import Chunk
 from ptdp_core.engine.pipeline import Batch

@@ -14,8 +14,8 @@ import torch.distributed as dist
 
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
 from ptdp_core.emulation.report import Measured, Timing
+from ptdp_core.emulation.virtual import RendezvousWire, sleep_until
 from ptdp_core.engine.groups import Axis, Groups
-from ptdp_core.engine.virtual import RendezvousWire, sleep_until
 from ptdp_core.schedules import Exchange, Message
 
 REPEATS, WARMUP = 9, 2

@@ -11,7 +11,7 @@ from ptdp_core.emulation.plan import SHRINK, Plan, make_plan
 from ptdp_core.emulation.prediction import describe
 from ptdp_core.emulation.report import Report
 from ptdp_core.emulation.result import Emulation, assemble
-from ptdp_core.engine.launch import RankError, launch
+from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build
 from ptdp_core.simulator import Cluster, simulate
 
@@ -24,7 +24,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`; see the package for what is emulated how.
 
     Raises `ValueError` for a configuration that cannot be emulated, `UnavailableError` where this machine cannot,
-    `LinkError` if a link drops, `RankError` (of `ptdp_core.engine.launch`) if a rank fails. Whatever happens, nothing
+    `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens, nothing
     is left behind.
     """
     _check(config, gpus_per_node, iterations)

@@ -13,10 +13,7 @@ import torch.distributed as dist
 from ptdp_core.emulation.calibration import Stopwatch, measure_links
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
 from ptdp_core.emulation.report import Interval, Iteration, Report
-from ptdp_core.engine.gradients import Gradients
-from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.pipeline import Executor, Run, last_backward
-from ptdp_core.engine.virtual import (
+from ptdp_core.emulation.virtual import (
     ChunkTimes,
     Pace,
     RendezvousWire,
@@ -24,6 +21,9 @@ from ptdp_core.engine.virtual import (
     sleep_until,
     virtual_parameters,
 )
+from ptdp_core.engine.gradients import Gradients
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.pipeline import Executor, Run, last_backward
 from ptdp_core.schedules import Action, build, lower
 
 

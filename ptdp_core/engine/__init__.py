@@ -1,8 +1,7 @@
 """The PTD-P engine: trains GPT models with pipeline, tensor and data parallelism, in strict optimizer semantics.
 
-    settings, recipes     a complete configuration: TOML, named recipes, overrides
-    train                 the command `ptdp-train`; report, slurm: its log and its batch script
-    launch                ranks on this machine from one command, ended together
+    settings              a complete configuration: TOML, overrides
+    report                the log of a training run
     groups                process groups of p*t*d ranks, axes pp, dp, tp
     parameters, streams   values and dropout masks that do not depend on the layout
     tensor_parallel       f and g, split linears, embedding and loss (Section 2.3)
@@ -13,7 +12,6 @@
     trainer               one training step: the parts put together
     checkpoint, pieces    checkpoints by global name, as rectangles of global tensors
     data                  token files and a resumable order of samples
-    virtual               chunks that take a given time instead of computing, for emulation
     zero3                 the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas` and `schedules`, and on `kernels`; not on the simulator.

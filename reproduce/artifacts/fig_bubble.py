@@ -5,10 +5,10 @@ import re
 from benchmarks.records import Metric, Number
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
-from reproduce.claims import holds_if, strictly_decreasing
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
+from reproduce.experiment.claims import holds_if, strictly_decreasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_bubble"
 FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, PaperValue, PointResult, Record
-from reproduce import timelines
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar
 from reproduce.artifacts.shared import laptop, laptop_timelines
 from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
-from reproduce.claims import holds_if
-from reproduce.traces import Timeline, derive, from_schedule, schedule_of, trace
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, Scalar
+from reproduce.experiment.claims import holds_if
+from reproduce.output import timelines
+from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

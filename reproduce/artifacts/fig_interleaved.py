@@ -1,13 +1,13 @@
 """Figure 12: throughput per GPU of the interleaved and the non-interleaved schedule, 175B, 96 GPUs."""
 
 from benchmarks.records import Number
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar, XAxis
 from reproduce.artifacts.shared import laptop
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.claims import holds_if, listed, strictly_decreasing
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_decreasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_interleaved"
 THROUGHPUT = "throughput_per_gpu"

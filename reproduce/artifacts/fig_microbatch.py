@@ -2,15 +2,15 @@
 
 from benchmarks.records import Number
 from ptdp_core.formulas import batch_time
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Results, Scalar, XAxis
 from reproduce.artifacts.shared import efficiency, grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
-from reproduce.claims import holds_if, listed, strictly_increasing
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Results, Scalar, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_increasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_microbatch"
 BEST = 2

@@ -7,10 +7,10 @@ from typing import Any
 from benchmarks.records import Metric, Number
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
-from reproduce.claims import holds_if, listed
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
+from reproduce.experiment.claims import holds_if, listed
+from reproduce.output.figures import line_plot
 
 ID = "fig_microbatch_estimate"
 SINGLE_GPU = "fig_microbatch_single_gpu"

@@ -7,12 +7,12 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.claims import holds_if, listed
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
+from reproduce.experiment.claims import holds_if, listed
+from reproduce.output.figures import line_plot
 
 ID = "fig_microbatch_single_gpu"
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.

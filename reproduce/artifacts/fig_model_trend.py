@@ -12,10 +12,11 @@ from ptdp_core.simulator.memory import (
     UNSCALED_GRADIENT_BYTES,
     WEIGHT_BYTES,
 )
-from reproduce import figures, published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared import table_1
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
+from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

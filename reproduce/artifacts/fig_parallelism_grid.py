@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, Number, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
-from reproduce import figures, published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared import table_1
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
+from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,15 +1,15 @@
 """Figure 14: pipeline against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
 from benchmarks.records import Number
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
 from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
-from reproduce.claims import holds_if, listed, strictly_decreasing, strictly_increasing
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_decreasing, strictly_increasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_pipeline_vs_data"
 BATCH_SIZES_IN_CAPTION = 3

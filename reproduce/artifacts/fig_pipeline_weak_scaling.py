@@ -2,15 +2,15 @@
 
 from benchmarks.records import Number
 from ptdp_core.formulas import bubble_fraction
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
 from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
-from reproduce.claims import holds_if, listed
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, XAxis
+from reproduce.experiment.claims import holds_if, listed
+from reproduce.output.figures import line_plot
 
 ID = "fig_pipeline_weak_scaling"
 LAYERS_PER_STAGE = 3  # "3p" in the script

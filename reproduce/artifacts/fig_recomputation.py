@@ -1,14 +1,23 @@
 """Figure 17: sequences per second with and without activation recomputation, 145 billion parameters, 128 GPUs."""
 
 from benchmarks.records import Number
-from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, XAxis
 from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import SEQUENCES
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
-from reproduce.claims import holds_if, listed
-from reproduce.figures import line_plot
+from reproduce.experiment.artifact import (
+    Artifact,
+    Claim,
+    Judgement,
+    MissingResultError,
+    Point,
+    Quantity,
+    Results,
+    XAxis,
+)
+from reproduce.experiment.claims import holds_if, listed
+from reproduce.output.figures import line_plot
 
 ID = "fig_recomputation"
 WITH, WITHOUT = "With recomputation", "Without recomputation"

@@ -8,14 +8,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, Record
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, MissingResultError, Point, Quantity, Results, Scalar, XAxis
 from reproduce.artifacts.shared import grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.claims import holds_if, listed
-from reproduce.figures import line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import (
+    Artifact,
+    Claim,
+    Judgement,
+    MissingResultError,
+    Point,
+    Quantity,
+    Results,
+    Scalar,
+    XAxis,
+)
+from reproduce.experiment.claims import holds_if, listed
+from reproduce.output.figures import line_plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,11 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce import figures, published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
+from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

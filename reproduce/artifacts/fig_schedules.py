@@ -9,12 +9,22 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ptdp_core.schedules import build
-from reproduce import figures, published
-from reproduce.artifact import NOT_IN_PAPER, Artifact, MissingResultError, Point, Quantity, Results, Scalar, XAxis
 from reproduce.artifacts.shared import grids, laptop
-from reproduce.claims import listed
-from reproduce.figures import line_plot
-from reproduce.traces import from_schedule, trace
+from reproduce.experiment import published
+from reproduce.experiment.artifact import (
+    NOT_IN_PAPER,
+    Artifact,
+    MissingResultError,
+    Point,
+    Quantity,
+    Results,
+    Scalar,
+    XAxis,
+)
+from reproduce.experiment.claims import listed
+from reproduce.output import figures
+from reproduce.output.figures import line_plot
+from reproduce.output.traces import from_schedule, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +83,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
 
 def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
     """The four schedules as time lines above each other, and as one trace."""
-    from reproduce import timelines
+    from reproduce.output import timelines
 
     sizes = (("gpipe", 1), ("1f1b", 1), ("interleaved", SHOWN_V), ("zb-h1", 1))
     shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]

@@ -10,10 +10,11 @@ from ptdp_core.formulas import ring_factor, tensor_parallel_elements
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.operators import layer_backward, layer_forward
-from reproduce import figures, published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared.diagrams import draw_block
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
+from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

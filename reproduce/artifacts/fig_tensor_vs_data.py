@@ -1,13 +1,13 @@
 """Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
 from reproduce.artifacts.shared import efficiency, grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import size_claim
-from reproduce.claims import holds_if, listed, strictly_decreasing
-from reproduce.figures import line_plot
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_decreasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_tensor_vs_data"
 PROPORTIONAL_TOLERANCE = 0.05

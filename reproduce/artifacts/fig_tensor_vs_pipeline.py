@@ -1,14 +1,14 @@
 """Figure 13: tensor against pipeline parallelism, 162.2 billion parameters on 64 GPUs."""
 
 from benchmarks.records import Number
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
 from reproduce.artifacts.shared import efficiency, grids, laptop
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import model_of, size_claim
-from reproduce.claims import holds_if, listed, strictly_decreasing
-from reproduce.figures import line_plot
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, Scalar, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_decreasing
+from reproduce.output.figures import line_plot
 
 ID = "fig_tensor_vs_pipeline"
 TWO_TIMES = (1.6, 2.4)  # "up to 2x", within 20%

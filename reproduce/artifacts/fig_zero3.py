@@ -3,15 +3,15 @@
 from functools import partial
 
 from benchmarks.records import Number
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Results, XAxis
 from reproduce.artifacts.shared import grids, zero3_points
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
-from reproduce.claims import holds_if, listed, strictly_increasing
-from reproduce.figures import MARKERS, PALETTE, line_plot
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Results, XAxis
+from reproduce.experiment.claims import holds_if, listed, strictly_increasing
+from reproduce.output.figures import MARKERS, PALETTE, line_plot
 
 ID = "fig_zero3"
 # "the 175B GPT-3 model is shown with dotted lines, and the 530B model is shown with solid lines"

@@ -7,10 +7,10 @@ from ptdp_core.formulas import ring_factor
 from ptdp_core.layout import RankGrid, boundary_transfers, chunk_layers, chunk_parameters
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared import table_1
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
 
 ID = "table_bandwidth"
 BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from benchmarks.records import Number, PaperValue
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
 from reproduce.artifacts.shared import measured_fusion, table_1
 from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.claims import holds_if
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.experiment.claims import holds_if
 
 ID = "table_fused_operators"
 THROUGHPUT = "throughput_per_gpu"

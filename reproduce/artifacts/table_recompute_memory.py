@@ -8,9 +8,9 @@ from benchmarks.records import Metric, Number
 from ptdp_core.formulas import optimal_checkpoints
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared import table_1
-from reproduce.claims import holds_if
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if
 
 ID = "table_recompute_memory"
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"

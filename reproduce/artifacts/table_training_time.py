@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from benchmarks.records import Metric, Number, PaperValue
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce import published
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
 from reproduce.artifacts.shared import grids, table_1, zero3_points
 from reproduce.artifacts.shared.model_sizes import model_of
-from reproduce.claims import holds_if, listed
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
+from reproduce.experiment.claims import holds_if, listed
 
 ID = "table_training_time"
 DAY_S = 86400

@@ -1,13 +1,13 @@
 """Table 1: weak-scaling throughput of ten GPT models, 1.7 billion to a trillion parameters, 32 to 3072 GPUs."""
 
 from benchmarks.records import PaperValue
-from reproduce import published
-from reproduce.artifact import Artifact, Point, Quantity, Results
 from reproduce.artifacts.shared import efficiency, grids, table_1
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.weak_scaling_claims import CLAIMS
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Point, Quantity, Results
 
 ID = "table_weak_scaling"
 

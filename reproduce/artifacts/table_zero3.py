@@ -3,13 +3,13 @@
 from benchmarks.records import Number
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Results
 from reproduce.artifacts.shared import grids, zero3_points
 from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
 from reproduce.artifacts.shared.measured_points import with_measured
 from reproduce.artifacts.shared.model_sizes import model_of
 from reproduce.artifacts.shared.zero3_points import DID_NOT_FIT, MODELS, advantage
-from reproduce.claims import holds_if, listed
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results
+from reproduce.experiment.claims import holds_if, listed
 
 ID = "table_zero3"
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES

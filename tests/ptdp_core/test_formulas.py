@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig
 
-PUBLISHED = json.loads((Path(__file__).parents[2] / "reproduce" / "published.json").read_text())["artifacts"]
+PUBLISHED = json.loads((Path(__file__).parents[2] / "reproduce" / "experiment" / "published.json").read_text())[
+    "artifacts"
+]
 TABLE_1 = PUBLISHED["table_weak_scaling"]["rows"]
 DAY = 86400
 

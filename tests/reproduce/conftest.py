@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult, Record
-from reproduce import runner
-from reproduce.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
 from reproduce.artifacts import fig_interleaved
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.run import runner
 
 
 class Counter:
@@ -64,7 +64,7 @@ def small(counter: Counter) -> Artifact:
 @pytest.fixture
 def load_small(small: Artifact, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     """The command line finds the small artifact under the id 'fig_squares'."""
-    monkeypatch.setattr("reproduce.catalog.load", lambda id, commands=(): small)
+    monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): small)
     return small
 
 

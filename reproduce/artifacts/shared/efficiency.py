@@ -11,7 +11,7 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, operators
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
-from reproduce.artifact import Point, Quantity
+from reproduce.experiment.artifact import Point, Quantity
 
 TENSOR_TIME = "tensor_communication_time"
 GEMM_RATE = "gemm_throughput"

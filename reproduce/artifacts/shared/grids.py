@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.records import Number, PaperValue
-from reproduce import published
-from reproduce.artifact import Point, Quantity, Results, Scalar
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Point, Quantity, Results, Scalar
 
 THROUGHPUT = "throughput_per_gpu"
 SEQUENCES = "sequences_per_s"

@@ -9,8 +9,8 @@ a stage, the logits of a large one would make the last stage the slowest.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reproduce.artifact import Point, Scalar, Setting
 from reproduce.artifacts.shared.grids import Line, Mark, crossed, lines_by_batch, marks_by_batch, marks_by_pair
+from reproduce.experiment.artifact import Point, Scalar, Setting
 
 SCALE = "laptop"
 SCALES = ("paper", SCALE)  # of a claim that is about a direction

@@ -11,12 +11,12 @@ from benchmarks.records import Metric, PointResult, Record
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, build
 from ptdp_core.simulator.estimate import Slot
-from reproduce import timelines
-from reproduce.artifact import Point, Results, Scalar, Setting
 from reproduce.artifacts.shared.laptop import SCALE
 from reproduce.artifacts.shared.schedule_quantities import FIGURE
-from reproduce.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
-from reproduce.traces import Box, Timeline, trace
+from reproduce.experiment.artifact import Point, Results, Scalar, Setting
+from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
+from reproduce.output import timelines
+from reproduce.output.traces import Box, Timeline, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

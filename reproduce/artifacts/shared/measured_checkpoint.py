@@ -5,10 +5,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric
-from reproduce.artifact import Point, Quantity, Take
+from reproduce.experiment.artifact import Point, Quantity, Take
 
 if TYPE_CHECKING:
-    from benchmarks.launchers import Launcher
+    from benchmarks.harness.launchers import Launcher
 
 SAMPLES = 5
 QUANTITIES = (
@@ -28,8 +28,8 @@ def measure(launcher: "Launcher") -> Take:
 def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     import tempfile
 
-    from benchmarks.points import rate, seconds
-    from benchmarks.setup import Setup
+    from benchmarks.harness.points import rate, seconds
+    from benchmarks.harness.setup import Setup
     from benchmarks.suite.checkpoint import measure_here
     from ptdp_core.config import TrainingConfig
 

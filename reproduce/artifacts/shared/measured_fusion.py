@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric
-from reproduce.artifact import Point, Quantity, Take
 from reproduce.artifacts.shared.grids import Line, Mark
 from reproduce.artifacts.shared.measured_points import CPU, GPU, Experiment
+from reproduce.experiment.artifact import Point, Quantity, Take
 
 if TYPE_CHECKING:
-    from benchmarks.fused_step import Fusion
-    from benchmarks.launchers import Launcher
+    from benchmarks.harness.launchers import Launcher
+    from benchmarks.suite.fused_step import Fusion
 
 STEP = "training step"
 OPERATORS = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
@@ -46,7 +46,7 @@ EXPERIMENTS = tuple(
 
 def measure(launcher: "Launcher") -> Take:
     """What gives a point's numbers: all of them are measured with the first."""
-    from benchmarks.points import Once
+    from benchmarks.harness.points import Once
 
     shared: list[Once[Fusion]] = []
 
@@ -60,8 +60,8 @@ def measure(launcher: "Launcher") -> Take:
 
 
 def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
-    from benchmarks.fused_step import measure_here
-    from reproduce.fidelities.measured import settings_of
+    from benchmarks.suite.fused_step import measure_here
+    from reproduce.run.measured import settings_of
 
     device = str(point.parameters["device"])
     found: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
@@ -69,10 +69,10 @@ def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
 
 
 def _of_step(point: Point, found: "Fusion") -> dict[str, Metric]:
-    from benchmarks.fused_step import UNFUSED
-    from benchmarks.points import rate, seconds
+    from benchmarks.harness.points import rate, seconds
+    from benchmarks.suite.fused_step import UNFUSED
     from ptdp_core.formulas import flops_per_iteration
-    from reproduce.fidelities.measured import settings_of
+    from reproduce.run.measured import settings_of
 
     settings = settings_of(point.parameters)
     flops = flops_per_iteration(settings.model, settings.parallel.B)
@@ -90,7 +90,7 @@ def _of_operator(point: Point, found: "Fusion") -> dict[str, Metric]:
     """Medians of forward and of backward passes, whose sum is the operator's time."""
     from statistics import median
 
-    from benchmarks.fused_step import UNFUSED
+    from benchmarks.suite.fused_step import UNFUSED
 
     what, kernels = point.parameters["what"], point.parameters["kernels"]
     times: dict[str, dict[str, tuple[float, ...]]] = {}

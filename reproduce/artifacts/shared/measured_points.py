@@ -11,11 +11,11 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from reproduce.artifact import Artifact, Point, Quantity, Results, Scalar, Setting, Take
 from reproduce.artifacts.shared.grids import Line, Mark, crossed
+from reproduce.experiment.artifact import Artifact, Point, Quantity, Results, Scalar, Setting, Take
 
 if TYPE_CHECKING:
-    from benchmarks.launchers import Launcher
+    from benchmarks.harness.launchers import Launcher
 
 CPU, GPU, GPUS = "cpu", "gpu", "gpus"
 RANKS = {CPU: 4, GPU: 1, GPUS: 4}

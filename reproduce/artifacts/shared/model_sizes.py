@@ -6,7 +6,7 @@ from math import floor
 from benchmarks.records import Number
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import parameters
-from reproduce.artifact import Claim, Judgement, Results, Scalar
+from reproduce.experiment.artifact import Claim, Judgement, Results, Scalar
 
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
 

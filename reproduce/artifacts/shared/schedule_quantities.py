@@ -1,6 +1,6 @@
-"""How the figures of schedules (3 and 4) show what `reproduce.traces.derive` finds of one, and what was clocked."""
+"""How Figures 3 and 4 show what `reproduce.output.traces.derive` computes of a schedule, and what was clocked."""
 
-from reproduce.artifact import Quantity
+from reproduce.experiment.artifact import Quantity
 
 FIGURE = "the figure"  # the series of what is drawn
 QUANTITIES = (

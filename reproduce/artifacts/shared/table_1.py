@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reproduce import published
-from reproduce.artifact import Scalar
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Scalar
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 from benchmarks.records import Number
 from ptdp_core.formulas import parameters
-from reproduce import published
-from reproduce.artifact import Claim, Judgement, Results
 from reproduce.artifacts.shared import efficiency, grids
 from reproduce.artifacts.shared.grids import THROUGHPUT
 from reproduce.artifacts.shared.model_sizes import agrees, model_of
-from reproduce.claims import holds_if, listed
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Claim, Judgement, Results
+from reproduce.experiment.claims import holds_if, listed
 
 SMALLEST, LARGEST = 0, -1
 RELATIVE = 0.05  # of the throughputs that sentences name

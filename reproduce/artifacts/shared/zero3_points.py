@@ -5,9 +5,9 @@ from typing import Any
 
 from benchmarks.records import Metric, PaperValue
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce import published
-from reproduce.artifact import Point, Quantity, Results, Scalar
 from reproduce.artifacts.shared.grids import THROUGHPUT, THROUGHPUT_QUANTITY
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Point, Quantity, Results, Scalar
 
 TABLE = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"

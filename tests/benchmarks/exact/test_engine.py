@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.errors import UnavailableError
 from benchmarks.exact import command, engine
+from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import SCHEDULES
-from ptdp_core.engine.launch import RankError
+from ptdp_core.launch.local import RankError
 
 
 def test_a_program_that_would_hang_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:

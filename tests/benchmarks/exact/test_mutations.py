@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import errors
-from benchmarks.storage import PROJECT
+from benchmarks.records import errors
+from benchmarks.records.storage import PROJECT
 
 Edit = tuple[str, str, str]  # file, old, new
 Mutant = Callable[..., list[dict[str, Any]]]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import errors
 from benchmarks.__main__ import main
 from benchmarks.exact import reference, simulated
 from benchmarks.exact.differences import compare
 from benchmarks.exact.quantities import SECTIONS, Entry
+from benchmarks.records import errors
 
 
 @pytest.mark.parametrize("section", SECTIONS)

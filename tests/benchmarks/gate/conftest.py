@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.storage import PROJECT
+from benchmarks.records.storage import PROJECT
 
 Commit = Callable[..., str]
 

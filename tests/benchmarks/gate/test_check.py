@@ -9,7 +9,8 @@ import pytest
 from benchmarks.gate import run
 from benchmarks.gate.guard import Reading
 from benchmarks.records import read_record
-from reproduce import check, cli
+from reproduce import cli
+from reproduce.commands import check
 from tests.benchmarks.gate.conftest import Commit, git
 
 

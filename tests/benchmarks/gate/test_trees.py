@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.errors import UnavailableError, UsageError
 from benchmarks.gate import trees
 from benchmarks.gate.launcher import WORKLOAD, Benchmark, Processes
 from benchmarks.gate.trees import BASE, HEAD, Tree
+from benchmarks.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
 SIMULATOR = Benchmark("simulator", "simulator")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ptdp_core.emulation import LinkError, emulate
-from ptdp_core.engine.launch import RankError
+from ptdp_core.launch.local import RankError
 from ptdp_core.simulator import load_cluster
 from tests.processes import descendants, processes
 from tests.ptdp_core.emulation.conftest import interfaces, namespace

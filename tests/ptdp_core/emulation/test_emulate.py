@@ -7,7 +7,7 @@ import pytest
 
 from ptdp_core.emulation import emulate
 from ptdp_core.emulation.plan import make_plan
-from ptdp_core.engine.launch import RankError
+from ptdp_core.launch.local import RankError
 from ptdp_core.schedules import build, peak_stash
 from ptdp_core.simulator import load_cluster
 from tests.ptdp_core.emulation.jobs import SMALL, config

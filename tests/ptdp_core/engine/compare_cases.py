@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from ptdp_core.engine.launch import launch
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
 Result = list[list[dict[str, float]]]

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptdp_core.engine.checkpoint import MANIFEST, newest, problem, resolve
-from ptdp_core.engine.launch import RankError, launch
 from ptdp_core.engine.parameters import Placement
 from ptdp_core.engine.pieces import rectangles
+from ptdp_core.launch.local import RankError, launch
 from tests.ptdp_core.engine import jobs
 
 BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}

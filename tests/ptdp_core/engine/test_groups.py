@@ -4,7 +4,7 @@ import pytest
 
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Coordinates, check_world_size, local_device
-from ptdp_core.engine.launch import launch
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
 

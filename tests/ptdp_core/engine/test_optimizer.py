@@ -8,10 +8,10 @@ import torch
 
 from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Axis, Groups
-from ptdp_core.engine.launch import launch
 from ptdp_core.engine.optimizer import LossScale, learning_rate
 from ptdp_core.engine.parameters import Parameters
 from ptdp_core.engine.settings import OptimizerSettings
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ptdp_core.engine.launch import launch
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import oracles
 
 

@@ -14,9 +14,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ptdp_core.engine.launch import launch
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.engine.streams import Streams
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs, serial
 
 TOLERANCE = 1e-9

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ptdp_core.engine.recipes import RECIPES, recipe, settings
 from ptdp_core.engine.settings import SECTIONS, from_mapping, override, read, to_mapping
+from ptdp_core.launch.recipes import RECIPES, recipe, settings
 
 
 @pytest.mark.parametrize("name", RECIPES)

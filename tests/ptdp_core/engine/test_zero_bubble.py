@@ -5,11 +5,11 @@ import random
 import pytest
 import torch
 
+from ptdp_core.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from ptdp_core.engine.groups import Axis
-from ptdp_core.engine.launch import launch
 from ptdp_core.engine.pipeline import SplitStage
-from ptdp_core.engine.virtual import ChunkTimes, Pace, VirtualChunk
 from ptdp_core.engine.weight_gradients import Owed, WeightGradients
+from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check, draw_rest
 

@@ -1,0 +1,70 @@
+"""What the commands share: a parser whose errors are one line, and ending with an exit code instead of a traceback."""
+
+import argparse
+import errno
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+
+from benchmarks.records import errors
+from benchmarks.records.errors import ReproduceError, UsageError
+from benchmarks.records.storage import StorageError
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong command line in one line, as all errors here."""
+
+    def error(self, message: str) -> "None":  # type: ignore[override]
+        raise UsageError(f"{message} ({self.prog} --help shows how)")
+
+
+def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Callable[[Sequence[str]], int]) -> int:
+    """The exit code of `dispatch(arguments)`; what it raises is explained on stderr, after `name`.
+
+    An interrupted command says how to resume: with `program` and the same arguments, less --fresh. With --debug among
+    the arguments the traceback is shown, too.
+    """
+    try:
+        code = dispatch(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        _drop_output()
+        return errors.DONE
+    except KeyboardInterrupt as error:
+        resume = shlex.join([*program.split(), *(a for a in arguments if a != "--fresh")])
+        _say(name, f"{str(error) or 'interrupted'}; resume with: {resume}")
+        return errors.INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        return _explain(name, error)
+
+
+def _drop_output() -> None:
+    """Let nothing more go to stdout, so that Python does not fail on it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _explain(name: str, error: Exception) -> int:
+    if isinstance(error, ReproduceError):
+        _say(name, str(error))
+        return error.code
+    if isinstance(error, StorageError):
+        _say(name, str(error))
+        return errors.UNAVAILABLE
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _drop_output()
+        _say(name, "cannot write standard output: no space left on device")
+        return errors.UNAVAILABLE
+    text = " ".join(str(error).split())
+    _say(name, f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
+    return errors.INTERNAL
+
+
+def _say(name: str, message: str) -> None:
+    print(f"{name}: {message}", file=sys.stderr)

@@ -1,0 +1,167 @@
+"""Ways to start the ranks of a measurement, all with the interface of `benchmarks.harness.ranks.run_ranks`.
+
+`Launcher("torchrun")(function, ranks, args, device)` gives what `function(beat, *args)` returned on rank 0, 1, ...
+
+- local: the engine's own launcher, on this machine
+- torchrun: PyTorch's, on this machine; on the port MASTER_PORT if that is set, else on a free one
+- slurm: srun, inside an allocation; what the script of `reproduce ... --launcher slurm --print-script` does
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness.job import Failure, Job, read_errors, read_results, write_job
+from benchmarks.records.errors import UnavailableError, UsageError
+from benchmarks.records.storage import PROJECT
+
+if TYPE_CHECKING:
+    from ptdp_core.launch.local import RankError
+
+LAUNCHERS = ("local", "torchrun", "slurm")
+TIMEOUT_S = 300.0  # of one rank that waits for another
+LIMIT_S = 1800.0  # of a whole job
+END_S = 10.0  # in which a launcher ends its ranks when told to
+CONSEQUENCES = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "heartbeat")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Starts ranks; `folder` is one that all of them can see, and where temporary files may lie.
+
+    Raises `UsageError` for a name that is none, `UnavailableError` where it cannot work.
+    """
+
+    name: str = "local"
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in LAUNCHERS:
+            raise UsageError(f"unknown launcher {self.name!r}; there are: {', '.join(LAUNCHERS)}")
+        if self.name == "torchrun":
+            check_port()
+        if self.name == "slurm" and "SLURM_JOB_ID" not in os.environ:
+            raise UnavailableError(
+                "launcher slurm works inside an allocation, and SLURM_JOB_ID is not set; print a script that asks for "
+                "one with --launcher slurm --print-script, and submit that"
+            )
+
+    def __call__(self, function: Callable[..., Any], ranks: int, args: Sequence[Any], device: str) -> list[Any]:
+        """What `function(beat, *args)` returned on each rank. Raises `RankError` for the rank that failed first."""
+        if self.name == "local":
+            from benchmarks.harness.ranks import run_ranks
+
+            return run_ranks(function, ranks, args, device)
+        with tempfile.TemporaryDirectory(prefix=".job-", dir=self.folder) as name:
+            folder = Path(name).absolute()
+            write_job(folder, Job(function, args, device, TIMEOUT_S))
+            worker = ("-m", "benchmarks.harness.worker", str(folder))
+            command = torchrun(ranks, worker) if self.name == "torchrun" else srun(ranks, worker)
+            code, output = _run(command)
+            results = read_results(folder)
+            if code == 0 and results is not None:
+                return results
+            raise _failure(code, output, read_errors(folder))
+
+
+def torchrun(ranks: int, worker: Sequence[str]) -> list[str]:
+    """The command that starts `ranks` ranks on this machine."""
+    port = check_port()
+    meet = ["--standalone"] if port is None else ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *meet, *worker]
+
+
+def srun(ranks: int, worker: Sequence[str]) -> list[str]:
+    """The command that starts `ranks` ranks in this allocation."""
+    from ptdp_core.launch.slurm import as_rank
+
+    return ["srun", "--kill-on-bad-exit=1", f"--ntasks={ranks}", "bash", "-c", as_rank([sys.executable, *worker])]
+
+
+def check_port() -> int | None:
+    """MASTER_PORT, if it is set. Raises `UsageError` if it is no port, `UnavailableError` if it is in use."""
+    text = os.environ.get("MASTER_PORT")
+    if text is None:
+        return None
+    if not text.isdigit() or not 0 < int(text) < 2**16:
+        raise UsageError(f"MASTER_PORT={text!r} is no port; needs 1 to 65535; unset it for a free one")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", int(text)))
+        except OSError as error:
+            raise UnavailableError(
+                f"MASTER_PORT={text} cannot be used: {error.strerror}; needs a free port; unset it to have one chosen"
+            ) from None
+    return int(text)
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code and output of a launcher in a session of its own; it does not outlive an error or an interrupt here."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=environment,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from None
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise TimeoutError(f"the ranks were not done in {LIMIT_S:g} s") from None
+    except BaseException:
+        _end(process)
+        raise
+    return process.returncode, output
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Let the launcher end its ranks; the ranks end by themselves if it cannot."""
+    process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+_TORCHRUN = re.compile(r"\brank\s*:\s*(\d+).*\n\s*exitcode\s*:\s*-(\d+)")
+_SRUN = re.compile(r"task (\d+): (Killed|Segmentation fault|Aborted|Bus error)")
+_SRUN_SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS"}
+
+
+def _failure(code: int, output: str, errors: dict[int, Failure]) -> "RankError":
+    """The rank that is the cause: one that was killed, else the first whose error is its own."""
+    from ptdp_core.launch.local import RankError
+
+    for rank, number in _TORCHRUN.findall(output):
+        if (ended := signal.Signals(int(number))) is not signal.SIGTERM:  # with that torchrun ends the others
+            return RankError(int(rank), -ended, f"was killed by {ended.name} before it was done")
+    if found := _SRUN.search(output):
+        name = _SRUN_SIGNALS[found[2]]
+        return RankError(int(found[1]), -signal.Signals[name], f"was killed by {name} before it was done")
+    own = [rank for rank, why in errors.items() if not any(sign in why.message for sign in CONSEQUENCES)]
+    if errors:
+        rank = (own or list(errors))[0]
+        kind, message, stack = errors[rank]
+        return RankError(rank, None, f"failed: {kind}: {message}\n{stack}")
+    last = ([line.strip() for line in output.splitlines() if line.strip()] or ["nothing"])[-1]
+    return RankError(0, code, f"(or another) did not start: exit code {code}; the launcher's last words: {last}")

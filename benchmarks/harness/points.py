@@ -1,0 +1,76 @@
+"""From samples to the points of a record: metrics with their samples, and why a point that cannot be had is missing."""
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples
+from benchmarks.records import Metric, PointResult, fingerprint
+from benchmarks.records.errors import UnavailableError
+from benchmarks.records.provenance import scrub
+
+Parameter = int | float | str | bool | None
+T = TypeVar("T")
+
+
+def seconds(found: Samples) -> Metric:
+    """The median time, with all samples."""
+    return Metric(found.median, "s", "measured", found.seconds)
+
+
+def rate(amount: float, found: Samples, unit: str) -> Metric:
+    """`amount` over the median time, with the rate of every sample; `unit` is the amount's per second."""
+    return Metric(amount / found.median, unit, "measured", tuple(amount / taken for taken in found.seconds))
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as a label: 4096 is '4 KiB'."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:g} {unit}"
+    return f"{size} B"
+
+
+class Once(Generic[T]):
+    """The result of a measurement that several points share: made at the first call; a failure is kept, too."""
+
+    def __init__(self, measure: Callable[[], T]) -> None:
+        self._measure = measure
+        self._results: list[T] = []
+        self._error: Exception | None = None
+
+    def __call__(self) -> T:
+        if self._error is not None:
+            raise self._error
+        if not self._results:
+            try:
+                self._results.append(self._measure())
+            except Exception as error:
+                self._error = error
+                raise
+        return self._results[0]
+
+
+def attempted(
+    setup: Setup,
+    series: str,
+    label: str,
+    parameters: Mapping[str, Parameter],
+    measure: Callable[[], Mapping[str, Metric]],
+) -> PointResult:
+    """The point that `measure` gives, or one that says why there is none: skipped, out of memory, or failed."""
+    from torch import OutOfMemoryError
+
+    key = f"{series}/{label}"
+    metrics: Mapping[str, Metric] = {}
+    status, reason = "ok", None
+    try:
+        metrics = measure()
+    except UnavailableError as error:
+        status, reason = "skipped", str(error)
+    except (OutOfMemoryError, MemoryError):
+        status, reason = "oom", "the device has too little memory for this size"
+    except (RuntimeError, ValueError) as error:  # a RankError is a RuntimeError
+        status, reason = "failed", scrub((str(error).splitlines() or [type(error).__name__])[0])
+    known = {"device": setup.device, **parameters}
+    return PointResult(key, series, label, known, status, reason, fingerprint(known), metrics)

@@ -1,0 +1,81 @@
+"""The benchmarks there are: `benchmarks.suite.<name>` each. Listing them imports none."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from benchmarks.harness.setup import Setup
+from benchmarks.records import PointResult
+from benchmarks.records.errors import UsageError, did_you_mean
+
+
+class Suite(Protocol):
+    """The module of a benchmark: how it measures, in sentences for its record, and what it measures."""
+
+    NOTES: tuple[str, ...]
+
+    def points(self, setup: Setup) -> Iterator[PointResult]: ...
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark as `list` shows it. `columns` are the metrics of its printed table; `section` is of the paper.
+
+    One with `uses_device` False runs on the CPU, whatever else there is.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    section: str | None = None
+    uses_device: bool = True
+
+    def load(self) -> Suite:
+        """Its module; imports what it needs, torch as a rule."""
+        return cast(Suite, import_module(f"benchmarks.suite.{self.name}"))
+
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("gemm", "matrix products: squares, and those of a transformer layer", ("time", "speed")),
+        Benchmark("memory", "bandwidth of a copy, and the gap between kernels", ("time", "bandwidth")),
+        Benchmark(
+            "fused_kernels",
+            "fused operators: time, speed-up over eager PyTorch, share of a copy's bandwidth",
+            (
+                *(f"{way}_{what}" for way in ("forward", "backward") for what in ("time", "speedup", "share_of_copy")),
+                "bandwidth",
+            ),
+            "Section 4.2",
+        ),
+        Benchmark("layer", "one transformer layer, forward and backward", ("time", "speed"), "Section 2.3"),
+        Benchmark("p2p", "messages between two pipeline stages, by size", ("time", "bandwidth"), "Section 4.1"),
+        Benchmark(
+            "collectives",
+            "all-reduce, all-gather, reduce-scatter, by size and number of ranks",
+            ("time", "bus_bandwidth"),
+            "Section 3",
+        ),
+        Benchmark("pipeline_step", "one batch through a pipeline, by schedule", ("time", "tokens"), "Section 2.2"),
+        Benchmark(
+            "train_step",
+            "the engine's training step against plain PyTorch, torch's pipelining and parallelize_module",
+            ("time", "other_time", "ratio", "ratio_of_best", "tokens"),
+        ),
+        Benchmark("optimizer_step", "clipping and AdamW on the flat buffers", ("time", "parameters")),
+        Benchmark("checkpoint", "saving and loading a checkpoint", ("time", "bandwidth"), "Section 5.10"),
+        Benchmark("data_loading", "microbatches out of a token file", ("time", "tokens"), uses_device=False),
+        Benchmark("simulator_rate", "configurations simulated per second", ("time", "rate"), uses_device=False),
+        Benchmark("startup", "starting the command line", ("time",), uses_device=False),
+    )
+}
+
+
+def find(name: str) -> Benchmark:
+    """The benchmark of that name; `UsageError` with the nearest one if there is none."""
+    if name not in BENCHMARKS:
+        hint = did_you_mean(name, tuple(BENCHMARKS))
+        raise UsageError(f"unknown benchmark {name!r}{hint} (python -m benchmarks list shows all)")
+    return BENCHMARKS[name]

@@ -1,0 +1,104 @@
+"""Runs a benchmark: its points between two canaries, as a record."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.harness.points import seconds
+from benchmarks.harness.registry import Benchmark
+from benchmarks.harness.setup import QUICK_SAMPLES, Setup
+from benchmarks.harness.timing import SAMPLES, Samples, canary, disturbed, is_gpu
+from benchmarks.records import PaperPlace, PointResult, Record, fingerprint
+from benchmarks.records.errors import UnavailableError
+from benchmarks.records.provenance import collect
+
+FOLDER = "benchmarks"  # below the folder of results, in place of an artifact's id
+CANARY = "canary"  # the series of the canaries' points
+SEED = 2021
+QUIET_SHARE = 0.9
+NOT_QUIET = "The machine was not quiet"  # how a note begins that says so
+
+
+def record_path(results: Path, name: str) -> Path:
+    """Where the record of a benchmark lies."""
+    return results / FOLDER / name / "record.json"
+
+
+def choose_device(asked: str | None) -> str:
+    """'cpu' or 'cuda': as asked for, else a GPU if there is one. `UnavailableError` without the one asked for."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if asked is not None and is_gpu(asked) and not there:
+        raise UnavailableError(f"device={asked} cannot be used; needs a GPU that PyTorch sees; try --device cpu")
+    return asked or ("cuda" if there else "cpu")
+
+
+def run(benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], tell: Callable[[str], None]) -> Record:
+    """Measure; `tell` gets what is done, point by point. What cannot be measured is a point that says why."""
+    import torch
+
+    setup = Setup(device if benchmark.uses_device else "cpu", quick, QUICK_SAMPLES if quick else SAMPLES)
+    started, clock = datetime.now(UTC), time.perf_counter()
+    torch.manual_seed(SEED)
+    suite = benchmark.load()
+    with _one_thread():
+        before, share = canary(setup.device), _share_of_core()
+        points = []
+        for point in suite.points(setup):
+            points.append(point)
+            tell(f"{benchmark.name}: {len(points)} done, last {point.key}")
+        after = canary(setup.device)
+    where = torch.cuda.get_device_name() if setup.on_gpu else "CPU, one thread per process"
+    notes = [f"Device: {where}.", *suite.NOTES, "Values are medians of the samples, unless said otherwise."]
+    if share < QUIET_SHARE:
+        notes.append(f"{NOT_QUIET}: a process that computes got {share:.0%} of a core.")
+    if disturbed(before, after):
+        notes.append(f"{NOT_QUIET}: the canary took {before.median:.2e} s before and {after.median:.2e} s after.")
+    return Record(
+        kind="benchmark",
+        id=benchmark.name,
+        title=benchmark.title[0].upper() + benchmark.title[1:],
+        paper=PaperPlace(benchmark.section) if benchmark.section else None,
+        fidelity="measured",
+        scale="quick" if quick else "full",
+        state="complete",
+        provenance=collect(command, SEED, started, time.perf_counter() - clock, packages=("triton",)),
+        points=(*points, *(_canary_point(setup, *one) for one in (("before", before), ("after", after)))),
+        notes=tuple(notes),
+    )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """As the engine's ranks run on a CPU; two threads on a busy machine wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _share_of_core() -> float:
+    """CPU time over wall time of a process that does nothing but compute, for a tenth of a second."""
+    start, cpu = time.perf_counter(), time.process_time()
+    while time.perf_counter() < start + 0.1:
+        pass
+    return (time.process_time() - cpu) / (time.perf_counter() - start)
+
+
+def results_of(record: Record) -> list[PointResult]:
+    """The points of a benchmark's record without the canaries'."""
+    return [point for point in record.points if point.series != CANARY]
+
+
+def _canary_point(setup: Setup, label: str, found: Samples) -> PointResult:
+    known = {"device": setup.device}
+    return PointResult(
+        f"{CANARY}/{label}", CANARY, label, known, "ok", None, fingerprint(known), {"time": seconds(found)}
+    )

@@ -1,0 +1,38 @@
+"""What a training step takes: the engine, with the settings of a real run, on random tokens."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from benchmarks.harness.ranks import slowest_timer
+from benchmarks.harness.timing import measure
+from benchmarks.harness.training import batches
+from kernels import select
+from ptdp_core.engine.groups import Groups, local_device
+from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.trainer import Trainer
+from ptdp_core.engine.zero3 import Zero3Trainer
+
+
+class StepTimes(NamedTuple):
+    """Seconds of each step, the slowest rank's; most bytes allocated on this rank's GPU, None on a CPU."""
+
+    seconds: tuple[float, ...]
+    peak_memory: int | None
+
+
+def time_steps(beat: Callable[[], None], settings: Settings, samples: int, warm_up: int) -> StepTimes:
+    """On every rank: whole training steps, forward, backward, reduction, clipping and AdamW."""
+    where, parallel = local_device(settings.engine.device), settings.parallel
+    groups = Groups.create(parallel, where) if parallel.n > 1 else Groups.alone(where)
+    scheme = Zero3Trainer if settings.engine.scheme == "zero3" else Trainer
+    trainer = scheme(settings, groups, select(settings.engine.kernels, where))
+    batch, _ = batches(settings.model, parallel, where)
+
+    def step() -> None:
+        trainer.step(batch)
+        beat()
+
+    found = measure(step, samples=samples, warm_up=warm_up, timer=slowest_timer(where))
+    return StepTimes(found.seconds, torch.cuda.max_memory_allocated(where) if where.type == "cuda" else None)

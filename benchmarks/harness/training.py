@@ -1,0 +1,60 @@
+"""The engine on one rank, ready to be timed: what benchmarks of a layer, a pipeline, a step or a checkpoint share."""
+
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.harness.setup import Setup
+from kernels import select
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.groups import Groups, local_device
+from ptdp_core.engine.pipeline import Batch
+from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
+from ptdp_core.engine.trainer import Trainer
+
+
+def model_for(setup: Setup) -> ModelConfig:
+    """A GPT whose step takes well under a second on the device; a tiny one if quick."""
+    if setup.quick:
+        return ModelConfig(layers=4, hidden=64, heads=4, seq=32, vocab=256)
+    if setup.on_gpu:
+        return ModelConfig(layers=8, hidden=2048, heads=16, seq=1024, vocab=51200)
+    return ModelConfig(layers=4, hidden=512, heads=8, seq=128, vocab=1024)
+
+
+def parameters_of(model: ModelConfig, parallel: ParallelConfig) -> dict[str, int | str]:
+    """A configuration in the paper's letters, as parameters of a point."""
+    sizes = {"l": model.layers, "h": model.hidden, "a": model.heads, "s": model.seq, "V": model.vocab}
+    split = {name: getattr(parallel, name) for name in ("p", "t", "d", "v", "b", "m")}
+    return {**sizes, **split, "schedule": parallel.schedule}
+
+
+def build(
+    model: ModelConfig,
+    parallel: ParallelConfig,
+    device: str,
+    engine: EngineSettings = EngineSettings(),  # noqa: B008 - frozen
+    kernels: str = "reference",
+) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
+    """The engine on this rank, with its microbatches and the data they are cut from (`batches`).
+
+    Every rank of the default process group calls this; without one there is one rank.
+    """
+    where = local_device(device)
+    groups = Groups.create(parallel, where) if parallel.n > 1 else Groups.alone(where)
+    trainer = Trainer(Settings(model, parallel, engine, OptimizerSettings()), groups, select(kernels, where))
+    return trainer, *batches(model, parallel, where)
+
+
+def batches(
+    model: ModelConfig, parallel: ParallelConfig, where: torch.device
+) -> tuple[Callable[[int], Batch], torch.Tensor]:
+    """The microbatches of one replica, and the data they are cut from: random tokens [B/d, s+1]."""
+    generator = torch.Generator().manual_seed(1)
+    data = torch.randint(0, model.vocab, (parallel.B // parallel.d, model.seq + 1), generator=generator).to(where)
+    b = parallel.b
+
+    def batch(j: int) -> Batch:
+        return data[j * b : (j + 1) * b, :-1], data[j * b : (j + 1) * b, 1:]
+
+    return batch, data

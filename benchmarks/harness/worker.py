@@ -1,0 +1,64 @@
+"""One rank of a job that torchrun or srun started: `python -m benchmarks.harness.worker FOLDER` (see `launchers`).
+
+It runs the function of the job with the process group initialised; rank 0 writes what every rank returned. A rank that
+fails leaves its reason in a file of its own. A rank does not outlive the process that started it.
+"""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.job import FAILED_EXIT, Job, read_job, write_error, write_results
+
+PARENT_EVERY_S = 0.5
+
+
+def run(job: Job, folder: Path) -> None:
+    """Run the job's function on this rank; rank 0 writes the results."""
+    import torch
+    import torch.distributed as dist
+
+    from ptdp_core.engine.groups import initialise, local_device
+
+    torch.set_num_threads(1)
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if ranks == 1:
+        write_results(folder, [job.function(lambda: None, *job.args)])
+        return
+    initialise(local_device(job.device), job.timeout_s)
+    result = job.function(lambda: None, *job.args)
+    results: list[Any] | None = [None] * ranks if rank == 0 else None
+    dist.gather_object(result, results)
+    if results is not None:
+        write_results(folder, results)
+    dist.barrier()  # nobody leaves while others still read from it
+
+
+def follow_parent(parent: int) -> None:
+    """End when the parent has: a rank must not go on by itself."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_EVERY_S)
+    os._exit(FAILED_EXIT)
+
+
+def main() -> None:
+    """The life of a rank. It ends by `os._exit`: gloo's threads must not outlive their objects."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=follow_parent, args=(os.getppid(),), daemon=True).start()
+    code = 0
+    try:
+        run(read_job(folder), folder)
+    except BaseException as error:
+        code = FAILED_EXIT
+        write_error(folder, int(os.environ["RANK"]), error, traceback.format_exc())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The format that every result is written in, and how it gets to disk.
+
+record       the types of one result file (`Record` and its parts), writing and reading it
+validation   the check against `results/schema/`, with one line that says what is wrong and where
+storage      files written whole or not at all; digests of files and of configurations
+provenance   what a record says about the commit, the machine and the command that made it
+errors       exit codes, and the errors that end a command with one of them and a single line
+"""
+
+from benchmarks.records.record import (
+    FIDELITIES,
+    ORIGINS,
+    SCHEMA,
+    STATUSES,
+    UNITS,
+    VERDICTS,
+    ClaimResult,
+    ClusterRef,
+    Host,
+    Metric,
+    Number,
+    PaperPlace,
+    PaperValue,
+    PointResult,
+    Provenance,
+    Record,
+    read_record,
+    write_record,
+)
+from benchmarks.records.storage import StorageError, atomic_write_bytes, digest_file, digest_files, fingerprint
+from benchmarks.records.validation import RecordError
+
+__all__ = [
+    "FIDELITIES",
+    "ORIGINS",
+    "SCHEMA",
+    "STATUSES",
+    "UNITS",
+    "VERDICTS",
+    "ClaimResult",
+    "ClusterRef",
+    "Host",
+    "Metric",
+    "Number",
+    "PaperPlace",
+    "PaperValue",
+    "PointResult",
+    "Provenance",
+    "Record",
+    "RecordError",
+    "StorageError",
+    "atomic_write_bytes",
+    "digest_file",
+    "digest_files",
+    "fingerprint",
+    "read_record",
+    "write_record",
+]

@@ -1,0 +1,179 @@
+"""Where a record's numbers come from: the commit, the versions, the machine and the command.
+
+The machine is described by allow-list: what explains a number, and nothing that names a person, a host or a
+folder, because records are published. Nothing here fails: what cannot be found out is None or left out.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.records import ClusterRef, Host, Provenance
+from benchmarks.records.storage import PROJECT
+
+SOURCES = ("kernels", "ptdp_core", "benchmarks", "reproduce", "pyproject.toml")
+PACKAGES = ("numpy", "torch", "triton", "pandas", "matplotlib")
+
+_HOME = re.compile(r"(?:/home|/Users|\b[A-Za-z]:\\Users)[/\\][^/\\\s:;,\"'=]+")
+# An absolute path, or one that starts at ~ or climbs out through ..; a slash in a word or a URL starts none.
+_PATH = re.compile(
+    r"(?<![\w./\\~])(?<!http:)(?<!https:)(?:~[\w.-]*|\.\.|[A-Za-z]:)?"
+    r"(?:[/\\][^/\\\s:;,\"'=]*)*[/\\](?P<base>[^/\\\s:;,\"'=]+)[/\\]*"
+)
+_ADDRESS_OPTION = re.compile(r"--?[\w-]*(?:addr|address|endpoint|host|hostname)")
+_ADDRESS = re.compile(r"(?<![\w./-])[A-Za-z0-9][\w.-]*(?=:[0-9]{4,5}\b)")
+
+
+def collect(
+    command: Sequence[str],
+    seed: int | None,
+    started: datetime | str,
+    duration_s: float,
+    cluster: ClusterRef | None = None,
+    code_digest: str | None = None,
+    packages: Sequence[str] = (),
+) -> Provenance:
+    """The provenance of a run that `command` (as `sys.argv`) began at `started`, and that took `duration_s`.
+
+    `started` is an aware datetime or RFC 3339 text in UTC. Versions are given of Python, of this project, of
+    the packages that this process has loaded (of `PACKAGES`), and of `packages`: those only workers loaded.
+    """
+    commit, dirty = git_state(PROJECT)
+    return Provenance(
+        commit=commit,
+        dirty=dirty,
+        versions=versions(packages),
+        host=host(),
+        command=scrub_command(command),
+        seed=seed,
+        started=started if isinstance(started, str) else timestamp(started),
+        duration_s=duration_s,
+        cluster=cluster,
+        code_digest=code_digest,
+    )
+
+
+def timestamp(time: datetime | None = None) -> str:
+    """`time` (aware; default: now) as a record writes it, such as 2021-11-14T09:00:00Z."""
+    time = datetime.now(UTC) if time is None else time.astimezone(UTC)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def git_state(root: Path) -> tuple[str | None, bool | None]:
+    """The commit that `root` is a checkout of, and whether its sources differ from it; or (None, None).
+
+    New files count as differences, results and documents do not. A `root` somewhere inside another checkout
+    has no commit of its own.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    environment |= {"GIT_CEILING_DIRECTORIES": str(root.parent), "GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", *SOURCES]
+    lines = (_output(command, 2.0, cwd=root, env=environment) or "").splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
+    if not re.fullmatch("[0-9a-f]{40}", commit):  # no checkout, or one without a commit
+        return None, None
+    return commit, any(not line.startswith("#") for line in lines)
+
+
+def versions(packages: Sequence[str] = ()) -> dict[str, str]:
+    """Versions by name, without importing what is not loaded."""
+    found = {"python": platform.python_version()}
+    if version := _version("ptdp"):
+        found["ptdp"] = version
+    for name in PACKAGES:
+        if version := getattr(sys.modules.get(name), "__version__", None):
+            found[name] = str(version)
+    for name in packages:
+        if name not in found and (version := _version(name)):
+            found[name] = version
+    return found
+
+
+def host() -> Host:
+    """This machine. `gpus` comes from nvidia-smi: all it has, also those that this process may not use."""
+    gpus = [line.strip() for line in (_nvidia_smi() or "").splitlines() if line.strip()]
+    kernel = re.match(r"\d+(\.\d+)*", platform.release())  # the rest may be anyone's
+    return Host(
+        os=f"{platform.system()} {kernel.group() if kernel else ''}".strip() or "unknown",
+        machine=platform.machine() or "unknown",
+        cpu=_cpu_model(),
+        logical_cores=os.cpu_count(),
+        memory_bytes=_memory_bytes(),
+        gpus=tuple(sorted(set(gpus))),
+        gpu_count=len(gpus),
+    )
+
+
+def scrub_command(command: Sequence[str]) -> tuple[str, ...]:
+    """`command` with paths cut to their base names, home folders to ~ and network addresses to <host>."""
+    scrubbed: list[str] = []
+    previous = ""
+    for argument in command:
+        option, equals, _ = argument.partition("=")
+        if equals and _ADDRESS_OPTION.fullmatch(option):
+            argument = f"{option}=<host>"
+        elif _ADDRESS_OPTION.fullmatch(previous) and not argument.startswith("-"):
+            argument = "<host>"
+        scrubbed.append(scrub(_ADDRESS.sub("<host>", argument)))
+        previous = argument
+    return tuple(scrubbed)
+
+
+def scrub(text: str) -> str:
+    """`text` with absolute paths cut to their base names and home folders to ~: commands, reasons, notes."""
+    home = os.path.expanduser("~").rstrip("/\\")
+    if home and home != "~":
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    text = _PATH.sub(_base_name, _HOME.sub("~", text))
+    return text.encode("utf-8", "replace").decode()
+
+
+def _base_name(path: re.Match[str]) -> str:
+    users = [os.environ.get(name) for name in ("USER", "LOGNAME", "USERNAME")]
+    return "~" if path["base"] in users else path["base"]
+
+
+def _version(package: str) -> str | None:
+    import importlib.metadata  # here: 20 ms that only a record needs
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _output(command: Sequence[str], timeout_s: float, **options: object) -> str | None:
+    """What `command` prints, or None if it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout_s, **options)  # type: ignore[call-overload]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def _nvidia_smi() -> str | None:
+    program = shutil.which("nvidia-smi")
+    return _output([program, "--query-gpu=name", "--format=csv,noheader"], 5.0) if program else None
+
+
+def _cpu_model() -> str | None:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            names = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+            return next(names, None) or None
+    except OSError:  # not Linux
+        return platform.processor() or None
+
+
+def _memory_bytes() -> int | None:
+    try:
+        page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    return page * pages if min(page, pages) > 0 else None  # -1: unknown

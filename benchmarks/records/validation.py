@@ -1,0 +1,121 @@
+"""Checking a document against the record schema, with one line that says what is wrong and where."""
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from benchmarks.records.storage import PROJECT
+
+SCHEMA_FILE = PROJECT / "results" / "schema" / "record-1.schema.json"
+
+Place = tuple[str | int, ...]
+Problem = tuple[Place, str, str]  # where, what was found, what is needed
+
+
+class RecordError(ValueError):
+    """A document that is no valid record: one line, with the place, what was found and what is needed."""
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator  # here: 60 ms that `reproduce list` need not pay
+
+    return Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+
+
+def parse(data: bytes, source: str) -> Any:
+    """The JSON document in `data`, or a `RecordError` with the line and column where it is none."""
+    try:
+        return json.loads(data.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        found = f"line {error.lineno}, column {error.colno}: found no valid JSON ({error.msg})"
+    except (ValueError, RecursionError) as error:  # not UTF-8; thousands of digits; nested too deep
+        found = f"found no valid JSON ({error})"
+    raise RecordError(f"{source}: {found}; needs a record")
+
+
+def check(document: Any, source: str = "record") -> None:
+    """Raise `RecordError` with the first problem of `document` (parsed JSON), in the schema's order."""
+    problem = next(_problems(document), None)
+    if problem is not None:
+        path, found, needs = problem
+        raise RecordError(f"{source}: {_pointer(path)}: found {found}; needs {needs}")
+
+
+def _problems(document: Any) -> Iterator[Problem]:
+    for error in _validator().iter_errors(document):
+        yield _explain(error)
+    yield from _not_finite(document, ())  # 1e999 is a number to the schema
+    for part, name in (("points", "key"), ("claims", "id")):
+        yield from _repeated((entry[name] for entry in document[part]), part, name)
+
+
+def _not_finite(value: Any, path: Place) -> Iterator[Problem]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, str(value), "a finite number"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _not_finite(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_finite(item, (*path, index))
+
+
+def _repeated(names: Iterable[str], part: str, name: str) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, value in enumerate(names):
+        if first.setdefault(value, index) != index:
+            needs = f"one that differs from /{part}/{first[value]}/{name}"
+            yield (part, index, name), _show(value), needs
+
+
+def _explain(error: Any) -> Problem:
+    """The problem that a jsonschema error describes."""
+    path, rule, found = tuple(error.absolute_path), error.validator_value, _show(error.instance)
+    match error.validator:
+        case "required":
+            missing = next(key for key in rule if key not in error.instance)
+            return (*path, missing), "nothing", f"this key; the object has {_listed(error.instance)}"
+        case "additionalProperties":
+            known = list(error.schema.get("properties", ()))
+            patterns = list(error.schema.get("patternProperties", ()))
+            extra = next(
+                key
+                for key in error.instance
+                if key not in known and not any(re.search(pattern, key) for pattern in patterns)
+            )
+            needs = f"one of the keys {_listed(known)}" if known else f"a name that matches {patterns[0]}"
+            return (*path, extra), "an unknown key", needs
+        case "type":
+            needs = " or ".join([rule] if isinstance(rule, str) else rule)
+        case "const":
+            needs = _show(rule)
+        case "enum":
+            needs = f"one of {_listed(rule)}"
+        case "pattern":
+            needs = f"text that matches {rule}"
+        case "minLength" | "minItems":
+            needs = f"at least {rule} {'character' if error.validator == 'minLength' else 'item'}"
+        case "minimum":
+            needs = f"at least {rule}"
+        case _:
+            needs = f"what the schema's {error.validator!r} asks for: {_show(rule)}"
+    description = error.schema.get("description")
+    return path, found, f"{needs} ({description})" if description else needs
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(str(name) for name in names) or "none"
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _pointer(path: Place) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path) or "the document"

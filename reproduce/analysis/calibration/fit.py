@@ -1,0 +1,273 @@
+"""Every number of a cluster file from timings, with its range and source; what one node cannot show is the base's.
+
+GEMMs are fitted in `gemm_fit.py`, the rest are lines through timings (`lines.py`). Nothing is fitted to the time of a
+training step.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from math import expm1
+from statistics import median
+from typing import Protocol
+
+from ptdp_core.simulator import Cluster, Parameter, load_cluster, read_parameters
+from ptdp_core.simulator.kernels import FP16_BYTES
+from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
+from reproduce.analysis.calibration.lines import Fitted, Row, line, line_error
+from reproduce.analysis.calibration.timings import DeviceTimings, Timings
+
+MEASURED = "measured"
+GRADIENT_BYTES = 4  # the engine sums and reduces gradients in fp32, whatever the model's precision
+BETWEEN_NODES = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
+GROUPS = (2, 4, 8)
+UNITS = {"element_bytes": "B", "gradient_bytes": "B", "optimizer_bytes": "B"}  # of numbers that a base need not have
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The numbers, in a cluster file's order, and how far the model with them is from the timings they come from.
+
+    `errors`: mean relative error by kind of timing.
+    """
+
+    parameters: Mapping[str, Parameter]
+    errors: Mapping[str, float]
+
+    @property
+    def measured(self) -> int:
+        """How many of the numbers are this machine's."""
+        return sum(parameter.set_with == MEASURED for parameter in self.parameters.values())
+
+
+class Put(Protocol):
+    """Adds a number to a calibration."""
+
+    def __call__(self, name: str, value: Fitted | float, source: str, set_with: str = MEASURED) -> None: ...
+
+
+def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = None) -> Calibration:
+    """The cluster that `timings` show; `base` gives what they cannot.
+
+    `hca_bandwidth` (B/s, of one device's messages to another node, in one direction) replaces the base's; the three
+    other rates between nodes keep their ratios to it.
+    """
+    found: dict[str, Parameter] = {}
+    errors: dict[str, float] = {}
+    known = read_parameters(base)
+
+    def put(name: str, value: Fitted | float, source: str, set_with: str = MEASURED) -> None:
+        number = value if isinstance(value, Fitted) else Fitted(value, value, value)
+        unit = UNITS.get(name) or known[name].unit
+        found[name] = _rounded(name, number, unit, source, set_with)
+
+    _put_device(timings, put)
+    _put_kernels(timings, load_cluster(base), found, errors, put)
+    _put_node(timings, errors, put)
+    _put_host(timings, put)
+    _put_between_nodes(known, base, hca_bandwidth, put)
+    if timings.all_gather:
+        _put_zero3(timings, known["zero3_bandwidth"], put)
+    for name, parameter in known.items():
+        if name not in found:
+            put(name, _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base)
+    order = [field.name for field in fields(Cluster) if field.name in found]
+    return Calibration({name: found[name] for name in order}, errors)
+
+
+def _as_fitted(parameter: Parameter) -> Fitted:
+    return Fitted(parameter.value, parameter.low, parameter.high)
+
+
+def _rounded(name: str, number: Fitted, unit: str, source: str, set_with: str) -> Parameter:
+    """With four digits, as a file shows it; the range still contains the value."""
+    whole = unit == "count" or name in ("element_bytes", "gradient_bytes")
+    value, low, high = (round(one) if whole else float(f"{one:.4g}") for one in number)
+    return Parameter(name, value, unit, min(low, value), max(high, value), source, set_with)
+
+
+def _how(timings: Timings) -> str:
+    """How devices were measured, for sources."""
+    if timings.on_gpu or timings.ranks == 1:
+        return "on one device"
+    return f"on each of {timings.ranks} ranks at once, one thread each"
+
+
+def _put_device(timings: Timings, put: Put) -> None:
+    """What the device is: its peak, memory, bandwidth, and the precision it was measured in."""
+    busy, how = timings.busy, _how(timings)
+    put(
+        "peak_flops",
+        _with_alone(timings, _fastest),
+        f"fastest of {len(busy.gemms)} GEMMs of transformer layers in {timings.dtype}, {how}{_alone(timings)}",
+    )
+    put("memory_bytes", busy.memory, "as the driver says" if timings.on_gpu else "the machine's, over its ranks")
+    if not timings.on_gpu:
+        put("memory_reserved", busy.reserved, "resident in a rank's process before any tensor")
+    put("gpus_per_node", timings.ranks, "devices found" if timings.on_gpu else "ranks, one per core")
+    put("multiprocessors", busy.multiprocessors, "as the driver says" if timings.on_gpu else "a rank has one core")
+    largest = max(busy.copies)
+    put(
+        "memory_bandwidth",
+        _with_alone(timings, lambda one: 2 * largest / one.copies[largest]),
+        f"copy of {largest / 2**20:.0f} MiB, read and written, {how}{_alone(timings)}",
+    )
+    put("element_bytes", timings.element_bytes, f"{timings.dtype}, the precision measured", "mechanism")
+    put("gradient_bytes", GRADIENT_BYTES, "the engine sums and reduces gradients in fp32", "mechanism")
+
+
+def _fastest(device: DeviceTimings) -> float:
+    return max(2.0 * M * N * K * batch / seconds for (M, N, K, batch), seconds in device.gemms.items())
+
+
+def _with_alone(timings: Timings, number: Callable[[DeviceTimings], float]) -> Fitted:
+    """The number while all devices are busy; the range reaches to that of one alone."""
+    values = [number(device) for device in (timings.busy, timings.alone) if device is not None]
+    return Fitted(values[0], min(values), max(values))
+
+
+def _alone(timings: Timings) -> str:
+    return "; the range reaches to one rank alone" if timings.alone is not None else ""
+
+
+def _put_kernels(
+    timings: Timings, base: Cluster, found: Mapping[str, Parameter], errors: dict[str, float], put: Put
+) -> None:
+    """How GEMMs and memory-bound kernels use the device."""
+    busy, how = timings.busy, _how(timings)
+    device = {name: parameter.value for name, parameter in found.items()}
+    cluster = replace(base, **device, kernel_gap=busy.call)  # type: ignore[arg-type]
+    fitted = fit_gemms(busy.gemms, cluster)
+    for name, number in fitted.items():
+        put(
+            name,
+            number,
+            f"fitted, with the other GEMM numbers, to {len(busy.gemms)} products of transformer layers {how}; "
+            "the range: what fits about as well",
+        )
+    errors["GEMMs"] = expm1(gemm_error(busy.gemms, cluster, {name: number.value for name, number in fitted.items()}))
+
+    rows = operator_rows(timings)
+    gap, rate = line(rows)
+    errors["other operators"] = expm1(line_error(rows, gap.value, rate.value))
+    bandwidth = found["memory_bandwidth"].value
+    counted = "the engine's operators of transformer layers besides GEMMs, with autograd, in the simulator's bytes"
+    put(
+        "memory_efficiency",
+        Fitted(*(one / bandwidth for one in rate)),
+        f"share of memory_bandwidth of {counted}, {how}; above 1 where caches serve",
+    )
+    if timings.on_gpu:
+        put("kernel_gap", busy.call, "from one small kernel to the next in a chain of them, launches queued ahead")
+        put("host_per_kernel", busy.launch, f"host time per operator of a tiny layer: {counted}")
+    else:
+        put("kernel_gap", gap, f"per operator, whatever its size: {counted}, {how}")
+        put("host_per_kernel", gap, "on a CPU the host is the device: kernel_gap has it, and this never limits")
+    _put_optimizer(timings, rate.value, put)
+
+
+def operator_rows(timings: Timings) -> list[Row]:
+    """Kernels, bytes and seconds of each layer's operators without GEMMs, forward and backward together.
+
+    Together, because what the engine's implementation moves more or less than the simulator counts differs between
+    the two, and a step has both.
+    """
+    width = timings.element_bytes / FP16_BYTES
+    return [
+        Row(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), sum(passes))
+        for size, passes in timings.busy.operators.items()
+    ]
+
+
+def _optimizer_line(timings: Timings) -> tuple[Fitted, Fitted]:
+    """Fixed time of an optimizer step, and parameters per second."""
+    return line([Row(1, parameters, seconds) for parameters, seconds in timings.busy.optimizer.items()])
+
+
+def _put_optimizer(timings: Timings, bandwidth: float, put: Put) -> None:
+    rate = _optimizer_line(timings)[1]
+    put(
+        "optimizer_bytes",
+        Fitted(bandwidth / rate.value, bandwidth / rate.high, bandwidth / rate.low),
+        "time of the engine's gradient clearing, norm, clipping and AdamW for each further parameter, in bytes at "
+        "memory_bandwidth times memory_efficiency",
+    )
+
+
+def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:
+    """What collectives and messages inside the node cost."""
+    link = "inside this node" if timings.on_gpu else "over this machine's loopback"
+    wrong = []
+    for k in GROUPS:
+        measured = k if k in timings.all_reduce else max((j for j in timings.all_reduce if j < k), default=None)
+        if measured is None:
+            continue
+        rows = [Row(1, 2 * (measured - 1) / measured * size, t) for size, t in timings.all_reduce[measured].items()]
+        latency, bandwidth = line(rows)
+        wrong.append(line_error(rows, latency.value, bandwidth.value))
+        what = f"all-reduce over {measured} ranks {link}, {_sizes(timings.all_reduce[measured])}"
+        note = "" if k == measured else f"; not measured over {k}: there are {timings.ranks}"
+        put(f"nvlink_latency_{k}", latency, f"{what}: what does not depend on the size{note}")
+        put(f"nvlink_bandwidth_{k}", bandwidth, f"{what}: bus bandwidth, 2(k-1)/k of the size over the rest{note}")
+    if wrong:
+        errors["all-reduces"] = expm1(sum(wrong) / len(wrong))
+    if timings.messages:
+        rows = [Row(1, size, seconds) for (_, size), seconds in timings.messages.items()]
+        host, bandwidth = line(rows)
+        errors["messages"] = expm1(line_error(rows, host.value, bandwidth.value))
+        what = f"the engine's blocking exchange of one message or two between two ranks {link}"
+        put("exchange_host_time", host, f"{what}: what does not depend on the size")
+        put(
+            "nvlink_p2p_bandwidth",
+            bandwidth,
+            f"{what}: the size over the rest, {_sizes(size for _, size in timings.messages)}",
+        )
+
+
+def _sizes(sizes: Iterable[int]) -> str:
+    every = sorted(set(sizes))
+    return f"{every[0] / 1024:.0f} KiB to {every[-1] / 2**20:.0f} MiB"
+
+
+def _put_host(timings: Timings, put: Put) -> None:
+    """What the host does for each microbatch, and once an iteration."""
+    times = timings.busy.fetch.values()
+    put(
+        "microbatch_host_time",
+        Fitted(median(times), min(times), max(times)),
+        "one microbatch drawn from a token file by the engine, which does so on the first and on the last stage only",
+    )
+    fixed, _ = _optimizer_line(timings)
+    small = min(timings.all_reduce[2].items())[1] if timings.all_reduce else 0.0
+    put(
+        "iteration_host_time",
+        Fitted(fixed.value + 2 * small, fixed.low, fixed.high + 4 * small),
+        f"the engine's optimizer step without what depends on the parameters, {1e3 * fixed.value:.2g} ms"
+        + (", and two small all-reduces (loss, norm); from none to four, by layout" if small else ""),
+    )
+
+
+def _put_between_nodes(known: Mapping[str, Parameter], base: str, hca_bandwidth: float | None, put: Put) -> None:
+    """The rates between nodes; without an `hca_bandwidth` they are left to the base."""
+    if hca_bandwidth is None:
+        return
+    given = f"{hca_bandwidth:.4g} B/s, from --hca-bandwidth"
+    for name in BETWEEN_NODES:
+        share = known[name].value / known["hca_bandwidth"].value
+        scale = hca_bandwidth / known["hca_bandwidth"].value
+        source = f"not measured on one node: {given}"
+        if name != "hca_bandwidth":
+            source = f"not measured on one node: {share:.3g} of {given}, the ratio on {base}"
+        put(name, Fitted(*(scale * one for one in _as_fitted(known[name]))), source, "--hca-bandwidth")
+
+
+def _put_zero3(timings: Timings, between: Parameter, put: Put) -> None:
+    """ZeRO-3's gathers go through the node's links and the network: the slower of the two."""
+    ranks = max(timings.all_gather)
+    size, seconds = max(timings.all_gather[ranks].items())
+    inside = (ranks - 1) / ranks * size / seconds
+    if inside < between.value:
+        put(
+            "zero3_bandwidth",
+            Fitted(inside, inside / 2, inside * 2),
+            f"all-gather of {size / 2**20:.0f} MiB over {ranks} ranks of this node, which is slower than the network",
+        )

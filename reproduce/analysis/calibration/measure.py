@@ -1,0 +1,265 @@
+"""The microbenchmarks of a calibration: what one device does while all are busy, and what passes between them.
+
+On a CPU a device is a core, and all ranks run at once, because they share caches and memory bandwidth; each sample
+begins on all of them together. GPUs share nothing that matters here: one is measured.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from benchmarks.harness.ranks import run_ranks
+from benchmarks.harness.timing import Samples, Step, Timer, device_timer, is_gpu, measure, take_turns, wall_timer
+from benchmarks.harness.training import build
+from benchmarks.suite import collectives, gemm, memory, p2p
+from kernels import select
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.data import Samples as Sequences
+from ptdp_core.engine.data import open_tokens, write_tokens
+from ptdp_core.engine.groups import local_device
+from ptdp_core.engine.model import EPSILON, Operators
+from ptdp_core.engine.report import peak_memory
+from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.simulator.operators import Gemm
+from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Passes, Timings, gemms_of, layers_for
+
+REPEATS = 2
+ROUNDS, LIMIT_S = 10, 8.0
+MESSAGE_SAMPLES = 15
+COPY_BYTES = {"cpu": (2**22, 2**27), "cuda": (2**22, 2**30)}
+LARGEST_MESSAGE = {"cpu": 2**24, "cuda": 2**28}
+DTYPES = {"cpu": "float32", "cuda": "float16"}  # as torch names them
+ENGINE_DTYPES = {"float32": "fp32", "float16": "fp16"}
+GROUP_SIZES = (2, 4, 8)
+EXPECTED = {"busy": 15.0, "alone": 8.0, "collectives": 6.0, "messages": 4.0}  # seconds, to tell the time left
+FETCHED = ((1, 64), (2, 128), (4, 512))  # b and s of microbatches that are fetched
+
+
+def expected_seconds(device: str, ranks: int) -> tuple[float, ...]:
+    """About how long each part takes that `measure_node` tells as done."""
+    return tuple(EXPECTED[name.split()[0]] for name in _parts(device, ranks)) * REPEATS
+
+
+def _parts(device: str, ranks: int) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name."""
+    at_once = 1 if is_gpu(device) else ranks
+    sizes = [4096 * 4**i for i in range(12) if 4096 * 4**i <= LARGEST_MESSAGE[device]]
+    parts: dict[str, Callable[[], Any]] = {"busy": partial(_devices, at_once, device, ranks)}
+    if at_once > 1:
+        parts["alone"] = partial(_devices, 1, device, ranks)
+    for k in (k for k in GROUP_SIZES if k <= ranks):
+        parts[f"collectives of {k}"] = partial(collectives.measure, k, sizes, device, MESSAGE_SAMPLES)
+    if ranks > 1:
+        parts["messages"] = partial(p2p.measure, sizes, device, MESSAGE_SAMPLES)
+    return parts
+
+
+def _devices(at_once: int, device: str, ranks: int) -> DeviceTimings:
+    return combined(run_ranks(device_timings, at_once, (device, ranks), device), fmean)
+
+
+def measure_node(device: str, ranks: int, host: str, done: Callable[[str], None]) -> Timings:
+    """Measure this node with `ranks` devices; `done` is told each part that is finished.
+
+    Everything is measured twice, some time apart, and the faster counts. Raises `RankError` if a rank fails,
+    `UnavailableError` without a GPU for each.
+    """
+    found: dict[str, list[Any]] = {}
+    for _ in range(REPEATS):
+        for name, measure_part in _parts(device, ranks).items():
+            found.setdefault(name, []).append(measure_part())
+            done(name)
+    messages = {name: _fastest(parts) for name, parts in found.items() if name not in ("busy", "alone")}
+    all_reduce, all_gather = (
+        {
+            k: {size: t for (name, size), t in messages[f"collectives of {k}"].items() if name == operation}
+            for k in GROUP_SIZES
+            if f"collectives of {k}" in messages
+        }
+        for operation in ("all_reduce", "all_gather")
+    )
+    return Timings(
+        device,
+        host,
+        DTYPES[device],
+        ranks,
+        combined(found["busy"], min),
+        combined(found["alone"], min) if "alone" in found else None,
+        all_reduce,
+        all_gather,
+        messages.get("messages", {}),
+    )
+
+
+def _fastest(repeats: Sequence[Mapping[Any, Samples]]) -> dict[Any, float]:
+    return {key: min(typical(found[key]) for found in repeats) for key in repeats[0]}
+
+
+def typical(samples: Samples) -> float:
+    """The lower quartile: a machine that does other things, too, only ever adds time."""
+    return samples.quantile(0.25)
+
+
+def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceTimings:
+    """On every rank: what one device does by itself. `ranks` is how many share the machine's memory."""
+    where = local_device(device)
+    dtype = DTYPES[device]
+    total, reserved = _memory(where, ranks)
+    layers = layers_for(is_gpu(device), total)
+    timer = _together(device_timer(device))
+    gemms = _gemms(gemms_of(layers), dtype, device, timer)
+    beat()
+    copies = {size: typical(memory.copy(size, device, ROUNDS)) for size in COPY_BYTES[device]}
+    passes = {size: _operators(size, dtype, where, timer, ROUNDS) for size in layers}
+    beat()
+    host = _operators(layers[0], dtype, where, _together(wall_timer(device)), ROUNDS)
+    launches = sum(work.kernels for work in layers[0].passes)
+    optimizer = dict(_optimizer(model, device, dtype) for model in _models(device))
+    beat()
+    return DeviceTimings(
+        gemms,
+        copies,
+        passes,
+        optimizer,
+        call=typical(memory.kernel_gap(device)),
+        launch=sum(host) / launches,
+        fetch=_fetch(),
+        memory=total,
+        reserved=reserved,
+        multiprocessors=torch.cuda.get_device_properties(where).multi_processor_count if where.type == "cuda" else 1,
+    )
+
+
+def _gemms(shapes: Sequence[Gemm], dtype: str, device: str, timer: Timer) -> dict[Gemm, float]:
+    products = {
+        str(shape): Step.of(gemm.product(*shape[:3], dtype=dtype, device=device, batch=shape[3])) for shape in shapes
+    }
+    found = take_turns(products, timer, ROUNDS, 2, LIMIT_S)
+    return {shape: typical(found[str(shape)]) for shape in shapes}
+
+
+def _together(timer: Timer) -> Timer:
+    """The timer, begun on all ranks together."""
+    if not dist.is_initialized():
+        return timer
+
+    def timed(step: Step) -> float:
+        dist.all_reduce(torch.zeros(()))
+        return timer(step)
+
+    return timed
+
+
+def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, rounds: int) -> Passes:
+    """Forward and backward of a layer without its GEMMs, through autograd, by the engine's own operators."""
+    forward = layer_operators(size, dtype, where, select("auto", where))
+    outputs = forward()
+    gradients = [torch.randn_like(y) for y in outputs]
+    found = take_turns(
+        {
+            "forward": Step.of(forward),
+            "backward": Step(lambda ys: torch.autograd.backward(ys, gradients), prepare=forward),
+        },
+        timer,
+        rounds,
+        limit_s=LIMIT_S,
+    )
+    return Passes(typical(found["forward"]), typical(found["backward"]))
+
+
+def layer_operators(
+    size: LayerSize, dtype: str, where: torch.device, ops: Operators
+) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """What a layer does besides its GEMMs: its outputs, from inputs [s, b, h], [s, b, 4h], [b, a, s, s] that require
+    gradients. Where the layer has a GEMM the chain goes on without it."""
+    (s, b, h, heads), kind = size, getattr(torch, dtype)
+
+    def leaf(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=where).to(kind).requires_grad_()
+
+    x_SBH, up_SBF, scores = leaf(s, b, h), leaf(s, b, 4 * h), leaf(b, heads, s, s)
+    weight, bias, wide = leaf(h), leaf(h), leaf(4 * h)
+
+    def forward() -> tuple[torch.Tensor, ...]:
+        attended = ops.layer_norm(x_SBH, weight, bias, EPSILON)
+        after_SBH = ops.bias_dropout_add(attended, bias, x_SBH, 0.0, True)
+        normed = ops.layer_norm(after_SBH, weight, bias, EPSILON)
+        out_SBH = ops.bias_dropout_add(normed, bias, after_SBH, 0.0, True)
+        return out_SBH, ops.bias_gelu(up_SBF, wide), ops.causal_softmax(scores, (h // heads) ** -0.5)
+
+    return forward
+
+
+def _models(device: str) -> tuple[ModelConfig, ...]:
+    sizes = ((2, 512), (2, 1024), (4, 2048)) if is_gpu(device) else ((2, 128), (2, 256), (4, 512))
+    return tuple(ModelConfig(layers, hidden, 4, seq=64, vocab=256) for layers, hidden in sizes)
+
+
+def _optimizer(model: ModelConfig, device: str, dtype: str) -> tuple[int, float]:
+    """Parameters, and seconds to clear their gradients (here: to set them, so that they get clipped) and to step."""
+    trainer, _, _ = build(model, ParallelConfig(), device, EngineSettings(dtype=ENGINE_DTYPES[dtype]), "auto")
+
+    def step() -> None:
+        trainer.gradients.gradients.fill_(1.0)
+        trainer.optimizer.step(1e-6)
+
+    found = measure(step, samples=ROUNDS, limit_s=LIMIT_S, timer=_together(wall_timer(device)))
+    return trainer.gradients.parameters.numel(), typical(found)
+
+
+def _fetch() -> dict[tuple[int, int], float]:
+    """Seconds to draw one microbatch out of a token file that the operating system has in its cache, by b and s."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        path = Path(folder) / "random.tokens"
+        write_tokens(path, np.random.default_rng(0).integers(0, 256, 2**18), 256)
+        for b, s in FETCHED:
+            draw = _draws(Sequences(open_tokens(path), s, 256, seed=0), b)
+            found[b, s] = typical(measure(draw, samples=50))
+    return found
+
+
+def _draws(source: Sequences, b: int) -> Callable[[], object]:
+    """One microbatch after the other."""
+    numbers = count(step=b)
+    return lambda: source.microbatch(next(numbers), b, torch.device("cpu"))
+
+
+def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
+    """Bytes of memory a rank has, and what the process or the context takes of it; called before anything else."""
+    if where.type == "cuda":
+        free, total = torch.cuda.mem_get_info(where)
+        return float(total), float(total - free)
+    from benchmarks.records.provenance import host
+
+    return (host().memory_bytes or 8 << 30) / ranks, float(peak_memory(where))
+
+
+def combined(parts: Sequence[DeviceTimings], how: Callable[[list[float]], float]) -> DeviceTimings:
+    """Every number of all parts made one: their mean over ranks, or their minimum over repeats."""
+    first = parts[0]
+
+    def over(name: str) -> dict[Any, Any]:
+        return {key: how([getattr(one, name)[key] for one in parts]) for key in getattr(first, name)}
+
+    operators = {
+        size: Passes(*(how([one.operators[size][i] for one in parts]) for i in range(2))) for size in first.operators
+    }
+    scalars = {name: how([getattr(one, name) for one in parts]) for name in ("call", "launch", "memory", "reserved")}
+    return DeviceTimings(
+        over("gemms"),
+        over("copies"),
+        operators,
+        over("optimizer"),
+        fetch=over("fetch"),
+        multiprocessors=first.multiprocessors,
+        **scalars,
+    )

@@ -1,0 +1,97 @@
+"""A calibration as a cluster file: the format of `ptdp_core/simulator/clusters/selene.toml`, checked by reading it."""
+
+import json
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from math import floor, log10
+from pathlib import Path
+from textwrap import wrap
+
+from benchmarks.harness.timing import is_gpu
+from benchmarks.records import Host
+from benchmarks.records.errors import UnavailableError, UsageError
+from benchmarks.records.storage import StorageError, atomic_write_bytes
+from ptdp_core.simulator import Parameter, cluster_path, read_parameters
+from reproduce.analysis.calibration.fit import Calibration
+
+HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
+WIDTH = 116
+
+
+def check_target(out: Path, force: bool) -> None:
+    """Before any work: `UsageError` for a file that --cluster would not take or that is there, `UnavailableError` for
+    one that cannot be written."""
+    if out.suffix != ".toml":
+        raise UsageError(f"out={out} does not end in .toml; needs that for --cluster; try --out {out.stem}.toml")
+    if out.is_dir():
+        raise UsageError(f"out={out} is a folder; needs a file; try --out {out / 'my.toml'}")
+    if out.exists() and not force:
+        raise UsageError(f"out={out} exists; needs --force to replace it; try another --out")
+    folder = next(parent for parent in out.absolute().parents if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".calibrate-"):
+            pass
+    except OSError as error:
+        raise _unwritable(out, error) from None
+
+
+def _unwritable(out: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"cannot write {out}: {error.strerror}; needs a folder that can be written; try another --out"
+    )
+
+
+def text(calibration: Calibration, name: str, host: str, header: Sequence[str]) -> str:
+    """The file: what and how in comments, then name, description and host, then a table for each number."""
+    lines = [f"# {line}" for paragraph in header for line in wrap(paragraph, WIDTH - 2)]
+    lines += ["", *_strings({"name": name, "description": f"{host}, calibrated", HOST: host})]
+    for parameter in calibration.parameters.values():
+        lines += ["", *_table(parameter)]
+    return "\n".join(lines) + "\n"
+
+
+def _strings(values: Mapping[str, str]) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _table(parameter: Parameter) -> Iterator[str]:
+    yield f"[{parameter.name}]"
+    yield f"value = {_number(parameter.value)}"
+    yield f'unit = "{parameter.unit}"'
+    yield f"range = [{_number(parameter.low)}, {_number(parameter.high)}]"
+    yield from _strings({"source": parameter.source, "set_with": parameter.set_with})
+
+
+def _number(value: float) -> str:
+    """The number as people write it, with an exponent of thousands: 91.81e9, 0.74, 19.1e-6."""
+    if isinstance(value, int) or 1e-3 <= value < 1e4:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    exponent = 3 * floor(log10(value) / 3)
+    return f"{value / 10.0**exponent:.4g}e{exponent}"
+
+
+def write(out: Path, content: str) -> None:
+    """Write the file, whole or not at all, after reading it as any command will. Raises `UnavailableError`."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / out.name
+        trial.write_text(content, encoding="utf-8")
+        read_parameters(str(trial))
+    try:
+        atomic_write_bytes(out, content.encode())
+    except StorageError as error:
+        raise _unwritable(out, error) from None
+
+
+def machine(host: Host, device: str) -> str:
+    """What a class of machines is called: '8 x NVIDIA H100 80GB HBM3', or 'AMD EPYC 7742, 16 cores'."""
+    if is_gpu(device):
+        return f"{host.gpu_count} x {', '.join(host.gpus)}"
+    return f"{host.cpu or host.machine}, {host.logical_cores} cores"
+
+
+def host_of(cluster: str) -> str | None:
+    """The machine a cluster file was measured on; None for one that is not from a calibration."""
+    host = tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8")).get(HOST)
+    return host if isinstance(host, str) else None

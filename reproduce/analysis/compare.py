@@ -1,0 +1,266 @@
+"""`reproduce compare A B`: two result sets, what differs between them, and whether they can be compared at all.
+
+A record of A meets the record of B with the same kind, id, fidelity and scale; of those, points meet by their key. What
+would make a difference meaningless is said and not hidden behind numbers: another cluster, another specification of a
+point, another class of host where time was measured.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from benchmarks.records import Host, Metric, PointResult, Record, RecordError, read_record
+from benchmarks.records.errors import DONE, INVALID_RESULTS, InvalidResultsError, NothingSelectedError, UsageError
+
+# Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
+TIMED = ("measured", "emulated")
+# The rest of a host (kernel, memory) explains a number without making it another class of machine.
+HOST_CLASS = ("machine", "cpu", "logical_cores", "gpus", "gpu_count")
+
+Key = tuple[str, str, str, str]  # kind, id, fidelity, scale
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value of a point that is not the same in A and B; `apart`: whether two sets of samples do not overlap."""
+
+    point: str
+    metric: str
+    a: int | float
+    b: int | float
+    unit: str
+    origin: str
+    apart: bool | None = None
+
+    @property
+    def relative(self) -> float | None:
+        """(b - a)/|a|, where a is not 0."""
+        return (self.b - self.a) / abs(self.a) if self.a else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A record in A and in B: why they cannot be compared (empty: they can), and otherwise what differs.
+
+    `changes` are statuses and verdicts, as (what, a, b); `missing` are points, or values of points, of one side only;
+    `notes` explain differences without forbidding them; `values` counts the values compared.
+    """
+
+    key: Key
+    title: str
+    obstacles: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    changes: tuple[tuple[str, str, str], ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    points: int = 0
+    values: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All pairs, and the records that only one set has."""
+
+    pairs: tuple[Pair, ...]
+    only_a: tuple[Key, ...]
+    only_b: tuple[Key, ...]
+
+    @property
+    def code(self) -> int:
+        """The exit code: differences are a result; what cannot be compared is none."""
+        return INVALID_RESULTS if any(pair.obstacles for pair in self.pairs) else DONE
+
+
+def load(path: Path) -> dict[Key, Record]:
+    """The records of a file, or of a folder and those below it.
+
+    Raises `UsageError` for a path that is not there, `InvalidResultsError` for a file that is no record, and for two
+    records of one experiment; `NothingSelectedError` for a folder without any.
+    """
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; needs a results folder or a record.json")
+    files = sorted(path.rglob("record.json")) if path.is_dir() else [path]
+    if not files:
+        raise NothingSelectedError(f"{path} holds no record.json; needs a folder that a run has written to")
+    records: dict[Key, Record] = {}
+    places: dict[Key, Path] = {}
+    for file in files:
+        try:
+            record = read_record(file)
+        except RecordError as error:
+            raise InvalidResultsError(str(error)) from None
+        except OSError as error:
+            raise InvalidResultsError(f"{file}: cannot be read: {error.strerror}") from None
+        key = record.kind, record.id, record.fidelity, record.scale
+        if key in records:
+            raise InvalidResultsError(
+                f"{file} and {places[key]} are both {name(key)}; needs one record of each; compare the files themselves"
+            )
+        records[key], places[key] = record, file
+    return records
+
+
+def name(key: Key) -> str:
+    """A record in words."""
+    _, id, fidelity, scale = key
+    return f"{id} ({fidelity}, scale {scale})"
+
+
+def compare(a: Mapping[Key, Record], b: Mapping[Key, Record]) -> Comparison:
+    """Compare two sets. Raises `NothingSelectedError` if no experiment is in both."""
+    pairs = [_pair(key, a[key], b[key]) for key in a if key in b]
+    met = {key[:2] for key in a if key in b}
+    for kind, id in dict.fromkeys(key[:2] for key in a):
+        others = [key for key in b if key[:2] == (kind, id)]
+        if others and (kind, id) not in met:
+            mine = next(key for key in a if key[:2] == (kind, id))
+            pairs.append(Pair(mine, a[mine].title, tuple(_unlike(mine, others))))
+            met.add((kind, id))
+    if not pairs:
+        raise NothingSelectedError(f"nothing in common: A has {_ids(a)}, B has {_ids(b)}")
+    matched = {pair.key[:2] for pair in pairs if pair.key not in b}
+
+    def only(one: Mapping[Key, Record], other: Mapping[Key, Record]) -> tuple[Key, ...]:
+        return tuple(key for key in one if key not in other and key[:2] not in matched)
+
+    return Comparison(tuple(pairs), only(a, b), only(b, a))
+
+
+def _ids(records: Mapping[Key, Record]) -> str:
+    ids = list(dict.fromkeys(id for _, id, _, _ in records))
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+
+
+def _unlike(mine: Key, others: Sequence[Key]) -> list[str]:
+    """Why records of one id do not meet."""
+    theirs = ", ".join(f"{fidelity} at scale {scale}" for _, _, fidelity, scale in others)
+    if all(other[2] != mine[2] for other in others):
+        return [f"fidelity: A is {mine[2]}, B is {theirs}"]
+    return [f"scale: A is {mine[2]} at scale {mine[3]}, B is {theirs}"]
+
+
+def _pair(key: Key, a: Record, b: Record) -> Pair:
+    obstacles = (*_host_obstacles(a, b), *_cluster_obstacles(a, b))
+    both = [(p, q) for p in a.points for q in b.points if p.key == q.key]
+    obstacles += tuple(text for p, q in both for text in _point_obstacles(p, q))
+    if obstacles:
+        return Pair(key, a.title, obstacles, points=len(both))
+    common = [(p, q, metric) for p, q in both for metric in p.metrics if metric in q.metrics]
+    found = [_difference(p.key, metric, p.metrics[metric], q.metrics[metric]) for p, q, metric in common]
+    return Pair(
+        key,
+        a.title,
+        differences=tuple(difference for difference in found if difference is not None),
+        changes=(*_statuses(both), *_verdicts(a, b)),
+        missing=_missing(a, b, both),
+        notes=tuple(_notes(a, b, both)),
+        points=len(both),
+        values=len(common),
+    )
+
+
+def _host_obstacles(a: Record, b: Record) -> list[str]:
+    if a.fidelity not in TIMED:
+        return []
+    mine, theirs = a.provenance.host, b.provenance.host
+    return [
+        f"host: {field} is {_show(getattr(mine, field))} in A, {_show(getattr(theirs, field))} in B"
+        for field in HOST_CLASS
+        if getattr(mine, field) != getattr(theirs, field)
+    ]
+
+
+def _show(value: object) -> str:
+    return (", ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
+
+
+def _cluster_obstacles(a: Record, b: Record) -> list[str]:
+    mine, theirs = a.provenance.cluster, b.provenance.cluster
+    if mine == theirs:
+        return []
+    if mine is None or theirs is None or mine.name != theirs.name:
+        names = [cluster.name if cluster else "none" for cluster in (mine, theirs)]
+        return [f"cluster: {names[0]} in A, {names[1]} in B"]
+    return [
+        f"cluster: the file of {mine.name} is another one (digest {mine.digest[:8]} in A, {theirs.digest[:8]} in B)"
+    ]
+
+
+def _point_obstacles(p: PointResult, q: PointResult) -> list[str]:
+    names = [n for n in dict.fromkeys([*p.parameters, *q.parameters]) if p.parameters.get(n) != q.parameters.get(n)]
+    texts = [f"specification of {p.key}: {n}={p.parameters.get(n)} in A, {q.parameters.get(n)} in B" for n in names]
+    for metric in p.metrics.keys() & q.metrics.keys():
+        units = p.metrics[metric].unit, q.metrics[metric].unit
+        if units[0] != units[1]:
+            texts.append(f"unit of {metric} of {p.key}: {units[0]} in A, {units[1]} in B")
+    return texts
+
+
+def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | None:
+    if a.value is None or b.value is None or a.value == b.value:
+        return None  # a value that is missing has a status that says why
+    apart = None
+    if a.samples and b.samples:
+        apart = max(a.samples) < min(b.samples) or max(b.samples) < min(a.samples)
+    return Difference(point, metric, a.value, b.value, a.unit, a.origin, apart)
+
+
+def _statuses(both: Sequence[tuple[PointResult, PointResult]]) -> list[tuple[str, str, str]]:
+    return [(f"status of {p.key}", p.status, q.status) for p, q in both if p.status != q.status]
+
+
+def _verdicts(a: Record, b: Record) -> list[tuple[str, str, str]]:
+    theirs = {claim.id: claim.verdict for claim in b.claims}
+    return [
+        (f"claim {claim.id}", claim.verdict, theirs[claim.id])
+        for claim in a.claims
+        if theirs.get(claim.id, claim.verdict) != claim.verdict
+    ]
+
+
+def _missing(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> tuple[tuple[str, str], ...]:
+    """What only one side has, as (side, what)."""
+    keys = {p.key for p, _ in both}
+    found = [("A", f"point {p.key}") for p in a.points if p.key not in keys]
+    found += [("B", f"point {q.key}") for q in b.points if q.key not in keys]
+    for p, q in both:
+        if p.status == q.status:
+            found += [("A", f"{metric} of {p.key}") for metric in p.metrics if metric not in q.metrics]
+            found += [("B", f"{metric} of {p.key}") for metric in q.metrics if metric not in p.metrics]
+    return tuple(found)
+
+
+def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> list[str]:
+    """What else is not the same, and what a difference means."""
+    notes = [f"{side} was interrupted: it is partial" for side, r in (("A", a), ("B", b)) if r.state == "partial"]
+    same = [p.key for p, q in both if p.fingerprint == q.fingerprint and _values(p) != _values(q)]
+    if same and a.fidelity not in TIMED:
+        notes.append(f"{same[0]} has the same fingerprint in A and B, and other values: one of them is not what ran")
+    if a.fidelity in TIMED:
+        notes.append("time was taken in two sessions: noise between them is not excluded; reproduce check decides")
+    for what, of in _PROVENANCE.items():
+        mine, theirs = of(a), of(b)
+        if mine != theirs:
+            notes.append(f"{what}: {mine} in A, {theirs} in B")
+    return notes
+
+
+def _values(point: PointResult) -> dict[str, int | float | None]:
+    return {metric: found.value for metric, found in point.metrics.items()}
+
+
+def _commit(record: Record) -> str:
+    made_by = record.provenance
+    return "unknown" if made_by.commit is None else made_by.commit[:10] + (" with changes" if made_by.dirty else "")
+
+
+def _versions(record: Record) -> str:
+    return ", ".join(f"{package} {version}" for package, version in sorted(record.provenance.versions.items()))
+
+
+def _host(record: Record) -> str:
+    host = record.provenance.host
+    return ", ".join(_show(getattr(host, field.name)) for field in fields(Host) if field.name in ("os", *HOST_CLASS))
+
+
+_PROVENANCE: dict[str, Callable[[Record], str]] = {"commit": _commit, "versions": _versions, "host": _host}

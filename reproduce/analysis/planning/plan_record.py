@@ -1,0 +1,149 @@
+"""`reproduce plan` as JSON, and on disk: a record with its tables. Every number in them is simulated."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import (
+    PaperValue,
+    PointResult,
+    Provenance,
+    Record,
+    atomic_write_bytes,
+    digest_files,
+    fingerprint,
+    write_record,
+)
+from ptdp_core.simulator import Estimate
+from ptdp_core.simulator.search import time_differences
+from reproduce import ROOT
+from reproduce.analysis.planning.plan_text import (
+    PARAMETERS,
+    comparison_lines,
+    count_line,
+    marked,
+    note_lines,
+    ranking,
+    shown,
+    sizes,
+    slower,
+    takeaway_lines,
+    title,
+)
+from reproduce.commands.plan import Plan
+from reproduce.output.tables import csv_text, markdown_table
+from reproduce.run.fidelities import simulated_metrics
+
+
+def print_json(plan: Plan, folder: Path) -> None:
+    """The plan as JSON on standard output."""
+    found = plan.search
+    document = {
+        "origin": "simulated",
+        "cluster": plan.cluster_name,
+        "model": {"name": plan.name, **asdict(plan.job.model)},
+        "gpus": plan.job.n,
+        "batch": plan.job.B,
+        "counts": {
+            "legal": found.legal,
+            "do_not_fit": found.too_large,
+            "too_long_to_execute": found.too_long,
+            "discarded_by_bound": found.discarded,
+            "simulated": len(found.ranked),
+        },
+        "takeaways": {
+            "sizes_tried": [size._asdict() for size in plan.takeaways.sizes],
+            "microbatches_tried": [entry(plan, e) for e in plan.takeaways.microbatches],
+        },
+        "configurations": [{"rank": rank, "which": name or None, **entry(plan, e)} for rank, e, name in shown(plan)],
+        "comparisons": [
+            {
+                "which": name,
+                "rank": found.rank(e.config),
+                "slower_by": slower(e, plan.best),
+                "seconds_more": time_differences(e, plan.best, plan.cluster),
+            }
+            for name, e in marked(plan).items()
+        ],
+        "folder": str(folder),
+    }
+    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def entry(plan: Plan, estimate: Estimate) -> dict[str, Any]:
+    """A configuration and its numbers, as JSON."""
+    parallel = estimate.config.parallel
+    return {
+        **{name: getattr(parallel, name) for name in PARAMETERS},
+        "iteration_s": estimate.iteration_s,
+        "slower_by": slower(estimate, plan.best),
+        "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
+        "bubble_fraction": estimate.bubble_fraction,
+        "peak_memory_bytes": estimate.peak_memory_bytes,
+        "memory_bytes": dict(estimate.memory_bytes),
+        "link_bytes": dict(estimate.link_bytes),
+        "phases_s": dict(estimate.phases_s),
+    }
+
+
+def write(plan: Plan, provenance: Provenance, results: Path) -> Path:
+    """Write record.json, table.md and table.csv; the folder they are in. Raises `StorageError`."""
+    model = plan.job.model
+    name = plan.name
+    if name == "own":
+        name = f"l{model.layers}-h{model.hidden}-a{model.heads}-s{model.seq}-V{model.vocab}"
+    folder = results / "plan" / f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}"
+    record = to_record(plan, provenance)
+    lines = [f"# Plan: {title(plan)}", "", *(f"- {line}" for line in (*takeaway_lines(plan), count_line(plan))), ""]
+    lines += [*markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}.", ""]
+    lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
+    atomic_write_bytes(folder / "table.md", ("\n".join(lines) + "\n").encode())
+    atomic_write_bytes(folder / "table.csv", csv_text(record).encode())
+    write_record(record, folder / "record.json")
+    return folder
+
+
+def to_record(plan: Plan, provenance: Provenance) -> Record:
+    """The plan as a record: a point for each configuration shown, the lines as notes."""
+    points = []
+    cluster = provenance.cluster.digest if provenance.cluster else None
+    for rank, estimate, name in shown(plan):
+        parameters = {"rank": rank, **estimate.config.to_plain()}
+        paper: Mapping[str, PaperValue] = {}
+        if plan.paper and estimate.config == plan.paper.config:
+            paper = {"throughput_per_gpu": PaperValue(plan.paper.flops_per_gpu, "FLOP/s", "table", quantum=1e12)}
+        points.append(
+            PointResult(
+                key=f"rank_{rank}",
+                series=name,
+                label=sizes(estimate.config.parallel),
+                parameters=parameters,
+                status="ok",
+                reason=None,
+                fingerprint=fingerprint({"parameters": parameters, "cluster": cluster, "code": provenance.code_digest}),
+                metrics=simulated_metrics(estimate),
+                paper=paper,
+            )
+        )
+    lines = (*takeaway_lines(plan), count_line(plan), *comparison_lines(plan), *note_lines(plan))
+    return Record(
+        kind="comparison",
+        id="plan",
+        title=f"Plan: {title(plan)}",
+        paper=None,
+        fidelity="simulated",
+        scale=f"{plan.job.n} GPUs, batch {plan.job.B}",
+        state="complete",
+        provenance=provenance,
+        points=tuple(points),
+        notes=tuple("\n".join(lines).replace("\n  ", "; ").splitlines()),
+    )
+
+
+def code_digest() -> str:
+    """A digest of the sources that a plan's numbers come from."""
+    core = ROOT / "ptdp_core"
+    folders = (core / "schedules", core / "simulator")
+    return digest_files([core / "config.py", core / "formulas.py", *(p for f in folders for p in f.glob("*.py"))])

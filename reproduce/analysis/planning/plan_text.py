@@ -1,0 +1,212 @@
+"""What `reproduce plan` says: the takeaways step by step, the ranking, and what makes the differences.
+
+Every number here is simulated. `plan_record.py` writes the same to disk.
+"""
+
+import os
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptdp_core.config import ParallelConfig
+from ptdp_core.simulator import Estimate
+from ptdp_core.simulator.search import time_differences
+from ptdp_core.simulator.space import tensor_sizes
+from reproduce.commands.plan import Plan
+from reproduce.output.tables import Table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+GB = 1e9
+SHOWN_USES = 4
+LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
+PARAMETERS = ("p", "t", "d", "v", "b", "recompute")
+
+
+def marked(plan: Plan) -> dict[str, Estimate]:
+    """The configurations that the ranking points out, by what they are; one that is several things comes once."""
+    paper = plan.found(plan.paper.config) if plan.paper else None
+    chosen, refined = plan.takeaways.chosen, plan.refined
+    names: dict[int, list[str]] = {}
+    named = {"takeaways": chosen, "best of their p, t, d": refined, "best that recomputes": plan.recomputing}
+    for name, estimate in (named | {"paper": paper}).items():
+        if estimate is not None and not (estimate is refined and chosen and refined.config == chosen.config):
+            names.setdefault(plan.search.rank(estimate.config) or 0, []).append(name)
+    return {", ".join(found): plan.search.ranked[rank - 1] for rank, found in sorted(names.items(), reverse=True)}
+
+
+def shown(plan: Plan) -> list[tuple[int, Estimate, str]]:
+    """Rank, configuration and what it is: the best of the ranking, then the marked ones further down."""
+    names = {plan.search.rank(estimate.config): name for name, estimate in marked(plan).items()}
+    return [
+        (rank, estimate, names.get(rank, ""))
+        for rank, estimate in enumerate(plan.search.ranked, 1)
+        if rank <= plan.top or rank in names
+    ]
+
+
+def title(plan: Plan) -> str:
+    """The job in one line."""
+    model = plan.job.model
+    sizes = f"{model.layers} layers, hidden size {model.hidden}, {model.heads} heads"
+    own = "" if plan.name == "own" else f"{plan.name.upper()} "
+    return f"{own}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
+
+
+def ranking(plan: Plan) -> Table:
+    """The configurations in the order of their simulated times."""
+    headings = (
+        *("rank", "which", *PARAMETERS, "iteration (s)", "slower by (%)", "teraFLOP/s (per GPU)", "bubble (%)"),
+        *("memory (GB)", *(f"{name} sent (GB)" for name in LINKS.values())),
+    )
+    rows = []
+    for rank, estimate, name in shown(plan):
+        parallel = estimate.config.parallel
+        numbers = (
+            f"{estimate.iteration_s:.3f}",
+            f"{100 * slower(estimate, plan.best):.1f}",
+            f"{estimate.flops_per_gpu / 1e12:.1f}",
+            f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}",
+            f"{estimate.peak_memory_bytes / GB:.1f}",
+            *(f"{estimate.link_bytes[link] / GB:.1f}" for link in LINKS),
+        )
+        rows.append((str(rank), name, *(str(getattr(parallel, field)) for field in PARAMETERS), *numbers))
+    left = ("recompute", "which")
+    return Table(headings, tuple(rows), tuple(name not in left for name in headings))
+
+
+def slower(one: Estimate, best: Estimate) -> float:
+    """How much longer an iteration takes than the best one's, relative to it."""
+    return one.iteration_s / best.iteration_s - 1
+
+
+def takeaway_lines(plan: Plan) -> list[str]:
+    """The three takeaways, step by step."""
+    found, cluster = plan.takeaways, plan.cluster
+    per_node = cluster.gpus_per_node
+    largest = max(t for t in tensor_sizes(plan.job, per_node) if t <= per_node)
+    lines = [
+        f"Takeaway 1: tensor parallelism up to the {per_node} GPUs of a node"
+        + (f" (here to t={largest}, the largest that is legal)" if largest < per_node else "")
+        + ", then pipeline parallelism"
+    ]
+    tries = ", ".join(f"t={s.t} p={s.p} {s.memory_bytes / GB:.1f} GB" for s in found.sizes[-5:])
+    more = f"{len(found.sizes) - 5} smaller, then " if len(found.sizes) > 5 else ""
+    tried = f"(tried, least memory: {more}{tries})"
+    room = f"{cluster.usable_memory / GB:.1f} GB"
+    if found.chosen is None:
+        return [*lines, f"Takeaway 2: none of the sizes M = t*p fits in {room} {tried}"]
+    parallel = found.chosen.config.parallel
+    lines.append(
+        f"Takeaway 2: the smallest M = t*p that fits in {room}: M={parallel.t * parallel.p}, so d={parallel.d} {tried}"
+    )
+    times = ", ".join(f"b={e.config.parallel.b} {e.iteration_s:.3f} s" for e in found.microbatches)
+    lines.append(f"Takeaway 3: the best microbatch size of those that fit, with v=1 and recomputation: {times}")
+    return lines
+
+
+def count_line(plan: Plan) -> str:
+    """What became of every legal configuration."""
+    found = plan.search
+    text = (
+        f"{found.legal} legal configurations: {found.too_large} do not fit in "
+        f"{plan.cluster.usable_memory / GB:.1f} GB (memory computed without executing the schedule)"
+    )
+    if found.too_long:
+        text += f", {found.too_long} have schedules too long to execute (not ranked)"
+    if found.discarded:
+        text += (
+            f", {found.discarded} are not simulated because by a lower bound they take more than the "
+            f"{found.complete_to_s:.3f} s of the slowest one below"
+        )
+    return f"{text}, {len(found.ranked)} simulated"
+
+
+def comparison_lines(plan: Plan) -> list[str]:
+    """For each marked configuration, how far it is from the best, and what makes the difference."""
+    lines = []
+    for name, estimate in marked(plan).items():
+        lines += _comparison(plan, name, estimate)
+    return lines
+
+
+def sizes(parallel: ParallelConfig) -> str:
+    """The sizes that a plan chooses, as text."""
+    return ", ".join(f"{name}={getattr(parallel, name)}" for name in PARAMETERS)
+
+
+def _comparison(plan: Plan, name: str, one: Estimate) -> list[str]:
+    best, rank = plan.best, plan.search.rank(one.config)
+    place = f"{name}: rank {rank} of the {plan.search.fitting} that fit"
+    if one.config == best.config:
+        return [f"{place}: it is the best"]
+    here, there = one.config.parallel, best.config.parallel
+    changes = [
+        f"{field}={getattr(here, field)} instead of {getattr(there, field)}"
+        for field in PARAMETERS
+        if getattr(here, field) != getattr(there, field)
+    ]
+    more = one.iteration_s - best.iteration_s
+    differences = time_differences(one, best, plan.cluster)
+    uses = list(differences.items())
+    told = [f"{use} {seconds:+.3f}" for use, seconds in uses[:SHOWN_USES] if abs(seconds) >= 0.0005]
+    rest = more - sum(seconds for _, seconds in uses[: len(told)])
+    told += [f"all else {rest:+.3f}"] if abs(rest) >= 0.0005 else []
+    links = [
+        f"{label} {one.link_bytes[link] / GB:.1f} against {best.link_bytes[link] / GB:.1f}"
+        for link, label in LINKS.items()
+    ]
+    return [
+        f"{place}, {slower(one, best):.1%} slower than the best: {', '.join(changes)}",
+        f"  time: {more:+.3f} s, of it {', '.join(told)}; mostly {cause(differences)}",
+        f"  memory: {one.peak_memory_bytes / GB:.1f} against {best.peak_memory_bytes / GB:.1f} GB; bubble "
+        f"{one.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
+    ]
+
+
+def cause(differences: dict[str, float]) -> str:
+    """What the slower configuration loses most with."""
+    return max(differences, key=lambda use: differences[use])
+
+
+def print_plan(plan: Plan, folder: Path) -> None:
+    """The plan on a terminal."""
+    from rich.text import Text
+
+    from reproduce.commands.run import console, shown_path
+    from reproduce.output.tables import print_table
+
+    out = console()
+    out.print(Text(title(plan), style="bold"))
+    for heading, lines in (("The paper's heuristics", takeaway_lines(plan)), ("The search", [count_line(plan)])):
+        out.print(Text(f"\n{heading}"))
+        for line in lines:
+            out.print(_wrapped(f"  {line}", out.width))
+    out.print()
+    print_table(out, ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}")
+    for line in (*comparison_lines(plan), "", *note_lines(plan)):
+        out.print(_wrapped(line, out.width))
+    out.print(Text(f"files: {shown_path(folder)}{os.sep}  (record.json, table.md, table.csv)"), soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> "Text":
+    from rich.text import Text
+
+    indent = " " * (len(line) - len(line.lstrip()) + 3)
+    return Text(textwrap.fill(line, width - 1, subsequent_indent=indent, break_long_words=False))
+
+
+def note_lines(plan: Plan) -> list[str]:
+    """What to know when reading the numbers."""
+    notes = ["a GPU's time and bytes; differences of a few percent are within the simulator's error"]
+    if plan.paper:
+        printed = f"the paper ({plan.paper.where}) ran {sizes(plan.paper.config.parallel)} and prints "
+        printed += f"{plan.paper.flops_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "
+        found = plan.found(plan.paper.config)
+        notes.append(printed + (f"{found.flops_per_gpu / 1e12:.1f}" if found else "it does not fit in memory"))
+    if any(estimate.config.parallel.recompute == "none" for _, estimate, _ in shown(plan)):
+        notes.append(
+            "teraFLOP/s count the recomputed forward pass whether or not there is one (eq. 3): they compare times"
+        )
+    return notes

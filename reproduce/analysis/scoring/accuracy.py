@@ -1,0 +1,178 @@
+"""How good the simulator is: every published value beside its prediction, by artifact and over all.
+
+`assess` evaluates, `Assessment` holds what it found; printing and writing are in `accuracy_command.py`. Nothing is
+fitted here but the baselines, which are fitted to the published values themselves.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.records import ClusterRef, PointResult, fingerprint
+from ptdp_core.simulator import Parameter, read_parameters
+from reproduce.analysis.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
+from reproduce.analysis.scoring.sensitivity import Move, count, moves
+from reproduce.experiment.artifact import Artifact
+from reproduce.run import simulated
+from reproduce.run.fidelities import Simulated
+
+OnDone = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A published value with our result for it; `counted` is False where an earlier artifact has the same one."""
+
+    published: Published
+    result: PointResult
+    counted: bool
+
+    @property
+    def pair(self) -> Pair | None:
+        """Both numbers; None where we have no result, or where both are 1 because the series is normalised there."""
+        return self.published.pair(self.result)
+
+    @property
+    def missing(self) -> bool:
+        """Whether there should be a result and is none."""
+        return self.pair is None and not self.published.is_reference(self.result)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A set of published values: the score and, if all are throughputs, the baselines fitted to the same ones."""
+
+    score: Score | None
+    baselines: Mapping[str, float] | None
+    missing: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """An artifact with published values."""
+
+    artifact: Artifact
+    predicted: tuple[Predicted, ...]
+    scored: Scored
+
+    @property
+    def blind(self) -> bool:
+        """Whether its values were published to this project only after the parameters were set."""
+        return self.artifact.id in BLIND
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """An artifact that is predicted and not compared, because the paper publishes no value of what is simulated."""
+
+    artifact: Artifact
+    points: int
+    predictions: int
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """All of it. `overall` and `parts` count every configuration once; `duplicates` says how many were left out."""
+
+    cluster: ClusterRef
+    groups: tuple[Group, ...]
+    overall: Scored
+    parts: Mapping[str, Scored]
+    duplicates: int
+    unpublished: tuple[Unpublished, ...]
+    parameters: Mapping[str, Parameter]
+    moves: tuple[Move, ...]
+    notes: tuple[str, ...]
+    code_digest: str
+
+    @property
+    def predicted(self) -> tuple[Predicted, ...]:
+        """Every published value, in the paper's order."""
+        return tuple(one for group in self.groups for one in group.predicted)
+
+
+def assess(
+    artifacts: Sequence[Artifact],
+    cluster: str,
+    start: Callable[[int], OnDone] = lambda total: lambda label: None,
+    debug: bool = False,
+) -> Assessment:
+    """Predict, score, and move every parameter. `start(total)` gives what is called with each step done.
+
+    Raises `ReproduceError` for a cluster that is none.
+    """
+    chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
+    evaluators = {artifact.id: simulated.make(artifact, cluster, debug) for artifact in chosen}
+    if not evaluators:
+        raise ValueError("artifacts=[] has none that can be simulated; needs at least one")
+    some = next(iter(evaluators.values()))
+    assert some.cluster is not None
+    assert some.cluster_ref is not None
+    parameters = read_parameters(cluster)
+    total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
+    on_done = start(total + count(some.cluster, parameters))
+
+    groups, unpublished = _groups(chosen, evaluators, on_done)
+    points = [one for group in groups for one in group.predicted]
+    counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
+    known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
+    return Assessment(
+        cluster=some.cluster_ref,
+        groups=tuple(groups),
+        overall=_scored(counted),
+        parts=_parts(groups),
+        duplicates=sum(not one.counted for one in points),
+        unpublished=tuple(unpublished),
+        parameters=parameters,
+        moves=tuple(moves(known, evaluators, some.cluster, parameters, on_done)),
+        notes=(*disagreements([one.published for one in points]), *_references(points)),
+        code_digest=fingerprint({id: one.code_digest for id, one in evaluators.items()}),
+    )
+
+
+def _groups(
+    artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone
+) -> tuple[list[Group], list[Unpublished]]:
+    published = {artifact.id: published_points(artifact) for artifact in artifacts}
+    first = {id(one) for one in unique(one for points in published.values() for one in points)}
+    groups, unpublished = [], []
+    for artifact in artifacts:
+        results = {}
+        for point in artifact.points(artifact.scales[0]):
+            results[point.key] = evaluators[artifact.id].evaluate(point)
+            on_done(f"{artifact.id}: {point.label}")
+        if ours := published[artifact.id]:
+            predicted = tuple(Predicted(one, results[one.point.key], id(one) in first) for one in ours)
+            groups.append(Group(artifact, predicted, _scored(predicted)))
+        else:
+            ok = sum(result.status == "ok" for result in results.values())
+            unpublished.append(Unpublished(artifact, len(results), ok))
+    return groups, unpublished
+
+
+def _references(points: Sequence[Predicted]) -> list[str]:
+    number = sum(one.published.is_reference(one.result) for one in points)
+    return (
+        [f"{number} points are 1 on both sides, because their series are normalised there: not scored"]
+        if number
+        else []
+    )
+
+
+def _parts(groups: Sequence[Group]) -> dict[str, Scored]:
+    """Parts of the whole that are worth a line: the throughputs, which have baselines, and what was blind, if known."""
+    counted = [(group, one) for group in groups for one in group.predicted if one.counted]
+    parts = {"throughput per GPU only": [one for _, one in counted if one.published.is_throughput]}
+    if any(group.blind for group, _ in counted):
+        parts["blind figures only"] = [one for group, one in counted if group.blind]
+        parts["without the blind figures"] = [one for group, one in counted if not group.blind]
+    return {name: _scored(points) for name, points in parts.items() if points}
+
+
+def _scored(points: Sequence[Predicted]) -> Scored:
+    pairs = [pair for one in points if (pair := one.pair) is not None]
+    missing = sum(one.missing for one in points)
+    if not pairs:
+        return Scored(None, None, missing)
+    throughputs = all(one.published.is_throughput for one in points)
+    return Scored(score(pairs), baselines(pairs) if throughputs else None, missing)

@@ -1,0 +1,182 @@
+"""The accuracy assessment as JSON, as a record of kind 'comparison', and as files."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
+from benchmarks.records.provenance import collect, timestamp
+from reproduce.analysis.scoring.accuracy import Assessment, Predicted, Scored
+from reproduce.analysis.scoring.sensitivity import Move
+from reproduce.run.runner import RECORD, require_folder
+
+FOLDER = "accuracy"
+
+
+def as_json(assessment: Assessment) -> dict[str, Any]:
+    """The assessment as `reproduce accuracy --json` prints it."""
+    return {
+        "cluster": assessment.cluster.name,
+        "origin": "simulated",
+        "groups": [
+            {
+                "id": group.artifact.id,
+                "paper": group.artifact.label,
+                "blind": group.blind,
+                **_scored(group.scored),
+                "points": [_point(one) for one in group.predicted],
+            }
+            for group in assessment.groups
+        ],
+        "overall": _scored(assessment.overall),
+        "parts": {name: _scored(scored) for name, scored in assessment.parts.items()},
+        "duplicates": assessment.duplicates,
+        "unpublished": [
+            {
+                "id": one.artifact.id,
+                "paper": one.artifact.label,
+                "points": one.points,
+                "predictions": one.predictions,
+            }
+            for one in assessment.unpublished
+        ],
+        "parameters": [asdict(parameter) for parameter in assessment.parameters.values()],
+        "moves": [asdict(move) for move in assessment.moves],
+        "notes": list(notes(assessment)),
+    }
+
+
+def _scored(scored: Scored) -> dict[str, Any]:
+    found = scored.score
+    body = found and {
+        "n": found.n,
+        "mean": found.mean,
+        "bias": found.bias,
+        "worst": found.worst,
+        "worst_point": found.worst_label,
+        "rank": found.rank,
+        "missing": scored.missing,
+    }
+    return {"score": body, "baselines": scored.baselines and dict(scored.baselines)}
+
+
+def _point(one: Predicted) -> dict[str, Any]:
+    published, pair = one.published, one.pair
+    return {
+        "key": published.point.key,
+        "label": published.label,
+        "metric": published.quantity.name,
+        "ours": pair and pair.ours,
+        "published": published.value.value,
+        "unit": published.value.unit,
+        "error": pair and pair.error,
+        "counted": one.counted,
+    }
+
+
+def notes(assessment: Assessment) -> tuple[str, ...]:
+    """What the scores say, and what they leave out, as lines for people."""
+    lines = [
+        f"all: each configuration once ({assessment.duplicates} repeat an earlier artifact's). Errors are relative to "
+        "the published value; the baselines (a constant, a line in h, a constant over 1 + (p-1)/(vm)) are fitted to "
+        "the very values they are scored on. Rank correlation: Spearman's.",
+        *assessment.notes,
+    ]
+    if assessment.unpublished:
+        listed = ", ".join(
+            f"{one.artifact.label} ({one.predictions} of {one.points} points)" for one in assessment.unpublished
+        )
+        lines.append(f"simulated, with no published value of what is simulated: {listed}.")
+    return tuple(lines)
+
+
+def record(assessment: Assessment, command: Sequence[str], started: datetime) -> Record:
+    """The assessment as a record: its points are the predictions, then scores, moves and parameters, by series."""
+    digest, cluster = assessment.code_digest, assessment.cluster
+    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
+    return Record(
+        kind="comparison",
+        id="accuracy",
+        title="Accuracy of the simulator against every published value",
+        paper=None,
+        fidelity="simulated",
+        scale="paper",
+        state="complete",
+        provenance=collect(command, None, timestamp(started), seconds, cluster, digest),
+        points=(
+            *(_prediction(one) for one in assessment.predicted),
+            *_scores(assessment),
+            *(_move(move) for move in assessment.moves),
+            *_parameters(assessment),
+        ),
+        notes=notes(assessment),
+    )
+
+
+def _prediction(one: Predicted) -> PointResult:
+    published, pair, result = one.published, one.pair, one.result
+    name = published.quantity.name
+    metrics = {name: result.metrics[name]} if name in result.metrics else {}
+    if pair is not None:
+        metrics["relative_error"] = Metric(pair.error, "1", "simulated")
+    return replace(
+        result,
+        key=f"{published.artifact}:{published.point.key}",
+        series=published.paper,
+        label=published.label,
+        parameters={**result.parameters, "counted": one.counted},
+        metrics=metrics,
+        paper={name: published.value},
+    )
+
+
+def _made(key: str, series: str, label: str, parameters: dict[str, Any], metrics: dict[str, Metric]) -> PointResult:
+    digest = fingerprint({"key": key, "parameters": parameters})
+    return PointResult(key, series, label, parameters, "ok", None, digest, metrics)
+
+
+def _scores(assessment: Assessment) -> list[PointResult]:
+    rows = [(group.artifact.id, group.artifact.label, group.scored) for group in assessment.groups]
+    rows += [(name.replace(" ", "_"), name, scored) for name, scored in assessment.parts.items()]
+    rows.append(("all", "all", assessment.overall))
+    found = []
+    for key, label, scored in rows:
+        if scored.score is None:
+            continue
+        own = scored.score
+        values = {"mean_error": own.mean, "bias": own.bias, "worst_error": own.worst, "rank_correlation": own.rank}
+        values |= {f"baseline_{name}": value for name, value in (scored.baselines or {}).items()}
+        metrics = {name: Metric(value, "1", "derived") for name, value in values.items() if value is not None}
+        metrics["points"] = Metric(own.n, "count", "derived")
+        found.append(_made(f"score:{key}", "score", label, {"worst_point": own.worst_label}, metrics))
+    return found
+
+
+def _move(move: Move) -> PointResult:
+    parameters = {"name": move.name, "way": move.way, "value": move.value, "meaning": move.meaning or None}
+    metrics = {"lost": Metric(move.lost, "count", "simulated"), "change": Metric(move.change, "1", "simulated")}
+    if move.mean is not None:
+        metrics["mean_error"] = Metric(move.mean, "1", "simulated")
+    return _made(f"sensitivity:{move.name}:{move.way}", "sensitivity", f"{move.name} {move.way}", parameters, metrics)
+
+
+def _parameters(assessment: Assessment) -> list[PointResult]:
+    return [
+        _made(f"parameter:{parameter.name}", "parameter", parameter.name, asdict(parameter), {})
+        for parameter in assessment.parameters.values()
+    ]
+
+
+def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
+    """Write record and figures into `folder`, the record last. Raises `StorageError`."""
+    from reproduce.analysis.scoring.accuracy_figures import render
+
+    made = record(assessment, command, started)
+    contents = render(assessment, made)
+    require_folder(folder)
+    for name, data in contents.items():
+        atomic_write_bytes(folder / name, data)
+    write_record(made, folder / RECORD)
+    return (folder / RECORD, *(folder / name for name in contents))

@@ -1,0 +1,196 @@
+"""How good a cluster file's predictions of measured training steps are: every such point of the records there are.
+
+Beside the simulator two baselines that need no simulator: the FLOPs of a step over the fastest GEMM rate of the file,
+and the same with the pipeline bubble (p-1)/(vm). Nothing is fitted to the measured steps.
+
+Ranks that share cores are no cluster the simulator knows. On a CPU, n ranks on c < n cores are simulated as n devices,
+and then the cores' work is the least there can be: the iteration takes no less than n/c times what a rank is busy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.records import ClusterRef, PointResult, Record, RecordError, read_record
+from benchmarks.records.errors import InvalidResultsError, NothingSelectedError
+from benchmarks.records.storage import digest_file
+from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
+from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
+from reproduce.analysis.calibration.write import host_of, machine
+from reproduce.analysis.scoring.scores import Pair, Score, score
+
+TIME = "iteration_time"
+PATTERN = "*/measured*/record.json"
+SHARED = "ranks share cores"
+# How the engine ran when it was calibrated, and what is called the same: the fastest operators are a GPU's default.
+ENGINE = {"exchange": ("blocking",), "attention": ("operators",), "kernels": ("auto", "reference", "triton")}
+WIDTHS = {"16": 2, "32": 4, "64": 8}  # bytes of an element, by what its type's name ends with
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured step beside its predictions, in seconds.
+
+    `source` is the record's id; `shared` says that there were more ranks than cores.
+    """
+
+    source: str
+    point: PointResult
+    config: TrainingConfig
+    measured: float
+    predicted: float
+    flops_over_peak: float
+    shared: bool
+
+    @property
+    def with_bubble(self) -> float:
+        """The baseline that knows the schedule, too."""
+        parallel = self.config.parallel
+        return self.flops_over_peak * (1 + bubble_fraction(parallel.p, parallel.m, parallel.v))
+
+    @property
+    def group(self) -> str:
+        """What it is scored with."""
+        n = self.config.parallel.n
+        return SHARED if self.shared else f"{n} rank{'s' if n > 1 else ''}"
+
+    @property
+    def label(self) -> str:
+        """The point for people: record, series and label."""
+        return f"{self.source}: {self.point.series}, {self.point.label}"
+
+    def pair(self, ours: float) -> Pair:
+        """Some prediction of it, for a score."""
+        return Pair(self.label, ours, self.measured)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of a group of points: the simulator's score, and the mean absolute relative errors of the baselines."""
+
+    simulated: Score
+    baselines: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """All comparisons of a cluster file; `left_out` says for how many points there is none, and why."""
+
+    cluster: ClusterRef
+    host: str | None
+    comparisons: tuple[Comparison, ...]
+    left_out: Mapping[str, int]
+
+    def scores(self) -> dict[str, Scores]:
+        """By group, then of all."""
+        groups = list(dict.fromkeys(one.group for one in self.comparisons))
+        found = {name: _scores([one for one in self.comparisons if one.group == name]) for name in groups}
+        return {**found, "all": _scores(self.comparisons)}
+
+
+def _scores(points: Sequence[Comparison]) -> Scores:
+    def mean(predictions: Sequence[float]) -> float:
+        return sum(abs(one.pair(p).error) for one, p in zip(points, predictions, strict=True)) / len(points)
+
+    return Scores(
+        score([one.pair(one.predicted) for one in points]),
+        {
+            "flops_over_peak": mean([one.flops_over_peak for one in points]),
+            "flops_over_peak_with_bubble": mean([one.with_bubble for one in points]),
+        },
+    )
+
+
+def find(results: Path) -> list[Path]:
+    """The records of measured runs in a results folder."""
+    return sorted(results.glob(PATTERN))
+
+
+def assess(paths: Sequence[Path], cluster: str) -> Assessment:
+    """Predict every measured step in these records.
+
+    Raises `InvalidResultsError` for a record that is none, `NothingSelectedError` if no step can be compared.
+    """
+    model, host = load_cluster(cluster), host_of(cluster)
+    found, left_out = [], dict[str, int]()
+    for path in paths:
+        record = _read(path)
+        for point in record.points:
+            outcome = _compare(record, point, model, host)
+            if isinstance(outcome, Comparison):
+                found.append(outcome)
+            else:
+                left_out[outcome] = left_out.get(outcome, 0) + 1
+    if not found:
+        why = "; ".join(f"{number} {reason}" for reason, number in left_out.items())
+        raise NothingSelectedError(
+            f"no measured training step to compare with{f' ({why})' if why else ''}; run an artifact with --fidelity "
+            "measured, or reproduce calibrate --check"
+        )
+    path = cluster_path(cluster)
+    return Assessment(ClusterRef(path.stem, digest_file(path)), host, tuple(found), left_out)
+
+
+def _read(path: Path) -> Record:
+    try:
+        return read_record(path)
+    except RecordError as error:
+        raise InvalidResultsError(f"{error} (move the file away)") from None
+    except OSError as error:
+        raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | None) -> Comparison | str:
+    """The point beside its prediction, or why there is none, as '... points'."""
+    metric = point.metrics.get(TIME)
+    if point.status != "ok" or metric is None or metric.origin != "measured" or not metric.value:
+        return "without a measured iteration time"
+    where, parameters = record.provenance.host, point.parameters
+    on_cpu = str(parameters.get("device", "cuda" if where.gpu_count else "cpu")).startswith("cpu")
+    if host not in (None, machine(where, "cpu" if on_cpu else "cuda")):
+        return f"measured on another machine than {host}"
+    if (width := _width(parameters.get("dtype"))) not in (None, cluster.element_bytes):
+        return f"of {width} bytes an element, where the file has {cluster.element_bytes}"
+    for name, like_calibrated in ENGINE.items():
+        if parameters.get(name, like_calibrated[0]) not in like_calibrated:
+            return f"with {name}={parameters[name]}, where the engine was calibrated with {like_calibrated[0]}"
+    try:
+        zero3 = {"data_parallel": "zero3"} if parameters.get("scheme") == "zero3" else {}
+        config = TrainingConfig.from_plain({**parameters, **zero3})
+    except (ValueError, TypeError):
+        return "whose parameters are no training configuration"
+    n, cores = config.parallel.n, (where.logical_cores or cluster.gpus_per_node) if on_cpu else None
+    return Comparison(
+        record.id,
+        point,
+        config,
+        float(metric.value),
+        predict(config, cluster, cores),
+        flops(config) / min(n, cores or n) / cluster.peak_flops,
+        cores is not None and n > cores,
+    )
+
+
+def _width(dtype: object) -> int | None:
+    return next((width for ending, width in WIDTHS.items() if str(dtype).endswith(ending)), None)
+
+
+def predict(config: TrainingConfig, cluster: Cluster, cores: int | None = None) -> float:
+    """Seconds of an iteration; with `cores`, of ranks that are processes of one machine with so many."""
+    n = config.parallel.n
+    if cores is None or n <= min(cores, cluster.gpus_per_node):
+        return simulate(config, cluster).iteration_s
+    estimate = simulate(config, replace(cluster, gpus_per_node=max(n, cluster.gpus_per_node)))
+    return max(estimate.iteration_s, n / cores * _busy(estimate))
+
+
+def _busy(estimate: Estimate) -> float:
+    """Seconds that a rank does not wait: messages over loopback are work of the cores, too."""
+    return estimate.iteration_s - estimate.phases_s["bubble"]
+
+
+def flops(config: TrainingConfig) -> int:
+    """What is executed: with the recomputed forward pass (eq. 3) only where there is one."""
+    count = flops_per_iteration if config.parallel.recompute == "full" else model_flops_per_iteration
+    return count(config.model, config.parallel.B)

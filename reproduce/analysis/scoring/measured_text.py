@@ -1,0 +1,241 @@
+"""`reproduce accuracy` against measured runs: printed or as JSON, with a record and a figure."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
+from benchmarks.records.errors import DONE
+from benchmarks.records.provenance import collect, timestamp
+from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores, assess, find
+from reproduce.commands.run import shown_path
+from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
+from reproduce.output.tables import NONE, Table
+from reproduce.output.text import console, percent, print_table, wrapped
+from reproduce.run.runner import RECORD, require_folder
+
+FOLDER = "accuracy_measured"
+PLACES = "ID/measured*/record.json"
+FOOT_WIDTH = 60  # characters of a line under the figure
+TICKS = (1, 1.5, 2, 3, 4, 6, 8)
+AXES = ("p", "t", "d", "v", "b")
+
+
+def run(results: Path, cluster: str, as_json: bool, command: Sequence[str]) -> int:
+    """Compare, write, print."""
+    started = datetime.now(UTC)
+    require_folder(results / FOLDER)
+    assessment = assess(find(results), cluster)
+    files = _write(assessment, results / FOLDER, command, started)
+    if as_json:
+        print(json.dumps({**document(assessment), "files": [path.name for path in files]}, indent=1, allow_nan=False))
+        return DONE
+    print_assessment(assessment)
+    print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
+    return DONE
+
+
+def print_assessment(assessment: Assessment) -> None:
+    """Every step, then the scores, then what to know about them."""
+    from rich.text import Text
+
+    out = console()
+    out.print(
+        Text(
+            f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}",
+            style="bold",
+        )
+    )
+    print_table(out, step_table(assessment))
+    out.print(Text("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold"))
+    print_table(out, score_table(assessment))
+    for line in notes(assessment):
+        wrapped(out, line)
+
+
+def step_table(assessment: Assessment) -> Table:
+    """One row per step: its layout, times in milliseconds, errors of the prediction and of a baseline, what it is."""
+    rows = []
+    for one in assessment.comparisons:
+        parallel = one.config.parallel
+        error, naive = (one.pair(value).error for value in (one.predicted, one.with_bubble))
+        rows.append(
+            (
+                *(str(getattr(parallel, axis)) for axis in AXES),
+                str(parallel.m),
+                str(one.config.model.hidden),
+                f"{1e3 * one.measured:.1f}",
+                f"{1e3 * one.predicted:.1f}",
+                percent(error, signed=True),
+                percent(naive, signed=True),
+                f"{one.source}: {one.point.label}" + (" *" if one.shared else ""),
+            )
+        )
+    headings = (*AXES, "m", "h", "measured", "predicted", "error", "+bubble", "step")
+    return Table(headings, tuple(rows), (*[True] * 11, False))
+
+
+def score_table(assessment: Assessment) -> Table:
+    """One row per number of ranks, then all."""
+    rows = [_row(name, scores) for name, scores in assessment.scores().items()]
+    headings = ("", "n", "mean", "bias", "rank", "FLOPs", "+bubble", "worst", "at")
+    return Table(headings, tuple(rows), (False, *[True] * 7, False))
+
+
+def _row(name: str, scores: Scores) -> tuple[str, ...]:
+    own = scores.simulated
+    return (
+        name,
+        str(own.n),
+        percent(own.mean),
+        percent(own.bias, signed=True),
+        NONE if own.rank is None else f"{own.rank:.3f}",
+        *(percent(error) for error in scores.baselines.values()),
+        percent(own.worst, signed=True),
+        own.worst_label,
+    )
+
+
+def notes(assessment: Assessment) -> Iterator[str]:
+    """What the numbers mean, and what is not among them."""
+    yield (
+        "Errors are relative to the measured time. Baselines without a simulator: FLOPs, those of a step over the "
+        "fastest GEMM rate in the file; +bubble, the same with (p-1)/(vm) more."
+    )
+    if any(one.shared for one in assessment.comparisons):
+        yield (
+            "* more ranks than cores: simulated as if each had a core, but no faster than the cores there are can do "
+            "the work of all."
+        )
+    for reason, number in assessment.left_out.items():
+        yield f"left out: {number} point{'s' if number > 1 else ''} {reason}."
+
+
+def document(assessment: Assessment) -> dict[str, Any]:
+    """The comparison as `--json` prints it: seconds, and errors as fractions."""
+    return {
+        "cluster": assessment.cluster.name,
+        "host": assessment.host,
+        "steps": [
+            {
+                "record": one.source,
+                "key": one.point.key,
+                "label": one.point.label,
+                "config": one.config.to_plain(),
+                "measured": one.measured,
+                "predicted": one.predicted,
+                "error": one.pair(one.predicted).error,
+                "flops_over_peak": one.flops_over_peak,
+                "flops_over_peak_with_bubble": one.with_bubble,
+                "shared_cores": one.shared,
+            }
+            for one in assessment.comparisons
+        ],
+        "scores": {name: _score(scores) for name, scores in assessment.scores().items()},
+        "left_out": dict(assessment.left_out),
+        "notes": list(notes(assessment)),
+    }
+
+
+def _score(scores: Scores) -> dict[str, Any]:
+    own = scores.simulated
+    return {
+        "n": own.n,
+        "mean": own.mean,
+        "bias": own.bias,
+        "worst": own.worst,
+        "worst_point": own.worst_label,
+        "rank": own.rank,
+        "baselines": dict(scores.baselines),
+    }
+
+
+def _write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
+    """figure.pdf, figure.png, then the record. Raises `StorageError`."""
+    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
+    record = Record(
+        kind="comparison",
+        id=FOLDER,
+        title="Predictions of a cluster file against measured training steps",
+        paper=None,
+        fidelity="measured",
+        scale="measured",
+        state="complete",
+        provenance=collect(command, None, timestamp(started), seconds, assessment.cluster),
+        points=(*map(_point, assessment.comparisons), *_score_points(assessment)),
+        notes=tuple(notes(assessment)),
+    )
+    contents = _render(assessment)
+    for name, data in contents.items():
+        atomic_write_bytes(folder / name, data)
+    write_record(record, folder / RECORD)
+    return (folder / RECORD, *(folder / name for name in contents))
+
+
+def _point(one: Comparison) -> PointResult:
+    metrics = {
+        TIME: one.point.metrics[TIME],
+        f"predicted_{TIME}": Metric(one.predicted, "s", "simulated"),
+        "relative_error": Metric(one.pair(one.predicted).error, "1", "derived"),
+        "flops_over_peak": Metric(one.flops_over_peak, "s", "derived"),
+        "flops_over_peak_with_bubble": Metric(one.with_bubble, "s", "derived"),
+    }
+    key = f"{one.source}:{one.point.key}"
+    parameters = {**one.point.parameters, "shared_cores": one.shared}
+    digest = fingerprint({"key": key, "parameters": parameters, "predicted": one.predicted})
+    return PointResult(key, one.source, one.point.label, parameters, "ok", None, digest, metrics)
+
+
+def _score_points(assessment: Assessment) -> Iterator[PointResult]:
+    for name, scores in assessment.scores().items():
+        own = scores.simulated
+        values = {"mean_error": own.mean, "bias": own.bias, "worst_error": own.worst, "rank_correlation": own.rank}
+        values |= {f"baseline_{baseline}": error for baseline, error in scores.baselines.items()}
+        metrics = {key: Metric(value, "1", "derived") for key, value in values.items() if value is not None}
+        metrics["points"] = Metric(own.n, "count", "derived")
+        parameters = {"worst_point": own.worst_label}
+        digest = fingerprint({"name": name, **values})
+        yield PointResult(f"score:{name}", "score", name, parameters, "ok", None, digest, metrics)
+
+
+def _render(assessment: Assessment) -> dict[str, bytes]:
+    """Predicted against measured step times, a colour and marker for each number of ranks; byte-stable."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    groups = list(dict.fromkeys(one.group for one in assessment.comparisons))
+    with style():
+        figure = new_figure(WIDTH, 3.4)
+        axes = figure.subplots()
+        for group, color, marker in zip(groups, PALETTE, MARKERS, strict=False):
+            ours = [one for one in assessment.comparisons if one.group == group]
+            xs, ys = [1e3 * one.measured for one in ours], [1e3 * one.predicted for one in ours]
+            axes.plot(xs, ys, linestyle="", marker=marker, color=color, markersize=4, markeredgewidth=0, label=group)
+        times = [1e3 * t for one in assessment.comparisons for t in (one.measured, one.predicted)]
+        ends = [min(times) / 1.3, max(times) * 1.3]
+        axes.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color="#dddddd", linewidth=0)
+        axes.plot(ends, ends, color="#777777", linewidth=0.7)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=TICKS))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+        axes.set_xlabel("Measured step (ms)")
+        axes.set_ylabel("Predicted step (ms)")
+        figure.legend(loc="outside upper center", ncols=2, handletextpad=0.3)
+        own = assessment.scores()["all"].simulated
+        on = assessment.host or assessment.cluster.name
+        add_origin(
+            figure,
+            [
+                *wrap(f"measured: ptdp's engine on {on};", FOOT_WIDTH),
+                *wrap(f"predicted: simulated with {assessment.cluster.name}.toml;", FOOT_WIDTH),
+                f"grey: ±10%; {own.n} steps: mean error {own.mean:.1%}, worst {own.worst:+.1%}",
+            ],
+        )
+        return {
+            "figure.pdf": figure_bytes(figure, "pdf", {"CreationDate": None, "Title": "accuracy, measured"}),
+            "figure.png": figure_bytes(figure, "png", {"Software": None}),
+        }

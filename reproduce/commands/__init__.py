@@ -1,0 +1,1 @@
+"""The subcommands of `reproduce`, one module each."""

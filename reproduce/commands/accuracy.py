@@ -1,0 +1,178 @@
+"""`reproduce accuracy`: print the assessment, or give it as JSON, and write its record and figures."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.records.errors import DONE, POINTS_FAILED
+from reproduce.analysis.calibration.write import host_of
+from reproduce.analysis.scoring import measured_text
+from reproduce.analysis.scoring.accuracy import Assessment, Group, OnDone, Scored, assess
+from reproduce.analysis.scoring.accuracy_figures import by_effect
+from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
+from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
+from reproduce.commands.run import shown_path
+from reproduce.experiment import catalog
+from reproduce.output.progress import progress
+from reproduce.output.tables import NONE, Table
+from reproduce.output.text import WIDTH, console, percent, print_table, shown, wrapped
+from reproduce.run.fidelities import open_cluster
+from reproduce.run.runner import require_folder
+
+PAPER, MEASURED = "paper", "measured"
+HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:
+mean absolute relative error, worst point, bias (mean signed error), Spearman's rank correlation, by artifact and over
+all, where a configuration that the paper plots twice counts once. Beside them naive baselines, each fitted to the very
+points it is scored on: a constant, a straight line in the hidden size h, and a constant divided by 1 + (p-1)/(vm).
+Then every number of the cluster, and how the mean error over all moves when that number is set to the low and to the
+high end of its range, or its mechanism is dropped; one at a time.
+
+Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against published), sensitivity.pdf and .png.
+
+--json prints one object; errors are fractions, values in base units:
+  cluster, origin        what was simulated, and that it was
+  groups[]               id, paper, blind, score, baselines, points[]: key, label, metric, ours, published, unit, error,
+                         counted (false where an earlier artifact has the same configuration)
+  overall, parts{{}}       score, baselines; parts by name
+                         score is null, or: n, mean, bias, worst, worst_point, rank, missing
+                         baselines is null, or mean errors: constant, line_in_h, constant_with_bubble
+  duplicates             points left out of overall
+  unpublished[]          id, paper, points, predictions: predicted, with no published value to compare
+  parameters[]           name, value, unit, low, high, source, set_with
+  moves[]                name, way (low, high, dropped), value, mean, change (over the same points), groups{{}} (mean
+                         before, after), lost (points without result now), meaning
+  notes[], files[]
+
+With a --cluster that reproduce calibrate made, or --against measured, the predictions are of training steps instead:
+of all that were measured on that machine and lie in --results ({measured_text.PLACES}), each in one line, with
+two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
+Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png; --json then prints cluster, host, steps[],
+scores{{}}, left_out{{}}, notes[], files[], in seconds.
+
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `reproduce accuracy`, but for --results and --debug."""
+    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument(
+        "--against",
+        choices=(PAPER, MEASURED),
+        help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
+    )
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+
+
+def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
+    """Assess, write, print; the exit code is 4 if a point that the paper has did not work."""
+    open_cluster(parsed.cluster)  # what can be wrong, before any work
+    if (parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)) == MEASURED:
+        return measured_text.run(parsed.results, parsed.cluster, parsed.json, command)
+    artifacts = [catalog.load(id) for id in catalog.ids()]
+    started = datetime.now(UTC)
+    require_folder(parsed.results / FOLDER)
+    with ExitStack() as stack:
+
+        def start(total: int) -> OnDone:
+            return stack.enter_context(progress("accuracy", total))
+
+        assessment = assess(artifacts, parsed.cluster, start, parsed.debug)
+    files = write(assessment, parsed.results / FOLDER, command, started)
+    if parsed.json:
+        document = {**as_json(assessment), "files": [path.name for path in files]}
+        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(assessment, files)
+    broken = any(one.result.status in ("failed", "invalid") for one in assessment.predicted)
+    return POINTS_FAILED if broken else DONE
+
+
+def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
+    found, baselines = scored.score, scored.baselines
+    if found is None:
+        return (name, "0", *[NONE] * 7, f"no result for {scored.missing}")
+    return (
+        name,
+        str(found.n),
+        percent(found.mean),
+        percent(found.bias, signed=True),
+        NONE if found.rank is None else f"{found.rank:.3f}",
+        *(
+            percent(baselines[name] if baselines else None)
+            for name in ("constant", "line_in_h", "constant_with_bubble")
+        ),
+        percent(found.worst, signed=True),
+        found.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
+    )
+
+
+def score_table(assessment: Assessment) -> Table:
+    """One row per artifact, then the parts and the whole."""
+    headings = ("", "n", "mean", "bias", "rank", "const", "line h", "bubble", "worst", "at")
+    rows = [_row(_name(group), group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
+    rows += [_row(name, scored) for name, scored in assessment.parts.items()]
+    rows.append(_row("all", assessment.overall))
+    return Table(headings, tuple(rows), (False, *[True] * 8, False))
+
+
+def _name(group: Group) -> str:
+    return group.artifact.id + (" (blind)" if group.blind else "")
+
+
+def move_table(assessment: Assessment) -> Table:
+    """One row per parameter or mechanism that was moved, the most effective first."""
+    rows = []
+    for moves in by_effect(assessment):
+        ways, parameter = {move.way: move for move in moves}, assessment.parameters.get(moves[0].name)
+        numbers = (parameter.low, parameter.value, parameter.high) if parameter else ()
+        values = [shown(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
+        means = (percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
+        rows.append((moves[0].name, *values, *means, _most_moved(assessment, moves)))
+    headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
+    return Table(headings, tuple(rows), (False, *[True] * 6, False))
+
+
+def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:
+    """The artifact whose mean error one of these moves changes most."""
+    labels = {group.artifact.id: group.artifact.label for group in assessment.groups}
+    changes = [
+        (abs(after - before), f"{labels[id]}: {percent(before)} to {percent(after)}")
+        for move in moves
+        for id, (before, after) in move.groups.items()
+    ]
+    change, text = max(changes, default=(0.0, ""))
+    lost = max(move.lost for move in moves)
+    parts = [text] if change >= 0.0005 else []
+    return "; ".join([*parts, *([f"{lost} points lost"] if lost else [])])
+
+
+def _print(assessment: Assessment, files: Sequence[Path]) -> None:
+    from rich.text import Text
+
+    out = console()
+    name = assessment.cluster.name
+    out.print(Text(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold"))
+    print_table(out, score_table(assessment))
+    for line in notes(assessment):
+        wrapped(out, line)
+    out.print(Text("\nThe mean over all when a number is moved or a mechanism dropped", style="bold"))
+    print_table(out, move_table(assessment))
+    out.print(Text("\nWhere the numbers come from, and which data they were set with", style="bold"))
+    for line in parameter_lines(assessment):
+        out.print(Text(line))
+    out.print(
+        Text(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})"), soft_wrap=True
+    )
+
+
+def parameter_lines(assessment: Assessment) -> Iterator[str]:
+    """Two lines or more for each number of the cluster: value, range, data; source."""
+    for parameter in assessment.parameters.values():
+        low, value, high = (shown(n, parameter.unit) for n in (parameter.low, parameter.value, parameter.high))
+        span = "fixed" if parameter.low == parameter.high else f"{low} to {high}"
+        yield f"{parameter.name} = {value} ({span}); set with: {parameter.set_with}"
+        yield textwrap.fill(parameter.source, WIDTH, initial_indent="    ", subsequent_indent="    ")

@@ -1,0 +1,194 @@
+"""`reproduce check`: has head changed what is exact, and is it slower than base? (`benchmarks.gate`)"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gate import report, run, trees
+from benchmarks.gate.trees import BASE, HEAD, Tree
+from benchmarks.records import write_record
+from benchmarks.records.errors import (
+    DONE,
+    INCONCLUSIVE,
+    INTERNAL,
+    NOTHING_SELECTED,
+    REGRESSED,
+    NothingSelectedError,
+    UnavailableError,
+    UsageError,
+)
+from benchmarks.records.storage import PROJECT, atomic_write_bytes
+
+SELF_TEST = {DONE: "works", INTERNAL: "errs", INCONCLUSIVE: "inconclusive", NOTHING_SELECTED: "nothing measured"}
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+HELP = f"""First the exact checks of head against its own committed reference (python -m benchmarks exact); a
+difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
+random order, at most as long as the budget. Benchmarks: {", ".join(run.WORKLOADS)}.
+
+verdicts:
+  regressed      slower by more than 3%: exit code 6
+  ok             not slower by 10% or more: 0; between 3% and 10% either verdict may fall, or none
+  improved       faster by more than 3%: 0
+  inconclusive   none of these could be shown in the budget, or the machine is too loaded: 7
+
+Base and head are commits. Without --head it is HEAD, and sources that differ from it are refused with 2: commit them,
+or pass --head HEAD. A REF that is no commit: 2. A side that does not build or run: 3. The same commit twice, or nothing
+that both sides can measure: 9. Both run under this interpreter, unless their dependencies differ.
+
+--self-test measures base against itself, and against itself with every iteration stretched by {run.INJECTED:.0%}: 0 if
+the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
+
+--json prints one object:
+  verdict, exit_code, base{{}}, head{{}} (ref, commit), exact, seed,
+  budget_s, seconds, pairs, rounds, redone, workload
+  benchmarks[]   name, verdict, reason, slowdown, lower, upper (ratios minus one), pairs,
+                 base_s[], head_s[] (seconds), slowdowns[] (ratios minus one): one for each round
+  not_measured{{}}, record (its file)
+
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `reproduce check`."""
+    parser.add_argument("--base", required=True, metavar="REF", help="the commit to compare with, such as origin/main")
+    parser.add_argument("--head", metavar="REF", help="the commit to check (default: HEAD, if nothing differs from it)")
+    parser.add_argument("--budget", default="10m", metavar="TIME", help="such as 90s or 10m (default), all included")
+    parser.add_argument(
+        "--benchmark", action="append", default=[], metavar="NAME", help=f"default: {', '.join(run.SUITE)}; repeatable"
+    )
+    parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
+    parser.add_argument("--self-test", action="store_true", help="does the gate work here? Needs --base only")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="append the result to this Markdown file, too")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+
+
+def main(parsed: argparse.Namespace, command: Sequence[str], project: Path = PROJECT) -> int:
+    """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
+    clock, started = time.monotonic(), datetime.now(UTC)
+    budget_s, names = budget(parsed.budget), run.select(parsed.benchmark)
+    if parsed.self_test and parsed.head:
+        raise UsageError("--head has no part in --self-test, which measures base against itself; leave one out")
+    seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
+    base = trees.resolve(project, parsed.base)
+    head_ref = parsed.base if parsed.self_test else parsed.head or "HEAD"
+    head = trees.resolve(project, head_ref)
+    if not parsed.self_test:
+        _require_difference(parsed, base, head, project)
+    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
+        built = trees.build(project, [(BASE, parsed.base, base), (HEAD, head_ref, head)], Path(folder))
+        if parsed.self_test:
+            result = run.self_test(built, names, seed, budget_s, _progress(), clock)
+            return _print(parsed, result, run.self_test_code(result), None, command, started)
+        exact = exact_checks(built[HEAD])
+        if exact["exit_code"] == REGRESSED:
+            return _print_exact(parsed, built, exact)
+        result = run.check(built, names, seed, budget_s, _progress(), clock)
+    return _print(parsed, result, result.code, exact, command, started)
+
+
+def budget(text: str) -> float:
+    """Seconds of '90s', '10m', '1h' or '90'. Raises `UsageError` for anything else."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS_S else (text, "s")
+    try:
+        seconds = float(number) * UNITS_S[unit]
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"--budget {text}: needs a time above zero, with s, m or h; try --budget 10m")
+    return seconds
+
+
+def exact_checks(head: Tree) -> dict[str, Any]:
+    """What head's own exact checks say, in its tree; or that it has none. Raises `UnavailableError` if they fail."""
+    if not (head.folder / "benchmarks" / "exact").is_dir():
+        return {"exit_code": DONE, "status": "absent", "text": f"exact checks: {head} has none"}
+    done = subprocess.run(
+        [str(head.python), "-m", "benchmarks", "exact"],
+        cwd=head.folder,
+        env={**os.environ, "PYTHONPATH": str(head.folder)},
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    text = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode not in (DONE, REGRESSED):
+        raise UnavailableError(f"the exact checks of {head} do not run: {trees.last_line(done.stderr)}")
+    return {"exit_code": done.returncode, "status": "different" if done.returncode else "same", "text": text}
+
+
+def _require_difference(parsed: argparse.Namespace, base: str, head: str, project: Path) -> None:
+    if not parsed.head:
+        trees.require_clean(project)
+    if base == head:
+        raise NothingSelectedError(
+            f"nothing to measure: base {parsed.base} and head are the same commit, {base[:10]}; "
+            "name an older commit as --base, or test the gate itself with --self-test"
+        )
+
+
+def _progress() -> Callable[[str], None]:
+    """One line that changes, on a terminal; nothing in a log."""
+    if not sys.stderr.isatty():
+        return lambda text: None
+    return lambda text: print(f"\r\x1b[Kcheck: {text} ", end="", file=sys.stderr, flush=True)
+
+
+def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict[str, Any]) -> int:
+    """What the exact checks found, which ends the check: times would add nothing."""
+    text = f"**regressed**: {built[HEAD]} differs from its own committed reference\n\n{exact['text']}"
+    if parsed.json:
+        sides = {side: {"ref": tree.ref, "commit": tree.commit} for side, tree in built.items()}
+        print(json.dumps({"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact}, indent=1))
+    else:
+        print(text)
+    _append(parsed.summary, text)
+    return REGRESSED
+
+
+def _print(
+    parsed: argparse.Namespace,
+    result: run.Result,
+    code: int,
+    exact: dict[str, Any] | None,
+    command: Sequence[str],
+    started: datetime,
+) -> int:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    head = _self_test_headline(result, code) if parsed.self_test else report.headline(result)
+    text = "\n\n".join([head, report.body(result), *([exact["text"]] if exact else [])])
+    path = parsed.results / report.ID / "measured" / "record.json"
+    write_record(report.record(result, command, started), path)
+    if parsed.json:
+        verdict = {"verdict": SELF_TEST[code]} if parsed.self_test else {}
+        document = report.document(result) | verdict | {"exit_code": code, "exact": exact, "record": str(path)}
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        print(f"{text}\n\nrecord: {path}")
+    _append(parsed.summary, text)
+    return code
+
+
+def _self_test_headline(result: run.Result, code: int) -> str:
+    said = {
+        DONE: "identical code is ok, and an injected slow-down is found",
+        INTERNAL: "a verdict below is wrong",
+        INCONCLUSIVE: "whether the gate works here could not be told",
+        NOTHING_SELECTED: "no pair was measured",
+    }[code]
+    return f"**{SELF_TEST[code]}**: {said} (self-test of {result.trees[BASE]})"
+
+
+def _append(summary: Path | None, text: str) -> None:
+    if summary:
+        before = summary.read_bytes() if summary.exists() else b""
+        atomic_write_bytes(summary, before + f"{text}\n".encode())

@@ -1,0 +1,155 @@
+"""What `reproduce compare` prints: per experiment whether it can be compared, and a table of what differs."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.table import PLAIN, PREFIXES
+from benchmarks.records.errors import INVALID_RESULTS
+from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
+
+ROWS = 20  # values shown of an experiment
+LINES = 4  # of everything else
+
+HELP = """A and B are results folders, or record.json files: of artifacts, benchmarks, anything the suite writes.
+
+Simulated and derived results compare across machines. Measured and emulated ones need the same class of host
+(processor, cores, GPUs), all of them the same scale, cluster file and specification of each point; where that is not so
+the exit code is 8, and the other experiments are still compared. Differences are no failure: the exit code is 0.
+
+examples:
+  reproduce compare results/reference results/runs
+  reproduce compare before/fig_interleaved/simulated/record.json after --json
+
+"""
+
+
+def run(a: Path, b: Path, as_json: bool) -> int:
+    """Compare, print, and return the exit code. Raises `ReproduceError` for what is no result."""
+    found = compare(load(a), load(b))
+    if as_json:
+        print(json.dumps(_document(found, a, b), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(found, a, b)
+    return found.code
+
+
+def _document(found: Comparison, a: Path, b: Path) -> dict[str, Any]:
+    return {
+        "exit_code": found.code,
+        "a": str(a),
+        "b": str(b),
+        "pairs": [_pair_document(pair) for pair in found.pairs],
+        "only_in_a": [_key_document(key) for key in found.only_a],
+        "only_in_b": [_key_document(key) for key in found.only_b],
+    }
+
+
+def _key_document(key: Key) -> dict[str, str]:
+    return dict(zip(("kind", "id", "fidelity", "scale"), key, strict=True))
+
+
+def _pair_document(pair: Pair) -> dict[str, Any]:
+    return _key_document(pair.key) | {
+        "comparable": not pair.obstacles,
+        "obstacles": list(pair.obstacles),
+        "points": pair.points,
+        "values": pair.values,
+        "differences": [
+            {
+                "point": one.point,
+                "metric": one.metric,
+                "a": one.a,
+                "b": one.b,
+                "relative": one.relative,
+                "unit": one.unit,
+                "origin": one.origin,
+                "samples_apart": one.apart,
+            }
+            for one in pair.differences
+        ],
+        "changes": [{"what": what, "a": a, "b": b} for what, a, b in pair.changes],
+        "only_in_a": [what for side, what in pair.missing if side == "A"],
+        "only_in_b": [what for side, what in pair.missing if side == "B"],
+        "notes": list(pair.notes),
+    }
+
+
+def _print(found: Comparison, a: Path, b: Path) -> None:
+    same = [pair for pair in found.pairs if _is_same(pair)]
+    blocks = [[f"A: {a}", f"B: {b}"], *(_lines(pair) for pair in found.pairs if pair not in same)]
+    rest = []
+    if same:
+        values = sum(pair.values for pair in same)
+        rest.append(f"the same: {_listed([name(pair.key) for pair in same])}: all of {values} values")
+    for side, keys in (("A", found.only_a), ("B", found.only_b)):
+        if keys:
+            rest.append(f"only in {side}: {_listed([name(key) for key in keys])}")
+    incomparable = sum(bool(pair.obstacles) for pair in found.pairs)
+    counts = [f"{len(same)} the same", f"{len(found.pairs) - len(same) - incomparable} differ"]
+    if incomparable:
+        counts.append(f"{incomparable} cannot be compared (exit code {INVALID_RESULTS})")
+    experiments = "1 experiment" if len(found.pairs) == 1 else f"{len(found.pairs)} experiments"
+    blocks.append([*rest, f"{experiments} in both: {', '.join(counts)}"])
+    print("\n\n".join("\n".join(block) for block in blocks))
+
+
+def _is_same(pair: Pair) -> bool:
+    return not (pair.obstacles or pair.differences or pair.changes or pair.missing)
+
+
+def _lines(pair: Pair) -> list[str]:
+    if pair.obstacles:
+        return [f"{name(pair.key)}: cannot be compared", *_some(pair.obstacles)]
+    head = f"{len(pair.differences)} of {pair.values} values differ, {pair.points} points in both"
+    lines = [f"{name(pair.key)}: {head}", *_table(pair.differences)]
+    lines += _some([f"{what}: {a} -> {b}" for what, a, b in pair.changes])
+    lines += _some([f"only in {side}: {what}" for side, what in pair.missing])
+    return lines + _some(pair.notes)
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    rest = len(texts) - LINES
+    return [f"  {text}" for text in texts[:LINES]] + ([f"  and {rest} more (--json has all)"] if rest > 0 else [])
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:LINES]) + (f" and {len(names) - LINES} more" if len(names) > LINES else "")
+
+
+def _table(differences: Sequence[Difference]) -> list[str]:
+    """A row per metric, with the point where it differs most."""
+    by_metric: dict[str, list[Difference]] = {}
+    for one in differences:
+        by_metric.setdefault(one.metric, []).append(one)
+    rows: list[tuple[str, ...]] = [("value", "points", "most at", "A", "B", "B against A", "samples")]
+    rows += sorted((_row(found) for found in by_metric.values()), key=lambda row: -int(row[1]))[:ROWS]
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for i in range(len(rows) if differences else 0):
+        cells = [
+            column[i].ljust(w) if column[i] in rows[i][:3] else column[i].rjust(w)
+            for column, w in zip(columns, widths, strict=True)
+        ]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    rest = len(by_metric) - ROWS
+    return lines + ([f"  and {rest} more (--json has all)"] if rest > 0 else [])
+
+
+def _row(found: Sequence[Difference]) -> tuple[str, ...]:
+    most = max(found, key=lambda one: float("inf") if one.relative is None else abs(one.relative))
+    relative = "from 0" if most.relative is None else f"{100 * most.relative:+.3g}%"
+    sampled = [one.apart for one in found if one.apart is not None]
+    samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else ""
+    value = f"{most.metric.replace('_', ' ')} [{most.origin}]"
+    return value, str(len(found)), most.point, shown(most.a, most.unit), shown(most.b, most.unit), relative, samples
+
+
+def shown(value: float, unit: str) -> str:
+    """A number with five significant digits and a prefix."""
+    if unit in PLAIN:
+        return f"{value:.5g}"
+    factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value) >= f), (1.0, ""))
+    return f"{value / factor:.5g} {prefix}{unit.removeprefix('1')}"

@@ -1,0 +1,182 @@
+"""`reproduce doctor`: what this machine can do per fidelity, what is missing, and how to get it."""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import shutil
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from benchmarks.records import provenance
+from benchmarks.records.errors import DONE, UNAVAILABLE
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.emulation import requirements
+from ptdp_core.emulation.network import PRIORITY
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.run.measured import GPUS_OF
+
+HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
+The simulated fidelity is tried: one iteration of the paper's 175-billion-parameter model. So is the emulated one: a
+network of two nodes is made and taken down. The exit code is 0 if the simulated fidelity works.
+
+"""
+PURPOSE = {
+    "simulated": "the paper's figures at the paper's size, from a cost model of its cluster",
+    "emulated": "the real engine in real time, on virtual accelerators and emulated nodes",
+    "measured": "the real engine, training real models on this machine's devices",
+}
+INSTALL = "pip install -e . in the project's folder"
+PACKAGES = ("numpy", "pandas", "seaborn", "jsonschema", "rich")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a fidelity uses: what was found of it, or else how to get it; `needed`, or only useful."""
+
+    what: str
+    found: str | None
+    get: str = ""
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What this machine has for one fidelity."""
+
+    fidelity: str
+    checks: tuple[Check, ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether nothing that is needed is missing."""
+        return all(check.found is not None for check in self.checks if check.needed)
+
+
+def diagnose() -> tuple[Diagnosis, ...]:
+    """All fidelities, the least demanding first."""
+    return (
+        Diagnosis("simulated", (*map(_package, PACKAGES), _simulation())),
+        Diagnosis("emulated", tuple(_emulation())),
+        Diagnosis("measured", tuple(_measurement())),
+    )
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, None, INSTALL)
+
+
+def _simulation() -> Check:
+    model = ModelConfig(layers=96, hidden=12288, heads=96)
+    parallel = ParallelConfig(p=12, t=8, v=2, b=1, B=24)
+    start = time.perf_counter()
+    estimate = simulate(TrainingConfig(model, parallel), load_cluster())
+    took = time.perf_counter() - start
+    return Check(
+        "a trial", f"an iteration of {estimate.iteration_s:.1f} s on 96 GPUs, simulated in {1e3 * took:.0f} ms"
+    )
+
+
+def _emulation() -> list[Check]:
+    missing = requirements()
+    checks = [Check("a trial", None, sentence) for sentence in missing]
+    if not missing:
+        how = "as root" if os.geteuid() == 0 else "in a user namespace"
+        checks.append(Check("a trial", f"ip, tc and network namespaces ({how}): a network of two nodes, made and gone"))
+    allowed = os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] >= PRIORITY
+    priority = "allowed: ranks wake on time also while other programs run" if allowed else None
+    checks.append(Check("real-time priority", priority, f"run as root, or ulimit -r {PRIORITY}", needed=False))
+    checks.append(_cores())
+    return checks
+
+
+def _cores() -> Check:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Check("cores", f"{cores} (2 are enough for 16 ranks, which sleep)")
+
+
+def _measurement() -> list[Check]:
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # a broken installation raises anything
+        reason = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: {error}; "
+        return [Check("torch", None, reason + INSTALL)]
+    host, devices = provenance.host(), torch.cuda.device_count() if torch.cuda.is_available() else 0
+    memory = f", {host.memory_bytes / 1e9:.0f} GB" if host.memory_bytes else ""
+    scales = [scale for scale, gpus in GPUS_OF.items() if gpus <= devices]
+    checks = [
+        Check("torch", f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"),
+        Check("CPU", f"{host.cpu or platform.machine()}, {host.logical_cores} cores{memory}"),
+        _gpus(torch, devices, host.gpu_count),
+        Check("scales", f"{', '.join(scales)}: reproduce ID --fidelity measured --scale {scales[-1]}"),
+        _triton(),
+    ]
+    slurm = [tool for tool in ("sbatch", "srun") if shutil.which(tool)]
+    found = " and ".join(slurm) + (", in an allocation" if "SLURM_JOB_ID" in os.environ else "")
+    checks.append(Check("Slurm", found if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False))
+    return checks
+
+
+def _gpus(torch, devices: int, installed: int) -> Check:  # type: ignore[no-untyped-def]
+    if devices:
+        names = sorted({torch.cuda.get_device_name(i) for i in range(devices)})
+        return Check("GPUs", f"{devices} x {', '.join(names)}")
+    get = "scale cpu needs none; one GPU gives scale gpu, 4 give gpus"
+    if installed:
+        get = f"nvidia-smi lists {installed}, but not for this torch: install a CUDA build that fits the driver"
+    return Check("GPUs", None, get, needed=False)
+
+
+def _triton() -> Check:
+    check = _package("triton")
+    return Check("triton", check.found, "fused operators in Triton need it: pip install triton (Linux)", needed=False)
+
+
+def run(as_json: bool) -> int:
+    """Print the diagnosis; 0 if the simulated fidelity works, else 3."""
+    found = diagnose()
+    if as_json:
+        print(json.dumps(document(found), indent=1, ensure_ascii=False))
+    else:
+        print(text(found))
+    return DONE if found[0].works else UNAVAILABLE
+
+
+def document(found: Sequence[Diagnosis]) -> dict[str, object]:
+    """The diagnosis as JSON has it."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "fidelities": {
+            diagnosis.fidelity: {
+                "works": diagnosis.works,
+                "purpose": PURPOSE[diagnosis.fidelity],
+                "checks": [asdict(check) for check in diagnosis.checks],
+            }
+            for diagnosis in found
+        },
+    }
+
+
+def text(found: Sequence[Diagnosis]) -> str:
+    """The diagnosis as a table: a block for each fidelity."""
+    width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
+    lines = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
+    names = max(len(check.what) for diagnosis in found for check in diagnosis.checks)
+    for diagnosis in found:
+        verdict = "works" if diagnosis.works else "does not work here"
+        lines += ["", f"{diagnosis.fidelity}: {verdict} ({PURPOSE[diagnosis.fidelity]})"]
+        for check in diagnosis.checks:
+            mark = "ok" if check.found is not None else "MISSING" if check.needed else "none"
+            head = f"  {mark:<9}{check.what:<{names + 2}}"
+            lines += textwrap.wrap(
+                check.found or check.get, width, initial_indent=head, subsequent_indent=" " * len(head)
+            )
+    return "\n".join(lines)

@@ -1,0 +1,207 @@
+"""`reproduce simulate`: estimates for training configurations of one's own. Imports no torch."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError, did_you_mean
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.run.fidelities import oom_reason, open_cluster
+
+KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fields(part)), "cluster", "label")
+REQUIRED = ("layers", "hidden", "heads", "B")
+MAX_ACTIONS = 10_000_000  # passes in the schedule of one iteration; the paper's largest has 131,072
+
+HELP = """POINTS.json is a list of objects. Keys, with their defaults:
+
+  layers, hidden, heads, B       l, h, a, and the global batch size: required
+  seq=2048, vocab=51200          s, V
+  p=1, t=1, d=1                  pipeline-, tensor-, data-parallel size: p*t*d GPUs
+  v=1, b=1                       model chunks per device, microbatch size
+  schedule                       gpipe | 1f1b | interleaved | zb-h1 (default: by v)
+  recompute="full"               full | none
+  checkpoint_layers=1            layers between two kept inputs, when recomputing (Section 3.5)
+  fused=true                     fused operators (Section 4.2)
+  scatter_gather=true            send pipeline tensors in t parts (Section 4.1)
+  data_parallel="local"          local (one all-reduce at the end) | torch (overlapped) | zero3
+  cluster="selene"               a name or a .toml file
+  label="point N"
+
+example:
+  echo '[{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}]' > points.json
+  reproduce simulate points.json
+
+Every number is simulated. status: ok; oom (does not fit: the numbers are what it would take); invalid (no
+numbers, the reason says why; the other points still run).
+
+"""
+
+
+def run(file: str, cluster: str, as_json: bool, debug: bool = False) -> int:
+    """Estimate the points in `file` ('-' for standard input), print them, return the exit code."""
+    open_cluster(cluster)
+    points = [evaluate(entry, i + 1, cluster, debug) for i, entry in enumerate(read_points(file))]
+    if as_json:
+        print(json.dumps({"origin": "simulated", "points": points}, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(points)
+    return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
+
+
+def read_points(file: str) -> list[Any]:
+    """The list in a JSON file. Raises `UsageError`, with line and column, if it holds none."""
+    name = "standard input" if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig")
+        points = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{name}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        line, column = _place(data[: error.start].decode("utf-8", "replace"))
+        raise UsageError(f"{name}: line {line}, column {column}: not UTF-8 text; needs JSON") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, nested too deep
+        raise UsageError(f"{name}: line 1, column 1: cannot be read as JSON: {error}") from None
+    if not isinstance(points, list):
+        line, column = _place(text[: len(text) - len(text.lstrip())])
+        found = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}.get(
+            type(points), "a number"
+        )
+        raise UsageError(f"{name}: line {line}, column {column}: found {found}; needs a list: [{{...}}, ...]")
+    return points
+
+
+def _place(before: str) -> tuple[int, int]:
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict[str, Any]:
+    """The answer for one point of the file, as JSON."""
+    label = f"point {number}"
+    if isinstance(entry, dict) and isinstance(entry.get("label"), str):
+        label = entry["label"]
+    try:
+        check_keys(entry)
+        config = TrainingConfig.from_plain(entry)
+        check_size(config.parallel.p, config.parallel.v, config.parallel.m)
+        model, _ = open_cluster(entry.get("cluster", cluster))
+        estimate = simulate(config, model)
+    except (ValueError, UsageError) as error:
+        return answer(label, "invalid", str(error), None)
+    except Exception as error:
+        if debug:
+            raise
+        return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where", None)
+    if not estimate.fits:
+        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
+    return answer(label, "ok", None, estimate, model)
+
+
+def check_keys(entry: Any) -> None:
+    """Raise ValueError, naming the key, unless `entry` is an object with a point's keys and no others."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
+    for key in entry:
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"; known: {', '.join(KEYS)}"
+            raise ValueError(f"unknown key {key!r}{hint}")
+    if missing := [key for key in REQUIRED if key not in entry]:
+        raise ValueError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
+    for key in ("cluster", "label"):
+        if not isinstance(entry.get(key, ""), str):
+            raise ValueError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
+    for key in ("schedule", "recompute", "data_parallel"):
+        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
+            raise ValueError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")
+
+
+def check_size(p: int, v: int, m: int) -> None:
+    """Raise ValueError for a schedule too long to be held."""
+    actions = 2 * p * v * m
+    if actions > MAX_ACTIONS:
+        raise ValueError(
+            f"m={m} microbatches on p={p} stages with v={v} chunks make {actions} passes; "
+            f"needs at most {MAX_ACTIONS}; try a larger b or d, or a smaller B"
+        )
+
+
+def answer(
+    label: str, status: str, reason: str | None, estimate: Estimate | None, cluster: Cluster | None = None
+) -> dict[str, Any]:
+    """A point's answer; without an estimate its numbers are null."""
+    document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
+    numbers: Mapping[str, Any] = dict.fromkeys(NUMBERS)
+    if estimate is not None and cluster is not None:
+        numbers = {
+            "cluster": cluster.name,
+            "gpus": estimate.config.parallel.n,
+            "iteration_s": estimate.iteration_s,
+            "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
+            "sequences_per_s": estimate.sequences_per_s,
+            "bubble_fraction": estimate.bubble_fraction,
+            "peak_memory_bytes": estimate.peak_memory_bytes,
+            "phases_s": dict(estimate.phases_s),
+            "memory_bytes": dict(estimate.memory_bytes),
+            "link_bytes": dict(estimate.link_bytes),
+        }
+    return document | {name: numbers[name] for name in NUMBERS}
+
+
+NUMBERS = (
+    "cluster",
+    "gpus",
+    "iteration_s",
+    "tflops_per_gpu",
+    "sequences_per_s",
+    "bubble_fraction",
+    "peak_memory_bytes",
+    "phases_s",
+    "memory_bytes",
+    "link_bytes",
+)
+HEADINGS = (
+    "point",
+    "status",
+    "GPUs",
+    "iteration (s)",
+    "teraFLOP/s per GPU",
+    "sequences/s",
+    "bubble (%)",
+    "memory (GB)",
+)
+
+
+def _print(points: Sequence[Mapping[str, Any]]) -> None:
+    from rich.text import Text
+
+    from reproduce.commands.run import console
+    from reproduce.output.tables import NONE, Table, print_table
+
+    def row(point: Mapping[str, Any]) -> tuple[str, ...]:
+        if point["iteration_s"] is None:
+            return (point["label"], point["status"], *[NONE] * (len(HEADINGS) - 2))
+        return (
+            point["label"],
+            point["status"],
+            str(point["gpus"]),
+            f"{point['iteration_s']:.3f}",
+            f"{point['tflops_per_gpu']:.1f}",
+            f"{point['sequences_per_s']:.2f}",
+            f"{point['bubble_fraction']:.1%}".rstrip("%"),
+            f"{point['peak_memory_bytes'] / 1e9:.1f}",
+        )
+
+    out = console()
+    clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
+    title = f"simulated on {clusters}" if clusters else "simulated"
+    print_table(out, Table(HEADINGS, tuple(map(row, points)), (False, False, *[True] * (len(HEADINGS) - 2))), title)
+    for point in points:
+        if point["reason"]:
+            out.print(Text(f"{point['label']}: {point['status']}: {point['reason']}"), soft_wrap=True)

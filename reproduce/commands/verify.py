@@ -1,0 +1,244 @@
+"""`reproduce verify`: every claim of the paper, with its verdict. Reuses points of earlier runs, writes nothing.
+
+`check` evaluates an artifact and judges its claims; the claims of no one figure are an artifact too
+(`paper_claims.PAPER`), which only this command runs.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import VERDICTS, ClaimResult, PointResult
+from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED
+from reproduce.analysis.verification import coverage
+from reproduce.analysis.verification.paper_claims import PAPER
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Artifact, Results
+from reproduce.experiment.claims import judge
+from reproduce.output.progress import progress
+from reproduce.output.tables import VERDICT_STYLES
+from reproduce.run.fidelities import evaluator, open_cluster
+from reproduce.run.runner import REUSED, earlier_records, plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 100
+SHORT = 160  # characters of a sentence that a terminal shows
+HELP = f"""Evaluates the artifacts named, or all of them and {PAPER.id} (claims that belong to no one figure), and
+judges every claim of theirs. Points that an earlier run finished are taken from DIR; nothing is written.
+
+verdicts:
+  holds                the results agree with the sentence, within its tolerance
+  contradicted         they do not
+  inconclusive         a result it needs is missing
+  not testable here    it needs a better fidelity, or hardware that this cannot be
+  paper inconsistent   the paper's own numbers contradict it
+
+--json prints one object:
+  claims[]       artifact, paper (its label), id, sentence (whole), place, fidelity (the least that can test it),
+                 tested_at (the fidelity of the results), tolerance, verdict, explanation,
+                 numbers{{}}: value (base unit), unit, origin
+  artifacts[]    id, fidelity, points, computed, reused, failed (points without a result)
+  counts{{}}       claims by verdict, all five
+  coverage{{}}     statements of the paper: judged (by a claim or shown as an artifact), reasons (why none can)
+  exit_code
+
+"""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An artifact's points at one fidelity, and its claims judged on them."""
+
+    artifact: Artifact
+    fidelity: str
+    points: tuple[PointResult, ...]
+    claims: tuple[ClaimResult, ...]
+    reused: int
+
+    @property
+    def failed(self) -> int:
+        """Points that are invalid or broke: 'oom' is a result."""
+        return sum(point.status in ("invalid", "failed") for point in self.points)
+
+
+def check(
+    artifact: Artifact,
+    results: Path,
+    cluster: str = "selene",
+    fresh: bool = False,
+    debug: bool = False,
+    on_point: Callable[[str], None] = lambda label: None,
+) -> Checked:
+    """Evaluate the artifact at its first fidelity, or take what `results` has, and judge. Raises `ReproduceError`."""
+    planned = plan(artifact, results)
+    evaluate = evaluator(artifact, planned.fidelity, cluster, debug)
+    records = [] if fresh else earlier_records(planned.folder)
+    known = {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
+    points, reused = [], 0
+    for point in planned.points:
+        earlier = known.get(evaluate.fingerprint(point))
+        if earlier is None:
+            points.append(evaluate.evaluate(point))
+        else:
+            reused += 1
+            points.append(replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper))
+        on_point(point.label)
+    found = Results(tuple(points), planned.fidelity, planned.scale)
+    claims = tuple(judge(claim, found) for claim in artifact.claims)
+    return Checked(artifact, planned.fidelity, found.points, claims, reused)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `reproduce verify`, but for --results and --debug."""
+    parser.add_argument("ids", nargs="*", metavar="ID", help=f"artifacts to check (default: all, and {PAPER.id})")
+    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
+    parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+
+
+def select(ids: Sequence[str]) -> list[Artifact]:
+    """The artifacts of these ids, each once, or all. Raises `ReproduceError` for an id that is none."""
+    names = list(dict.fromkeys(ids)) or [*catalog.ids(), PAPER.id]
+    return [PAPER if name == PAPER.id else catalog.load(name, (PAPER.id,)) for name in names]
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Check and print; returns the exit code."""
+    artifacts = select(parsed.ids)
+    open_cluster(parsed.cluster)  # before any work
+    checked = []
+    with progress("verify", sum(len(artifact.points(artifact.scales[0])) for artifact in artifacts)) as on_point:
+        for artifact in artifacts:
+            checked.append(check(artifact, parsed.results, parsed.cluster, parsed.fresh, parsed.debug, on_point))
+    code = exit_code(checked, parsed.strict)
+    covered = None if parsed.ids else coverage.counts()
+    if parsed.json:
+        print(json.dumps(as_json(checked, covered, code), indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(checked, covered)
+    return code
+
+
+def exit_code(checked: Sequence[Checked], strict: bool) -> int:
+    """4 if a point failed, else 5 if strict and a claim is contradicted, else 0."""
+    if any(one.failed for one in checked):
+        return POINTS_FAILED
+    return CONTRADICTED if strict and counts(checked)["contradicted"] else DONE
+
+
+def counts(checked: Sequence[Checked]) -> dict[str, int]:
+    """Claims by verdict."""
+    verdicts = [claim.verdict for one in checked for claim in one.claims]
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
+
+
+def as_json(checked: Sequence[Checked], covered: dict[str, int] | None, code: int) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "claims": [
+            {
+                "artifact": one.artifact.id,
+                "paper": one.artifact.label,
+                "id": claim.id,
+                "sentence": claim.sentence,
+                "place": claim.place,
+                "fidelity": claim.fidelity,
+                "tested_at": one.fidelity,
+                "tolerance": claim.tolerance,
+                "verdict": claim.verdict,
+                "explanation": claim.explanation,
+                "numbers": {name: number.to_json() for name, number in claim.numbers.items()},
+            }
+            for one in checked
+            for claim in one.claims
+        ],
+        "artifacts": [
+            {
+                "id": one.artifact.id,
+                "fidelity": one.fidelity,
+                "points": len(one.points),
+                "computed": len(one.points) - one.reused,
+                "reused": one.reused,
+                "failed": one.failed,
+            }
+            for one in checked
+        ],
+        "counts": counts(checked),
+        "coverage": covered,
+        "exit_code": code,
+    }
+
+
+def shortened(sentence: str, limit: int = SHORT) -> str:
+    """The sentence on one line, cut at a word if it is longer than `limit` characters."""
+    return textwrap.shorten(sentence, limit, placeholder=" ...")
+
+
+def _print(checked: Sequence[Checked], covered: dict[str, int] | None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    out = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    for one in checked:
+        if not one.claims:
+            continue
+        out.print(Text(f"{one.artifact.label}: {one.artifact.title} ({one.artifact.id})", style="bold"))
+        for claim in one.claims:
+            _print_claim(out, claim)
+        for point in one.points:
+            if point.status in ("invalid", "failed"):
+                _print_wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ")
+        out.print()
+    found = counts(checked)
+    out.print(
+        Text(f"{sum(found.values())} claims: " + ", ".join(f"{n} {verdict}" for verdict, n in found.items() if n))
+    )
+    if covered:
+        out.print(
+            Text(
+                f"coverage: {covered['statements']} figures, tables and sentences of the paper: {covered['judged']} "
+                f"judged or shown, {covered['reasons']} with the reason why they cannot be"
+            ),
+            soft_wrap=True,
+        )
+
+
+def _print_claim(out: "Console", claim: ClaimResult) -> None:
+    from rich.text import Text
+
+    line = Text("  ")
+    line.append(claim.verdict, style=VERDICT_STYLES[claim.verdict])
+    line.append(f"  {claim.id}  [{claim.place}; {claim.fidelity}]")
+    out.print(line)
+    _print_wrapped(out, f'"{shortened(claim.sentence)}"', "      ")
+    if claim.tolerance:
+        _print_wrapped(out, f"tolerance: {claim.tolerance}", "      ")
+    _print_wrapped(out, claim.explanation, "      ")
+    if claim.numbers:
+        shown = ", ".join(f"{name} = {n.value:.4g}{unit(n.unit)} ({n.origin})" for name, n in claim.numbers.items())
+        _print_wrapped(out, shown, "      ")
+
+
+def unit(name: str) -> str:
+    """A unit as it follows a number."""
+    return "" if name in ("1", "count") else f" {name}"
+
+
+def _print_wrapped(out: "Console", text: str, indent: str) -> None:
+    from rich.text import Text
+
+    width = min(WIDTH, out.width)
+    out.print(
+        Text(
+            textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False),
+            style="" if text.startswith('"') else "dim",
+        )
+    )

@@ -1,0 +1,124 @@
+"""Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.records import ClaimResult, Number, PointResult
+from reproduce.experiment.artifact import Artifact, Claim, Judgement, MissingResultError, Quantity, Results
+
+EQUAL = ("equal", "equal as rounded")
+# The least fidelity that can test a claim comes first; what tests it better tests it too.
+RANK = {"derived": 0, "simulated": 1, "emulated": 2, "measured": 3}
+
+
+def judge(claim: Claim, results: Results) -> ClaimResult:
+    """The claim with its verdict on these results."""
+    if RANK[results.fidelity] < RANK[claim.fidelity]:
+        found = Judgement(
+            "not testable here",
+            f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",
+        )
+    elif results.scale not in claim.scales:
+        needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
+        found = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
+    else:
+        try:
+            found = claim.judge(results)
+        except MissingResultError as error:
+            found = Judgement("inconclusive", f"not judged: {error.args[0]}")
+    return ClaimResult(
+        id=claim.id,
+        sentence=claim.sentence,
+        place=claim.place,
+        fidelity=claim.fidelity,
+        tolerance=claim.tolerance,
+        verdict=found.verdict,
+        explanation=found.explanation,
+        numbers=found.numbers,
+    )
+
+
+def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
+    """'holds' or 'contradicted'."""
+    return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
+
+
+def strictly_decreasing(values: Sequence[float]) -> bool:
+    """Whether each value is smaller than the one before it."""
+    return all(b < a for a, b in pairwise(values))
+
+
+def strictly_increasing(values: Sequence[float]) -> bool:
+    """Whether each value is larger than the one before it."""
+    return all(b > a for a, b in pairwise(values))
+
+
+def listed(values: Mapping[Any, float], show: str = "{:+.0%}") -> str:
+    """'12: +45%, 24: +23%': values by x, as explanations list them."""
+    return ", ".join(f"{x}: {show.format(value)}" for x, value in values.items())
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Relative differences from the paper where both have numbers and the paper's is not zero, or both are."""
+
+    count: int
+    equal: int
+    mean: float
+    worst: float
+    worst_label: str
+    worst_signed: float
+
+    def __str__(self) -> str:
+        points = "1 point" if self.count == 1 else f"{self.count} points"
+        if self.equal == self.count:
+            return f"all {points} equal the paper's, as it rounded (largest difference {self.worst:.1%})"
+        return (
+            f"difference from the paper over {points}: mean {self.mean:.1%}, "
+            f"worst {self.worst_signed:+.1%} ({self.worst_label}); {self.equal} equal as the paper rounded"
+        )
+
+
+def accuracy(artifact: Artifact, points: Sequence[PointResult]) -> Accuracy | None:
+    """How far the main metric is from the paper's values; None if there are none to compare."""
+    errors, equal = [], 0
+    for point in points:
+        ratio, verdict = ratio_to_paper(artifact.main, point), agreement(artifact, point)
+        if ratio is None and verdict != "equal":  # no two numbers, or none that has a ratio to the paper's zero
+            continue
+        signed = 0.0 if ratio is None else ratio - 1
+        equal += verdict in EQUAL
+        errors.append((abs(signed), signed, f"{point.series}, {point.label}".strip(", ")))
+    if not errors:
+        return None
+    worst, signed, label = max(errors)
+    return Accuracy(len(errors), equal, sum(e[0] for e in errors) / len(errors), worst, label, signed)
+
+
+def ratio_to_paper(quantity: Quantity, point: PointResult) -> float | None:
+    """Ours over the paper's, where both are known and the paper's is not zero."""
+    ours, paper = point.metrics.get(quantity.name), point.paper.get(quantity.name)
+    if point.status != "ok" or ours is None or ours.value is None or paper is None or not paper.value:
+        return None
+    return ours.value / paper.value
+
+
+def agreement(artifact: Artifact, point: PointResult) -> str:
+    """The verdict on a point: equal as the paper rounded, within the artifact's tolerance, or not."""
+    if point.status != "ok":
+        return point.status
+    ours, paper = point.metrics.get(artifact.main.name), point.paper.get(artifact.main.name)
+    if ours is None or ours.value is None:
+        return "no result"
+    if paper is None:
+        return "paper gives none"
+    difference = abs(ours.value - paper.value)
+    if difference <= 1e-9 * abs(paper.value):
+        return "equal"
+    if paper.quantum and difference <= paper.quantum / 2 * (1 + 1e-9):
+        return "equal as rounded"
+    if difference <= artifact.tolerance * abs(paper.value):
+        return f"within {artifact.tolerance:.0%}"
+    return f"off by more than {artifact.tolerance:.0%}"

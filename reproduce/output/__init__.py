@@ -1,0 +1,1 @@
+"""A Record shown: tables, figures, timelines, traces, HTML, the terminal."""

@@ -1,0 +1,1 @@
+"""The page of `reproduce report`: one self-contained HTML file of all results."""

@@ -1,0 +1,157 @@
+"""Tables and small parts of the report's page: numbers with their units and origins, verdicts as coloured tags."""
+
+import re
+from collections.abc import Sequence
+
+from benchmarks.records import Number, PointResult
+from reproduce.commands.report import Result
+from reproduce.experiment.artifact import Artifact, Quantity
+from reproduce.experiment.claims import agreement, ratio_to_paper
+from reproduce.output.html.markup import Content, Html, element
+from reproduce.output.tables import NONE
+
+VERDICT_KINDS = {
+    "holds": "good",
+    "contradicted": "bad",
+    "inconclusive": "warn",
+    "not testable here": "",
+    "paper inconsistent": "odd",
+}
+# Units as people read them: base unit -> (factor, name) from the largest; the first that leaves at least 1 counts.
+SHOWN_UNITS = {
+    "B": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
+    "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
+    "FLOP": ((1e18, "exaFLOP"), (1e15, "petaFLOP"), (1e12, "teraFLOP"), (1, "FLOP")),
+    "FLOP/s": ((1e18, "exaFLOP/s"), (1e12, "teraFLOP/s"), (1, "FLOP/s")),
+    "s": ((1, "s"), (1e-3, "ms"), (1e-6, "µs")),
+}
+# The paper's sentences are kept as its source has them; these are read as people write them.
+LATEX = (
+    (r"~?\\(?:cite|footnote|label)\{[^{}]*\}", ""),
+    (r"\\ref\{[^{}]*\}", "…"),
+    (r"\\(?:emph|textbf|textit|texttt|text|mathrm)\{([^{}]*)\}", r"\1"),
+    (r"\\cdot\b\s*", "· "),
+    (r"\\times\b\s*", "×"),
+    (r"\\gg\b", "≫"),
+    (r"\\S(?![a-z])", "§"),
+    (r"\\(?:left|right)\b\s*", ""),
+    (r"\\(?:sim|approx)\b\s*", "≈"),
+    (r"\\l(?:e|eq)\b\s*", "≤ "),
+    (r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"\1/\2"),
+    (r"\\([%&#$_ ])", r"\1"),
+    (r"\$", ""),
+    (r"~", " "),
+    (r"---?", "–"),
+    (r"``|''", '"'),
+)
+
+
+def plain(sentence: str) -> str:
+    """A sentence of the paper's source without its LaTeX."""
+    for pattern, replacement in LATEX:
+        sentence = re.sub(pattern, replacement, sentence)
+    return sentence
+
+
+def tag(text: str, kind: str = "") -> Html:
+    """A coloured word; `kind` is good, bad, warn, odd or nothing."""
+    return element("span", text, class_=f"tag {kind}".strip())
+
+
+def verdict_kind(verdict: str) -> str:
+    """The kind of tag for the verdict on a claim."""
+    return VERDICT_KINDS.get(verdict, "")
+
+
+def agreement_kind(verdict: str) -> str:
+    """The kind of tag for the verdict on a point."""
+    if verdict.startswith(("equal", "within")):
+        return "good"
+    if verdict.startswith("off") or verdict in ("failed", "invalid"):
+        return "bad"
+    return "warn" if verdict == "oom" else ""
+
+
+def origin(name: str) -> Html:
+    """The mark that says where a number comes from."""
+    return element("span", name, class_="origin")
+
+
+def number_text(number: Number) -> str:
+    """A number in a readable unit, such as '40.5 GB'; '-' if there is none."""
+    value = number.value
+    if value is None:
+        return NONE
+    if number.unit == "count":
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    units = SHOWN_UNITS.get(number.unit, ((1, "" if number.unit == "1" else number.unit),))
+    factor, name = next((unit for unit in units if abs(value) >= unit[0]), units[-1])
+    return f"{value / factor:.4g} {name}".strip()
+
+
+def data_table(headings: Sequence[Content], rows: Sequence[Sequence[Content]], kinds: Sequence[str]) -> Html:
+    """A table that scrolls by itself where it is too wide; `kinds` are the classes of the columns."""
+    head = element("tr", *(element("th", h, class_=_number(k)) for h, k in zip(headings, kinds, strict=True)))
+    body = [
+        element("tr", *(element("td", cell, class_=kind or None) for cell, kind in zip(row, kinds, strict=True)))
+        for row in rows
+    ]
+    return element("div", element("table", element("thead", head), element("tbody", *body)), class_="wide", tabindex=0)
+
+
+def _number(kind: str) -> str | None:
+    return "number" if "number" in kind.split() else None
+
+
+def heading(name: str, unit: str, where: str | None) -> Content:
+    """A column's heading: name, unit, origin."""
+    return [name, element("span", unit, class_="unit") if unit else None, origin(where) if where else None]
+
+
+def points_table(artifact: Artifact, result: Result) -> Html:
+    """One row per point: what it is; ours, the paper's, their ratio and the verdict; then the other quantities."""
+    points = result.record.points
+    columns: list[tuple[Content, str, list[Content]]] = []
+    if any(point.series for point in points):
+        columns.append(("series", "short", [point.series for point in points]))
+    if not artifact.columns:
+        columns.append(("point", "short", [point.label for point in points]))
+    for parameter, name in artifact.columns.items():
+        values = [point.parameters.get(parameter) for point in points]
+        numeric = all(value is None or isinstance(value, int | float) for value in values)
+        cells: list[Content] = [NONE if value is None else str(value) for value in values]
+        columns.append((name, "number" if numeric else "short", cells))
+    for quantity in artifact.quantities:
+        columns += _quantity_columns(artifact, quantity, points, result.record.fidelity)
+    rows = list(zip(*(cells for _, _, cells in columns), strict=True))
+    return data_table([h for h, _, _ in columns], rows, [kind for _, kind, _ in columns])
+
+
+def _quantity_columns(
+    artifact: Artifact, quantity: Quantity, points: Sequence[PointResult], fidelity: str
+) -> list[tuple[Content, str, list[Content]]]:
+    main = quantity.name == artifact.main.name
+    found = [point.metrics.get(quantity.name) for point in points]
+    origins = {metric.origin for metric in found if metric is not None} or {fidelity}
+    same = origins.pop() if len(origins) == 1 else None
+    ours: list[Content] = [
+        NONE
+        if metric is None or metric.value is None
+        else [quantity.show(metric.value), None if same else [" ", origin(metric.origin)]]
+        for metric in found
+    ]
+    name = quantity.label[:1].upper() + quantity.label[1:]
+    columns = [(heading(name, quantity.shown, same), "number ours" if main else "number", ours)]
+    papers = [point.paper.get(quantity.name) for point in points]
+    if any(papers):
+        hows = ", ".join(dict.fromkeys(value.how for value in papers if value))
+        shown: list[Content] = [quantity.show(value.value) if value else NONE for value in papers]
+        ratios = [ratio_to_paper(quantity, point) for point in points]
+        columns.append((heading("Paper", quantity.shown, f"paper, {hows}"), "number", shown))
+        columns.append((heading("Ratio", "", "derived"), "number", [NONE if r is None else f"{r:.3f}" for r in ratios]))
+    if main:
+        verdicts = [agreement(artifact, point) if any(papers) else point.status for point in points]
+        cells: list[Content] = [tag(verdict, agreement_kind(verdict)) for verdict in verdicts]
+        if any(papers) or set(verdicts) != {"ok"}:
+            columns.append(("Verdict" if any(papers) else "Status", "short", cells))
+    return columns

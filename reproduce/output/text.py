@@ -1,0 +1,59 @@
+"""How scores are printed: percentages, numbers with units, tables whose last column wraps."""
+
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+from reproduce.output.tables import NONE, Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 100
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+
+
+def shown(value: float, unit: str) -> str:
+    """A parameter's value with its unit, as people write it: '14 GB/s', '15 us', '0.78'."""
+    if unit in ("1", "count", "FLOP/B"):
+        return f"{value:.4g}" + (" FLOP/B" if unit == "FLOP/B" else "")
+    factor, prefix = next(((f, p) for f, p in _PREFIXES if value >= f * (1 - 1e-9)), (1.0, ""))
+    return f"{value / factor:.4g} {prefix}{unit}"
+
+
+def percent(value: float | None, signed: bool = False) -> str:
+    """'1.2%', with a sign if `signed`; '-' for None."""
+    if value is None:
+        return NONE
+    text = f"{value:+.1%}" if signed else f"{value:.1%}"
+    return text if len(text) < 8 else f"{value:+.0e}"
+
+
+def wrapped(out: "Console", line: str) -> None:
+    """Print a line for people, wrapped to the page."""
+    from rich.text import Text
+
+    out.print(Text(textwrap.fill(line, min(WIDTH, out.width), break_long_words=False)))
+
+
+def console() -> "Console":
+    """The terminal, or a page of 100 columns where there is none."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+
+def print_table(out: "Console", table: Table) -> None:
+    """The table, its last column wrapping."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    view = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    for i, (heading, right) in enumerate(zip(table.headings, table.numeric, strict=True)):
+        last = i == len(table.headings) - 1
+        view.add_column(heading, justify="right" if right else "left", vertical="top", no_wrap=not last)
+    for row in table.rows:
+        view.add_row(*(Text(cell, style="bold" if row[0] == "all" else "") for cell in row))
+    out.print(view)

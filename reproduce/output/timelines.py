@@ -1,0 +1,291 @@
+"""Timelines of pipeline schedules as figures like the paper's Figures 3 and 4: `draw`.
+
+One row per device, a numbered box per pass. Forward passes are blue, backward passes orange, the first model chunk dark
+and the last one light; of a split backward pass the input gradient is brown and the weight gradient violet. Idle time
+is a grey that stays apart from all of them with any colour vision.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from reproduce.output import figures
+from reproduce.output.traces import Box, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IDLE = "#e0e0e0"
+DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
+LIGHT = DARK | {"F": "#7db3e0", "B": "#f2a95f"}  # schedules with chunks split no passes
+PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
+# What a simulated iteration has besides: hatched, so that it needs no further colours.
+OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
+NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "zb-h1": "ZB-H1"}
+
+LARGEST, SMALLEST = 7.0, 3.2  # points: numbers in boxes
+_LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
+_POINTS = 72  # per inch
+
+
+def colour(kind: str, chunk: int, v: int) -> str:
+    """The colour of a pass of a chunk: dark for the first, light for the last of v, graded between."""
+    share = chunk / (v - 1) if v > 1 else 0.0
+    ends = [[int(end[kind][i : i + 2], 16) for i in (1, 3, 5)] for end in (DARK, LIGHT)]
+    mixed = [round(dark + share * (light - dark)) for dark, light in zip(*ends, strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of '#rrggbb', 0 (black) to 1 (white), as the WCAG define it."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def text_colour(background: str) -> str:
+    """Black or white, whichever has more contrast on `background`."""
+    light = luminance(background) + 0.05
+    return "white" if 1.05 / light > light / 0.05 else "black"
+
+
+def title(timeline: Timeline) -> str:
+    """The schedule and its bubble when executed: '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %'.
+
+    With split backward passes the formula is 1F1B's, for comparison.
+    """
+    p, m, v = timeline.p, timeline.m, timeline.v
+    sizes = f"p = {p}, m = {m}" + (f", v = {v}" if v > 1 else "")
+    formula, ideal = ("(p−1)/(vm)" if v > 1 else "(p−1)/m"), Fraction(p - 1, v * m)
+    bubble, percent = timeline.bubble, f"{100 * float(timeline.bubble):.4g} %"
+    split = "W" in timeline.kinds
+    if isinstance(bubble, Fraction) and bubble == ideal:
+        text = f"{formula} = {p - 1}/{v * m} = {percent}"
+    elif isinstance(bubble, Fraction):
+        text = f"{bubble} = {percent}, {'1F1B:' if split else 'not'} {formula} = {p - 1}/{v * m}"
+    else:
+        text = f"{percent}, {'1F1B:' if split else 'ideal'} {formula} = {100 * float(ideal):.4g} %"
+    return f"{NAMES.get(timeline.schedule, timeline.schedule)}, {sizes}: bubble {text}"
+
+
+# --- figure
+
+
+def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Sequence[Timeline] = ()) -> "Figure":
+    """A panel per timeline, above each other on one time scale, cut at `until` (default: end of the longest).
+
+    Call it, and save, inside `figures.style()`. Boxes have their microbatch's number, counted from 1 as in
+    the paper, where it fits. `outlines` are drawn over the timelines, one for each, as empty boxes: what was predicted.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    until = max(float(timeline.end) for timeline in (*timelines, *outlines)) if until is None else until
+    row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
+    above = [_TITLE + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines]
+    above[0] -= _BETWEEN
+    height = sum(above) + sum(timeline.p * row for timeline in timelines) + _BELOW + _LEGEND
+    figure = Figure(figsize=(figures.WIDE, height), dpi=300)
+    FigureCanvasAgg(figure)
+    top = height
+    for timeline, space in zip(timelines, above, strict=True):
+        top -= space + timeline.p * row
+        width = figures.WIDE - _LEFT - _RIGHT
+        size = (_LEFT / figures.WIDE, top / height, width / figures.WIDE, timeline.p * row / height)
+        axes = figure.add_axes(size, gid=timeline.schedule)
+        _panel(axes, timeline, until, width * _POINTS / until, row * _POINTS, last=timeline is timelines[-1])
+    for axes, outline in zip(figure.axes, outlines, strict=False):
+        _outline(axes, outline)
+    _time_axis(figure.axes[-1], timelines[-1])
+    _legend(figure, timelines, bool(outlines))
+    origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
+    # Where one origin goes on from another, the longer says all of it.
+    origin = "; ".join(one for one in dict.fromkeys(origins) if not any(o.startswith(f"{one}, ") for o in origins))
+    for letter in "fbw":
+        origin = origin.replace(f"t_{letter}", f"$t_{letter}$")
+    figure.text(
+        1 - _RIGHT / figures.WIDE,
+        0.03 / height,
+        origin,
+        ha="right",
+        va="bottom",
+        fontsize=5.5,
+        color="#555555",
+    )
+    return figure
+
+
+def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: float, last: bool) -> None:
+    """One timeline; `scale` is points per unit of time, `row` the height of a row in points."""
+    axes.set(xlim=(0, until), ylim=(timeline.p, 0), facecolor=IDLE)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.set_yticks([r + 0.5 for r in range(timeline.p)], [f"Device {r + 1}" for r in range(timeline.p)])
+    axes.tick_params(axis="y", length=0, pad=2, labelsize=min(7, row * 0.65))
+    axes.tick_params(axis="x", length=2.5, pad=1.5, labelbottom=last, bottom=last)
+    for r in range(1, timeline.p):
+        axes.axhline(r, color="white", linewidth=1.2, zorder=0.5)
+    shown = [(r, box) for r, boxes in enumerate(timeline.rows) for box in boxes if box.start < until]
+    _boxes(axes, timeline, shown, until, scale)
+    _numbers(axes, timeline, shown, until, scale, row)
+    _idle(axes, timeline, until, scale)
+    heading = axes.annotate(
+        title(timeline), (0, 1), (0, (_FLUSH if timeline.flushes else 0) * _POINTS + 3.5),
+        xycoords="axes fraction", textcoords="offset points", fontsize=8, va="bottom", gid="title",
+    )  # fmt: skip
+    heading.set_fontsize(min(8.0, 7.8 * until * scale / _width(heading)))
+    for flush in timeline.flushes:
+        if flush <= until:
+            x = float(flush)
+            axes.plot([x, x], [timeline.p, -0.12], color="black", linewidth=1.1, clip_on=False, gid="flush")
+            axes.annotate(
+                "pipeline flush", (x, 0), (0, 3), textcoords="offset points", fontsize=7,
+                ha="center" if x < 0.9 * until else "right", va="bottom", annotation_clip=False,
+            )  # fmt: skip
+
+
+def _width(artist: "Artist") -> float:
+    """Width of what is drawn, in points."""
+    figure = artist.get_figure(root=True)
+    assert figure is not None
+    return float(artist.get_window_extent().width) / figure.dpi * _POINTS
+
+
+def _boxes(axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float) -> None:
+    """A collection of rectangles per pass and chunk, and per kind of what else there is; its gid names it."""
+    from matplotlib.collections import PolyCollection
+
+    kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
+    for r, box in shown:
+        left, right = float(box.start), min(float(box.end), until)
+        corners = [(left, r + 0.04), (right, r + 0.04), (right, r + 0.96), (left, r + 0.96)]
+        kinds[box.kind, timeline.chunk_of(box.action) if box.action else 0].append(corners)
+    narrow = min((float(box.end - box.start) for _, box in shown), default=1.0) * scale
+    for (kind, chunk), boxes in sorted(kinds.items()):
+        options: dict[str, Any] = {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
+        if kind in DARK:
+            options["facecolor"] = colour(kind, chunk, timeline.v)
+        else:
+            options |= {"facecolor": "white", "edgecolor": "black", "hatch": OTHERS[kind], "linewidth": 0.2}
+        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **options))
+
+
+def _outline(axes: "Axes", outline: Timeline) -> None:
+    """Empty boxes for the passes of another timeline."""
+    from matplotlib.collections import LineCollection
+
+    edges = []
+    for r, row in enumerate(outline.rows):
+        for box in row:
+            left, right, top, bottom = float(box.start), float(box.end), r + 0.04, r + 0.96
+            edges.append([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)])
+    axes.add_collection(LineCollection(edges, colors="black", linewidths=0.6, gid="outlines", zorder=1.5))
+
+
+def _digit_width() -> float:
+    """Width of a digit in points, at one point."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    return float(TextPath((0, 0), "0000", size=100, prop=FontProperties()).get_extents().width) / 390
+
+
+def _numbers(
+    axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float, row: float
+) -> None:
+    """The microbatches' numbers: all in one size, narrow boxes in a smaller one, too narrow boxes without."""
+    digit, fits = _digit_width(), []
+    for r, box in shown:
+        if box.action is not None:
+            left, right = float(box.start), min(float(box.end), until)
+            number = str(box.action.microbatch + 1)
+            size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
+            fits.append(
+                (
+                    r,
+                    (left + right) / 2,
+                    number,
+                    size,
+                    colour(box.kind, timeline.chunk_of(box.action), timeline.v),
+                )
+            )
+    usual = sorted(size for _, _, _, size, _ in fits)[len(fits) // 3] if fits else 0.0
+    for r, x, number, size, background in fits:
+        if size >= SMALLEST:
+            axes.text(
+                x, r + 0.52, number, fontsize=min(size, max(usual, SMALLEST)), color=text_colour(background),
+                ha="center", va="center_baseline", gid="number",
+            )  # fmt: skip
+
+
+def _idle(axes: "Axes", timeline: Timeline, until: float, scale: float) -> None:
+    """Says 'devices idle' in the widest gap before the first flush (the end), if it fits there."""
+    end = min(float(timeline.flushes[0] if timeline.flushes else timeline.end), until)
+    gaps = [gap for r, row in enumerate(timeline.rows) for gap in _gaps(r, row, end)]
+    width, r, left = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0, 0.0))
+    for text, needed in (("devices idle", 44), ("idle", 15)):
+        if width * scale >= needed:
+            axes.text(
+                left + width / 2,
+                r + 0.52,
+                text,
+                ha="center",
+                va="center_baseline",
+                fontsize=7,
+                style="italic",
+            )
+            break
+
+
+def _gaps(r: int, row: Sequence[Box], end: float) -> Iterator[tuple[float, int, float]]:
+    """The idle stretches of a row up to `end`: width, row, begin."""
+    now = 0.0
+    for box in row:
+        if box.start >= end:
+            break
+        yield float(box.start) - now, r, now
+        now = float(box.end)
+    yield end - now, r, now
+
+
+def _time_axis(axes: "Axes", timeline: Timeline) -> None:
+    place: dict[str, Any] = {"xycoords": "axes points", "annotation_clip": False}
+    arrow = {"arrowstyle": "-|>", "linewidth": 0.8, "color": "black", "shrinkA": 0, "shrinkB": 0}
+    unit = "in seconds" if timeline.unit == "s" else "in $t_f$, a device's forward pass for one microbatch"
+    axes.annotate("Time", (0, -21), va="center", fontsize=7, **place)
+    axes.annotate("", (52, -21), (20, -21), textcoords="axes points", arrowprops=arrow, **place)
+    axes.annotate(unit, (57, -21), va="center", fontsize=7, **place)
+
+
+def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> None:
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.patches import Patch
+
+    v = max(timeline.v for timeline in timelines)
+    chunks = "" if v == 1 else f", chunks 1 {'and' if v == 2 else 'to'} {v}"
+    kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
+    passes = [kind for kind in PASSES if kind in kinds]
+    shades = {kind: dict.fromkeys(colour(kind, chunk, v) for chunk in range(v)) for kind in passes}
+    handles: list[Any] = [tuple(Patch(color=shade) for shade in shades[kind]) for kind in passes]
+    labels = [f"{PASSES[kind]}{chunks if len(shades[kind]) > 1 else ''}" for kind in passes]
+    for kind, hatch in OTHERS.items():
+        if kind in kinds:
+            handles.append(Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.3))
+            labels.append(kind.replace("_", " ").capitalize())
+    handles.append(Patch(color=IDLE))
+    labels.append("Idle")
+    if outlined:
+        handles.append(Patch(facecolor="none", edgecolor="black", linewidth=0.6))
+        labels.append("Predicted")
+    for size in (7.0, 6.0, 5.0, 4.5):
+        legend = figure.legend(
+            handles, labels, ncols=len(labels), handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+            loc="lower left", bbox_to_anchor=(_LEFT / figures.WIDE, 0.13 / figure.get_figheight()),
+            borderpad=0, borderaxespad=0, columnspacing=1.2, handletextpad=0.5, handlelength=1.6, fontsize=size,
+        )  # fmt: skip
+        if _width(legend) <= (figures.WIDE - _LEFT) * _POINTS or size == 4.5:
+            break
+        legend.remove()

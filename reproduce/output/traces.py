@@ -1,0 +1,302 @@
+"""Timelines as data, and as Chrome trace events, the JSON that Perfetto (https://ui.perfetto.dev) opens.
+
+A `Timeline` says what ran when on each pipeline rank. It comes from an executed schedule (`from_schedule`,
+exact, in units of t_f) or from the simulator (`from_estimate`, in seconds); `reproduce.output.timelines` draws it.
+`derive` are its numbers, as the metrics of the artifacts that show a timeline.
+`trace` makes one process per timeline, one thread per pipeline rank, and an arrow (flow) per message.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from benchmarks.records import Metric
+from ptdp_core.schedules import (
+    Action,
+    Exchange,
+    Message,
+    Schedule,
+    Span,
+    build,
+    execute,
+    lower,
+    message_into,
+    message_out_of,
+    peak_stash,
+)
+from reproduce.experiment.artifact import Point
+
+if TYPE_CHECKING:
+    from ptdp_core.simulator.estimate import Estimate
+
+Time = int | float | Fraction
+
+# What the trace format counts in microseconds: one t_f becomes a millisecond.
+_NANOSECONDS = {"t_f": 1_000_000, "s": 1_000_000_000}
+# Between t_b and t_f: beyond it, a timeline shows nothing of the shorter one.
+MAX_FACTOR = 1000
+_CATEGORIES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
+_TENSORS = {"F": "activations", "B": "gradients"}
+
+
+class Box(NamedTuple):
+    """One stretch of a rank's time: `kind` is that of its action, or of another simulated slot."""
+
+    kind: str
+    action: Action | None
+    start: Time
+    end: Time
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What ran when: `rows[r]` holds the boxes of pipeline rank r in their order; what no box covers is idle.
+
+    p ranks, v chunks per rank, m microbatches in a batch (a second batch goes on counting: m, m+1, ...).
+    Times are in `unit`. `flushes` are the ends of the batches. `bubble` is the idle time over the ideal time, a
+    `Fraction` if it is exact. `origin` is the text that says where the numbers are from.
+    """
+
+    schedule: str
+    p: int
+    v: int
+    m: int
+    unit: Literal["t_f", "s"]
+    rows: tuple[tuple[Box, ...], ...]
+    flushes: tuple[Time, ...]
+    bubble: Fraction | float
+    origin: str
+
+    @property
+    def end(self) -> Time:
+        """When the last rank is done."""
+        return max(row[-1].end for row in self.rows if row)
+
+    @property
+    def boxes(self) -> int:
+        """How many boxes there are on all ranks."""
+        return sum(map(len, self.rows))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of boxes there are."""
+        return frozenset(box.kind for row in self.rows for box in row)
+
+    def chunk_of(self, action: Action) -> int:
+        """Which of its rank's v model chunks an action belongs to (Section 2.2.2)."""
+        return action.stage // self.p
+
+
+def from_schedule(
+    schedule: Schedule, factor: int | Fraction = 2, batches: int = 1, weights: Fraction | None = None
+) -> Timeline:
+    """Execute a schedule whose backward passes take `factor` forward passes, in units of t_f (Section 2.2).
+
+    t_f and t_b are the times of all v chunks of a device: a chunk takes t_f/v and t_b/v. If backward passes are split,
+    `weights` forward passes of t_b are for the weight gradients, by default half of it. Further batches begin at the
+    flush of the one before. Raises `ValueError` if the factor is not positive or the order cannot run.
+    """
+    if factor <= 0:
+        raise ValueError(f"factor={factor} of t_b over t_f; needs a positive number; try factor=2")
+    factor = Fraction(factor)
+    weights = factor / 2 if weights is None else weights
+    spans = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator)
+    unit = Fraction(1, schedule.v * factor.denominator)
+    flush = max(row[-1].end for row in spans)
+    ideal = schedule.m * schedule.v * (factor.denominator + factor.numerator)
+    rows = tuple(
+        tuple(_box(span, batch * schedule.m, batch * flush, unit) for batch in range(batches) for span in row)
+        for row in spans
+    )
+    return Timeline(
+        schedule=schedule.name,
+        p=schedule.p,
+        v=schedule.v,
+        m=schedule.m,
+        unit="t_f",
+        rows=rows,
+        flushes=tuple(flush * (batch + 1) * unit for batch in range(batches)),
+        bubble=Fraction(flush - ideal, 1) / ideal,
+        origin=f"derived: executed schedule, t_b = {_times(factor)}t_f"
+        + (f", of it t_w = {_times(weights)}t_f" if schedule.is_split else ""),
+    )
+
+
+def _times(factor: Fraction) -> str:
+    return "" if factor == 1 else f"{factor} " if factor.denominator <= 100 else f"{float(factor):.4g} "
+
+
+def _box(span: Span, first: int, start: int | Fraction, unit: Fraction) -> Box:
+    kind, stage, microbatch = span.action
+    return Box(kind, Action(kind, stage, first + microbatch), (start + span.start) * unit, (start + span.end) * unit)
+
+
+def from_estimate(estimate: "Estimate") -> Timeline:
+    """A simulated iteration, in seconds. Raises `ValueError` if the estimate has no timeline."""
+    if not any(estimate.timeline):
+        raise ValueError("timeline=() of this estimate; needs the slots of each rank; try simulating with a timeline")
+    parallel = estimate.config.parallel
+    return Timeline(
+        schedule=parallel.schedule,
+        p=parallel.p,
+        v=parallel.v,
+        m=parallel.m,
+        unit="s",
+        rows=tuple(tuple(Box(*slot) for slot in row) for row in estimate.timeline),
+        flushes=(),
+        bubble=estimate.bubble_fraction,
+        origin=f"simulated: {estimate.cluster}",
+    )
+
+
+def schedule_of(parameters: Mapping[str, Any]) -> tuple[Schedule, Fraction]:
+    """The schedule that a point's parameters (schedule, p, m, v, t_f, t_b) describe, and t_b/t_f.
+
+    Raises `ValueError` for one that does not exist (`ptdp_core.config.check_schedule`).
+    """
+    times = []
+    for field in ("t_f", "t_b"):
+        try:
+            time = Fraction(str(parameters[field]))
+        except (ValueError, ZeroDivisionError):
+            time = Fraction(0)
+        if time <= 0:
+            raise ValueError(f"{field}={parameters[field]} is not a time; needs a positive number; try {field}=1")
+        times.append(time)
+    factor = times[1] / times[0]
+    if not 1 / MAX_FACTOR <= factor <= MAX_FACTOR:
+        raise ValueError(
+            f"t_b={parameters['t_b']} with t_f={parameters['t_f']}; needs a ratio between 1/{MAX_FACTOR} and "
+            f"{MAX_FACTOR}; try t_b=2 with t_f=1"
+        )
+    name, p, m, v = (parameters[key] for key in ("schedule", "p", "m", "v"))
+    return build(name, p, m, v), factor
+
+
+def weights_of(parameters: Mapping[str, Any]) -> Fraction | None:
+    """t_w/t_f of a point's parameters, t_w being the part of t_b that is for the weight gradients; None if not given.
+
+    Raises `ValueError` if it is not a part of t_b, or no backward pass is split.
+    """
+    if "t_w" not in parameters:
+        return None
+    t_w, t_b = parameters["t_w"], parameters["t_b"]
+    if parameters["schedule"] != "zb-h1":
+        raise ValueError(
+            f"t_w={t_w} with schedule={parameters['schedule']!r}; needs a schedule that splits backward passes; "
+            "try schedule='zb-h1'"
+        )
+    if not 0 < t_w < t_b:
+        raise ValueError(f"t_w={t_w} with t_b={t_b}; needs a part of t_b; try t_w={t_b / 2}")
+    return Fraction(str(t_w)) / Fraction(str(parameters["t_f"]))
+
+
+def measure(schedule: Schedule, factor: Fraction, weights: Fraction | None = None) -> dict[str, tuple[float, str]]:
+    """What an executed schedule costs, with units, t_b being `factor` times t_f (Section 2.2), t_w `weights` times.
+
+    `makespan` is in t_f, `bubble_fraction` over the ideal time; `peak_stash` in microbatches' activations of
+    a whole device (v chunks), on the device that holds most; `messages` between devices in all,
+    `neighbour_messages` without those between the last and the first device.
+    """
+    timeline = from_schedule(schedule, factor, weights=weights)
+    sends = [
+        message
+        for rank in lower(schedule, "blocking").ranks
+        for instruction in rank
+        if isinstance(instruction, Exchange)
+        for message in instruction.sends
+    ]
+    between_neighbours = sum(abs(message.destination - message.source) == 1 for message in sends)
+    return {
+        "bubble_fraction": (float(timeline.bubble), "1"),
+        "makespan": (float(timeline.end), "1"),
+        "peak_stash": (max(peak_stash(schedule)) / schedule.v, "count"),
+        "messages": (len(sends), "count"),
+        "neighbour_messages": (between_neighbours, "count"),
+    }
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """`measure` as the metrics of a point; for `Artifact.derive`."""
+    return {
+        name: Metric(value, unit, "derived") for name, (value, unit) in measure(*schedule_of(point.parameters)).items()
+    }
+
+
+def trace(timelines: Sequence[Timeline]) -> bytes:
+    """The Chrome trace of the timelines, one process each, as JSON. In units of t_f, one t_f becomes 1 ms."""
+    ids = count(1)  # plain integers, unique in the file: what every reader of the format takes
+    events = [event for pid, timeline in enumerate(timelines, 1) for event in _events(pid, timeline, ids)]
+    document = {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "origin": "; ".join(dict.fromkeys(timeline.origin for timeline in timelines)),
+            "time": "1 ms stands for one t_f" if timelines[0].unit == "t_f" else "in real units",
+        },
+    }
+    return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
+
+
+def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[str, Any]]:
+    whence = f", {timeline.origin}" if timeline.unit == "s" else ""
+    sizes = f"p={timeline.p} m={timeline.m} v={timeline.v}"
+    yield _name("process_name", pid, 0, f"{timeline.schedule} {sizes}{whence}")
+    for rank in range(timeline.p):
+        yield _name("thread_name", pid, rank + 1, f"Device {rank + 1} (pipeline rank {rank})")
+    flows = dict(zip(_messages(timeline), ids, strict=False))
+    for rank, row in enumerate(timeline.rows):
+        for box in row:
+            where = {"pid": pid, "tid": rank + 1}
+            start, end = (round(time * _NANOSECONDS[timeline.unit]) for time in (box.start, box.end))
+            yield {
+                "ph": "X",
+                "name": str(box.action or box.kind),
+                "cat": _CATEGORIES.get(box.kind, box.kind),
+                **where,
+                "ts": start / 1000,
+                "dur": (end - start) / 1000,
+                "args": _arguments(box, timeline),
+            }
+            if box.action is None:
+                continue
+            arrival = message_into(box.action, timeline.p, timeline.v)
+            if arrival in flows:
+                yield {**_flow(arrival, flows[arrival]), **where, "ph": "f", "bp": "e", "ts": start / 1000}
+            departure = message_out_of(box.action, timeline.p, timeline.v)
+            if departure in flows:
+                # The last nanosecond still belongs to the slice; its end is the next one's begin.
+                at = max(start, end - 1)
+                yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": at / 1000}
+
+
+def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _arguments(box: Box, timeline: Timeline) -> dict[str, Any]:
+    if box.action is None:
+        return {}
+    kind, stage, microbatch = box.action
+    chunk = timeline.chunk_of(box.action)
+    return {"action": f"{stage}{kind}{microbatch}", "stage": stage, "chunk": chunk, "microbatch": microbatch}
+
+
+def _flow(message: Message, id: int) -> dict[str, Any]:
+    return {"name": _TENSORS[message.kind], "cat": "message", "id": id}
+
+
+def _actions(timeline: Timeline) -> Iterable[Action]:
+    return (box.action for row in timeline.rows for box in row if box.action is not None)
+
+
+def _messages(timeline: Timeline) -> Iterator[Message]:
+    """The messages of which the timeline shows both ends."""
+    shown = {message_into(action, timeline.p, timeline.v) for action in _actions(timeline)}
+    for action in _actions(timeline):
+        message = message_out_of(action, timeline.p, timeline.v)
+        if message is not None and message in shown:
+            yield message

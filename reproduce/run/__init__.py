@@ -1,0 +1,7 @@
+"""Running an artifact: points in, a Record out. Nothing here draws or prints.
+
+runner       evaluates points or reuses them, judges the claims, writes the files
+fidelities   the fidelities there are
+evaluator    what evaluates points, whatever the fidelity
+simulated, derived, emulated, measured   one fidelity each
+"""

@@ -1,0 +1,114 @@
+"""What evaluates an artifact's points at one fidelity: the part that all fidelities share."""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchmarks.records import ClusterRef, Metric, PointResult, digest_files, fingerprint
+from benchmarks.records.provenance import scrub
+from reproduce import ROOT
+from reproduce.experiment.artifact import Artifact, Point, Scalar
+
+Outcome = tuple[str, str | None, Mapping[str, Metric]]
+SCALES = {
+    "derived": ("paper",),
+    "simulated": ("paper", "laptop"),
+    "emulated": ("laptop",),
+    "measured": ("cpu", "gpu", "gpus"),
+}
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates an artifact's points at one fidelity; a subclass for each says how, in `outcome`.
+
+    `code_digest` covers the sources that the numbers come from. `cluster_ref` names the cluster file, for those that
+    need one.
+    """
+
+    artifact: Artifact
+    fidelity: str
+    code_digest: str
+    cluster_ref: ClusterRef | None = None
+    debug: bool = field(default=False, compare=False)
+
+    def outcome(self, point: Point) -> Outcome:
+        """Status, reason and metrics of a point; may raise: ValueError says that the point is not valid."""
+        raise NotImplementedError
+
+    def depends_on(self) -> Mapping[str, Any]:
+        """What else determines the numbers, besides parameters, fidelity, cluster and code: part of the fingerprint."""
+        return {}
+
+    def parameters(self, point: Point) -> Mapping[str, Scalar]:
+        """The point's parameters, as the record keeps them."""
+        return point.parameters
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know of how the numbers came about."""
+        return ()
+
+    def fingerprint(self, point: Point) -> str:
+        """A digest of all that determines the point's numbers."""
+        return fingerprint(
+            {
+                "parameters": dict(self.parameters(point)),
+                "fidelity": self.fidelity,
+                "cluster": self.cluster_ref.digest if self.cluster_ref else None,
+                "code": self.code_digest,
+                **self.depends_on(),
+            }
+        )
+
+    def evaluate(self, point: Point) -> PointResult:
+        """The point with its metrics, or with the reason why it has none."""
+        status, reason, metrics = self._outcome(point)
+        return PointResult(
+            key=point.key,
+            series=point.series,
+            label=point.label,
+            parameters=self.parameters(point),
+            status=status,
+            reason=scrub(reason) if reason else None,
+            fingerprint=self.fingerprint(point),
+            metrics=metrics,
+            paper=point.paper,
+        )
+
+    def _outcome(self, point: Point) -> Outcome:
+        try:
+            return self.outcome(point)
+        except ValueError as error:
+            return "invalid", str(error) or "the configuration is not valid", {}
+        except Exception as error:
+            if self.debug:
+                raise
+            return "failed", f"{type(error).__name__}: {error}; --debug shows where", {}
+
+
+def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:
+    """The scales that an artifact has at a fidelity, the default first."""
+    return tuple(scale for scale in SCALES.get(fidelity, ()) if scale in artifact.scales)
+
+
+def folder_name(fidelity: str, scale: str) -> str:
+    """The folder, below the artifact's, of the results at a fidelity and a scale."""
+    return fidelity if scale == SCALES[fidelity][0] else f"{fidelity}-{scale}"
+
+
+def sources_digest(packages: tuple[str, ...], hook: Callable[..., Any] | None, module: ModuleType) -> str:
+    """A digest of the sources of `packages` (paths below the root), the artifact's own `hook`, and a fidelity's module.
+
+    A package is a folder, with its subfolders, or one module.
+    """
+    paths = [Path(str(module.__file__)), Path(__file__)]
+    for package in packages:
+        path = ROOT / package
+        paths += [path] if path.suffix else sorted(path.rglob("*.py"))
+    own = sys.modules.get(hook.__module__) if hook else None
+    if own is not None and own.__file__:
+        paths.append(Path(own.__file__))
+    return digest_files(paths)

@@ -1,0 +1,197 @@
+"""Fidelity 'measured': real training steps of real models on the devices of this machine, or of an allocation.
+
+A point's parameters are those of the engine's settings; an artifact with a `measure` of its own takes something else.
+Every value is a median over steps after a warm-up, of the slowest rank, with all its samples.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records import Metric, provenance
+from benchmarks.records.errors import UnavailableError
+from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
+from reproduce.artifacts.shared.measured_points import ranks_of
+from reproduce.experiment.artifact import Artifact, Point, Scalar, Take
+from reproduce.run.evaluator import Evaluator, Outcome, scales_of, sources_digest
+from reproduce.run.simulated import complete
+
+if TYPE_CHECKING:
+    from benchmarks.harness.launchers import Launcher
+    from ptdp_core.engine.settings import Settings
+
+SOURCES = (
+    "ptdp_core/config.py",
+    "ptdp_core/formulas.py",
+    "ptdp_core/engine",
+    "ptdp_core/launch",
+    "ptdp_core/schedules",
+    "kernels",
+    "benchmarks/harness/step_time.py",
+    "benchmarks/harness/training.py",
+    "benchmarks/harness/timing.py",
+    "benchmarks/suite/fused_step.py",
+    "benchmarks/suite/checkpoint.py",
+    "benchmarks/suite/fused_kernels.py",
+    "benchmarks/suite/fused_kernels_cases.py",
+)
+GPUS_OF = {"cpu": 0, "gpu": 1, "gpus": 4}
+STEPS, WARM_UP = {"cpu": 5, "cuda": 20}, {"cpu": 1, "cuda": 5}
+# What a point takes, roughly: it depends on the machine, and the progress corrects it.
+EXPECTED_S = {"cpu": 4.0, "cuda": 15.0}
+COMPILING_S = 40.0
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where a run measures: at which scale, with which launcher, and a folder that all ranks can see."""
+
+    scale: str = "cpu"
+    launcher: str = "local"
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Measured(Evaluator):
+    """Trains points on the devices there are."""
+
+    scale: str = "cpu"
+    launcher: str = "local"
+    take: Take = field(compare=False, default=lambda point: {})
+
+    def depends_on(self) -> Mapping[str, Any]:
+        """Wall-clock time is this machine's, and its PyTorch's."""
+        from importlib.metadata import version
+
+        torch = version("torch")
+        return {"host": asdict(provenance.host()), "launcher": self.launcher, "torch": torch}
+
+    def parameters(self, point: Point) -> Mapping[str, Scalar]:
+        """The point's parameters with the training configuration's defaults filled in."""
+        return complete(point)
+
+    def outcome(self, point: Point) -> Outcome:
+        """Measure the point; a rank that fails takes only this point with it."""
+        from ptdp_core.launch.local import RankError
+
+        try:
+            return "ok", None, self.take(point)
+        except RankError as error:
+            if self.debug:
+                raise
+            reason = str(error).splitlines()[0]
+            return "oom" if "OutOfMemoryError" in reason else "failed", reason, {}
+
+    def notes(self) -> tuple[str, ...]:
+        """How it was measured, and what that can say."""
+        host = provenance.host()
+        how = f"launcher {self.launcher}; every value is the median over samples after a warm-up, of the slowest"
+        found = [f"Measured with {how} rank."]
+        if self.scale != "cpu":
+            found.append(f"Devices: {', '.join(host.gpus) or 'GPUs'} ({host.gpu_count}).")
+        elif any(ranks_of(point.parameters) > 1 for point in self.artifact.points(self.scale)):
+            found.append(
+                f"The ranks are processes that share the {host.logical_cores} cores of this machine and its memory as "
+                "links: the engine really runs this way, but more ranks are not more hardware, so that throughput "
+                "says nothing about how well a way of parallelisation works. The paper's claims are not tested here."
+            )
+        else:
+            found.append("One process, on one core of a CPU.")
+        return tuple(found)
+
+
+def make(artifact: Artifact, devices: Devices, debug: bool) -> Measured:
+    """What measures `artifact`. Raises `UnavailableError` where this machine cannot at that scale."""
+    from benchmarks.harness.launchers import Launcher
+
+    launcher = Launcher(devices.launcher, devices.folder)
+    needed, there = GPUS_OF[devices.scale], gpus_found(devices.launcher)
+    if there < needed:
+        raise UnavailableError(
+            f"scale {devices.scale} needs {counted(needed)}, and PyTorch sees {counted(there)} here; try --scale "
+            f"{default_scale(scales_of(artifact, 'measured'), devices.launcher)}"
+        )
+    take = artifact.measure(launcher) if artifact.measure else partial(train, launcher)
+    return Measured(artifact, "measured", digest(artifact), None, debug, devices.scale, devices.launcher, take)
+
+
+def digest(artifact: Artifact) -> str:
+    """A digest of the sources that measured numbers of `artifact` come from."""
+    return sources_digest(SOURCES, artifact.measure, sys.modules[__name__])
+
+
+def gpus_found(launcher: str = "local") -> int:
+    """GPUs of this machine that PyTorch can use; of all nodes like this one in a Slurm allocation."""
+    import torch
+
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1") if launcher == "slurm" else "1"
+    return torch.cuda.device_count() * int(nodes)
+
+
+def default_scale(scales: Sequence[str], launcher: str = "local") -> str:
+    """The largest of these scales that the devices found can do; the first if there is none."""
+    there = gpus_found(launcher)
+    return max((scale for scale in scales if GPUS_OF[scale] <= there), key=lambda s: GPUS_OF[s], default=scales[0])
+
+
+def counted(gpus: int) -> str:
+    """'no GPU', '1 GPU', '4 GPUs'."""
+    return "no GPU" if not gpus else f"{gpus} GPU{'s' if gpus > 1 else ''}"
+
+
+def expected_seconds(point: Point, cluster: str) -> float:
+    """Roughly how long measuring a point takes; nothing where another one's measurement has it, too."""
+    if "measured_with" in point.parameters:
+        return 0.0
+    compiling = COMPILING_S if point.parameters["kernels"] in ("compiled", "triton") else 0.0
+    return EXPECTED_S[str(point.parameters["device"])] + compiling
+
+
+def settings_of(parameters: Mapping[str, Scalar]) -> "Settings":
+    """The engine's settings that a point's parameters name; others do not matter. Raises ValueError for bad ones."""
+    from ptdp_core.engine.settings import FIELDS, from_mapping
+
+    sections: dict[str, dict[str, Scalar]] = {}
+    for name, value in parameters.items():
+        if name in FIELDS:
+            sections.setdefault(FIELDS[name], {})[name] = value
+    return from_mapping(sections)
+
+
+def train(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
+    """Time whole training steps of the point's configuration. Raises ValueError for one that cannot be."""
+    from benchmarks.harness.step_time import time_steps
+
+    settings = settings_of(point.parameters)
+    device, ranks = str(point.parameters["device"]), settings.parallel.n
+    found = launcher(time_steps, ranks, (settings, STEPS[device], WARM_UP[device]), device)
+    return step_metrics(settings, found[0].seconds, [one.peak_memory for one in found])
+
+
+def step_metrics(
+    settings: "Settings", seconds: tuple[float, ...], peak_memory: Sequence[int | None]
+) -> dict[str, Metric]:
+    """What a measured step keeps, in base units; FLOP/s per rank by eq. (3), and without the recomputed pass."""
+    from benchmarks.harness.points import rate
+    from benchmarks.harness.points import seconds as time_of
+    from benchmarks.harness.timing import Samples
+
+    model, parallel = settings.model, settings.parallel
+    amounts = {
+        "throughput_per_gpu": (flops_per_iteration(model, parallel.B) / parallel.n, "FLOP/s"),
+        "model_throughput_per_gpu": (model_flops_per_iteration(model, parallel.B) / parallel.n, "FLOP/s"),
+        "aggregate_throughput": (flops_per_iteration(model, parallel.B), "FLOP/s"),
+        "sequences_per_s": (parallel.B, "sequences/s"),
+        "tokens_per_s": (parallel.B * model.seq, "tokens/s"),
+    }
+    taken = Samples(seconds)
+    found = {name: rate(amount, taken, unit) for name, (amount, unit) in amounts.items()}
+    found["iteration_time"] = time_of(taken)
+    peaks = tuple(peak for peak in peak_memory if peak is not None)
+    if peaks:
+        found["peak_memory"] = Metric(max(peaks), "B", "measured", peaks)
+    return found

@@ -1,0 +1,307 @@
+"""Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
+
+In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json,
+figure.pdf, figure.png, table.md, table.tex and table.csv, all of the same run: they are prepared next to their
+place and renamed at the end, so a failure leaves the earlier ones. While a run lasts it keeps what is finished as a
+partial record: in record.json, or, where that holds a complete record, in partial.json until the new one is complete.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.records import (
+    PaperPlace,
+    PointResult,
+    Provenance,
+    Record,
+    RecordError,
+    StorageError,
+    read_record,
+    write_record,
+)
+from benchmarks.records.errors import InvalidResultsError, UsageError
+from benchmarks.records.provenance import collect, timestamp
+from reproduce import ROOT
+from reproduce.experiment import predictions
+from reproduce.experiment.artifact import Artifact, Point, Results
+from reproduce.experiment.claims import accuracy, judge
+from reproduce.run.fidelities import (
+    Devices,
+    Evaluator,
+    check_fidelity,
+    default_scale,
+    evaluator,
+    folder_name,
+    scales_of,
+)
+
+RECORD = "record.json"
+PARTIAL = "partial.json"
+TABLES = ("table.md", "table.tex", "table.csv")
+SAVE_EVERY_S = 1.0
+REUSED = (
+    "ok",
+    "oom",
+    "invalid",
+)  # settled by what the fingerprint covers; a failure may have been of the moment
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do: an artifact's points at a fidelity and a scale, and where it writes."""
+
+    artifact: Artifact
+    fidelity: str
+    scale: str
+    points: tuple[Point, ...]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did; `files` are those in the folder now, `computed` and `reused` count points."""
+
+    plan: Plan
+    record: Record
+    files: tuple[Path, ...]
+    computed: int
+    reused: int
+
+
+class InterruptedRun(KeyboardInterrupt):
+    """The run was interrupted with `done` of its points finished and kept."""
+
+    def __init__(self, plan: Plan, done: int) -> None:
+        super().__init__(
+            f"interrupted: {done} of {len(plan.points)} points of {plan.artifact.id} are finished and kept"
+        )
+
+
+def plan(
+    artifact: Artifact,
+    results: Path,
+    fidelity: str | None = None,
+    scale: str | None = None,
+    launcher: str = "local",
+) -> Plan:
+    """The plan for an artifact; fidelity and scale are its first that go together unless given.
+
+    What is measured has the scale of the devices that `launcher` finds. Raises `UsageError`.
+    """
+    fidelity = fidelity or next((f for f in artifact.fidelities if scale in scales_of(artifact, f)), None)
+    fidelity = fidelity or artifact.fidelities[0]
+    check_fidelity(artifact, fidelity)
+    scales = scales_of(artifact, fidelity)
+    scale = scale or default_scale(artifact, fidelity, launcher)
+    if scale not in scales:
+        raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
+    folder = results / artifact.id / folder_name(fidelity, scale)
+    return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder)
+
+
+def run(
+    plan: Plan,
+    command: Sequence[str],
+    cluster: str = "selene",
+    fresh: bool = False,
+    debug: bool = False,
+    on_point: Callable[[str], None] = lambda label: None,
+    launcher: str = "local",
+) -> Run:
+    """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
+
+    `fresh` computes all of them and does not look at earlier records. `on_point` is called with the label of
+    each point that is finished. `launcher` starts what is measured. Whatever ends the run early, what is finished is
+    saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
+    """
+    devices = Devices(plan.scale, launcher, plan.folder)
+    evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug, devices)
+    require_folder(plan.folder)
+    session = _Session(plan, evaluate, command, fresh)
+    try:
+        for point in plan.points:
+            session.do(point)
+            on_point(point.label)
+        record = session.finished()
+        files = written(plan, record) if record in session.earlier else None
+        files = files or write_results(plan, record)
+    except BaseException as error:
+        with suppress(OSError, RecordError):
+            session.save()
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptedRun(plan, len(session.points)) from None
+        raise
+    return Run(plan, record, files, session.computed, len(plan.points) - session.computed)
+
+
+class _Session:
+    """The state of one run."""
+
+    def __init__(self, plan: Plan, evaluate: Evaluator, command: Sequence[str], fresh: bool) -> None:
+        self.plan, self.evaluate = plan, evaluate
+        self.started, self.clock = datetime.now(UTC), time.monotonic()
+        self.earlier = [] if fresh else earlier_records(plan.folder)
+        self.known = {
+            p.fingerprint: p for record in reversed(self.earlier) for p in record.points if p.status in REUSED
+        }
+        self.provenance = collect(
+            command, None, timestamp(self.started), 0.0, evaluate.cluster_ref, evaluate.code_digest
+        )
+        self.points: list[PointResult] = []
+        self.computed = 0
+        self.saved = self.clock
+
+    def do(self, point: Point) -> None:
+        """Take the point from an earlier record or evaluate it; save now and then."""
+        found = self.reusable(point)
+        if found is None:
+            found = self.evaluate.evaluate(point)
+            self.computed += 1
+        self.points.append(found)
+        if self.computed and time.monotonic() - self.saved >= SAVE_EVERY_S:
+            self.save()
+
+    def reusable(self, point: Point) -> PointResult | None:
+        """An earlier run's result for this point, if all that determines its numbers is as it was."""
+        known = self.known.get(self.evaluate.fingerprint(point))
+        if known is None:
+            return None
+        return replace(known, key=point.key, series=point.series, label=point.label, paper=point.paper)
+
+    def save(self) -> None:
+        """Write what is finished, also by earlier runs, as a partial record, if any of it is new."""
+        if not self.computed:
+            return
+        rest = [found for p in self.plan.points[len(self.points) :] if (found := self.reusable(p)) is not None]
+        path = self.partial_path()
+        write_record(self._record("partial", (*self.points, *rest)), path)
+        if path.name == RECORD:  # what an earlier partial.json held is in it now
+            (self.plan.folder / PARTIAL).unlink(missing_ok=True)
+        self.saved = time.monotonic()
+
+    def partial_path(self) -> Path:
+        """Where a partial record goes: not over a complete one."""
+        record = self.plan.folder / RECORD
+        try:
+            complete = read_record(record).state == "complete"
+        except (OSError, RecordError):
+            complete = False
+        return self.plan.folder / (PARTIAL if complete else RECORD)
+
+    def finished(self) -> Record:
+        """The complete record, with claims and notes."""
+        record = self._record("complete", tuple(self.points))
+        artifact, results = self.plan.artifact, Results(record.points, self.plan.fidelity, self.plan.scale)
+        notes = [str(found)] if (found := accuracy(artifact, record.points)) else []
+        notes += predictions.notes(record.points, self.plan.fidelity)
+        notes += artifact.notes(results) if artifact.notes else ()
+        notes += self.evaluate.notes()
+        return replace(record, claims=tuple(judge(claim, results) for claim in artifact.claims), notes=tuple(notes))
+
+    def _record(self, state: str, points: tuple[PointResult, ...]) -> Record:
+        artifact = self.plan.artifact
+        return Record(
+            kind="artifact",
+            id=artifact.id,
+            title=artifact.setting(self.plan.scale).title,
+            paper=PaperPlace(artifact.label, artifact.section),
+            fidelity=self.plan.fidelity,
+            scale=self.plan.scale,
+            state=state,
+            provenance=self._provenance(),
+            points=points,
+        )
+
+    def _provenance(self) -> Provenance:
+        if not self.computed and self.earlier:  # all numbers are the earlier run's
+            return self.earlier[0].provenance
+        return replace(self.provenance, duration_s=round(time.monotonic() - self.clock, 3))
+
+
+def require_folder(folder: Path) -> None:
+    """Make the folder if need be. Raises `StorageError` unless it can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(folder, error) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError(folder, PermissionError(13, "Permission denied"))
+
+
+def earlier_records(folder: Path) -> list[Record]:
+    """The records that earlier runs left in the folder, the newest first. Raises `InvalidResultsError`."""
+    found = []
+    for path in (folder / PARTIAL, folder / RECORD):
+        try:
+            found.append(read_record(path))
+        except FileNotFoundError:
+            continue
+        except RecordError as error:
+            raise InvalidResultsError(f"{error} (move the file away, or pass --fresh to replace it)") from None
+        except OSError as error:
+            raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
+    return found
+
+
+def written(plan: Plan, record: Record) -> tuple[Path, ...] | None:
+    """The files that an earlier run wrote for this very record; None if one is missing or older than our sources."""
+    figures = ("figure.pdf", "figure.png") if plan.artifact.draw else ()
+    further = plan.artifact.files(plan.artifact, record) if plan.artifact.files else ()
+    files = tuple(plan.folder / name for name in (RECORD, *figures, *TABLES, *further))
+    sources = (path for package in ("reproduce", "ptdp_core", "benchmarks") for path in (ROOT / package).rglob("*.py"))
+    try:
+        oldest = min(path.stat().st_mtime_ns for path in files)
+    except OSError:
+        return None
+    return files if oldest > max(path.stat().st_mtime_ns for path in sources) else None
+
+
+def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
+    """Write the record, its figure and its tables: all of them, or, if anything fails, none."""
+    contents = _contents(plan.artifact, record)
+    staging = plan.folder / f".new-{os.getpid()}"
+    try:
+        require_folder(staging)
+        for name, data in contents.items():
+            _write(staging / name, data)
+        _write_record(record, staging / RECORD)
+        for name in (*contents, RECORD):  # the record last: it vouches for the others
+            os.replace(staging / name, plan.folder / name)
+    finally:
+        with suppress(OSError):
+            for path in staging.iterdir():
+                path.unlink()
+            staging.rmdir()
+    (plan.folder / PARTIAL).unlink(missing_ok=True)
+    return tuple(plan.folder / name for name in (RECORD, *contents))
+
+
+def _contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
+    from reproduce.output.figures import render
+    from reproduce.output.tables import csv_text, latex, markdown
+
+    tables = (markdown(artifact, record), latex(artifact, record), csv_text(record))
+    files = {
+        **render(artifact, record),
+        **dict(zip(TABLES, (text.encode() for text in tables), strict=True)),
+    }
+    return files | dict(artifact.files(artifact, record) if artifact.files else {})
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StorageError(path.parent.parent / path.name, error) from error  # the place, not the staging folder
+
+
+def _write_record(record: Record, path: Path) -> None:
+    try:
+        write_record(record, path)
+    except StorageError as error:
+        raise StorageError(path.parent.parent / path.name, error) from error

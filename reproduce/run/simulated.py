@@ -1,0 +1,116 @@
+"""Fidelity 'simulated': a point's configuration through the simulator, on a named cluster."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from benchmarks.records import ClusterRef, Metric, digest_file
+from benchmarks.records.errors import UsageError
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
+from reproduce.experiment.artifact import Artifact, Point, Scalar
+from reproduce.run.evaluator import Evaluator, Outcome, sources_digest
+
+SOURCES = (
+    "ptdp_core/config.py",
+    "ptdp_core/formulas.py",
+    "ptdp_core/layout.py",
+    "ptdp_core/schedules",
+    "ptdp_core/simulator",
+)
+GPUS_PER_NODE = "gpus_per_node"
+
+
+@dataclass(frozen=True)
+class Simulated(Evaluator):
+    """Simulates points; what does not fit in the GPUs' memory is 'oom'.
+
+    A point with the parameter `gpus_per_node` is simulated on the cluster's GPUs and links in nodes of that size.
+    """
+
+    cluster: Cluster | None = None
+
+    def parameters(self, point: Point) -> Mapping[str, Scalar]:
+        """The point's parameters with the training configuration's defaults filled in."""
+        return complete(point)
+
+    def outcome(self, point: Point) -> Outcome:
+        """Simulate the point."""
+        assert self.cluster is not None
+        cluster = cluster_of(point, self.cluster)
+        estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster)
+        if not estimate.fits:
+            memory = {"peak_memory": Metric(estimate.peak_memory_bytes, "B", "simulated")}
+            return "oom", oom_reason(estimate, cluster), memory
+        further = self.artifact.further(point, estimate, cluster) if self.artifact.further else {}
+        return "ok", None, {**simulated_metrics(estimate), **further}
+
+
+def make(artifact: Artifact, cluster: str, debug: bool) -> Simulated:
+    """What simulates `artifact` on `cluster`. Raises `UsageError` for a cluster that is none."""
+    model, reference = open_cluster(cluster)
+    return Simulated(artifact, "simulated", digest(artifact), reference, debug, model)
+
+
+def digest(artifact: Artifact) -> str:
+    """A digest of the sources that simulated numbers of `artifact` come from."""
+    return sources_digest(SOURCES, artifact.further, sys.modules[__name__])
+
+
+def complete(point: Point) -> Mapping[str, Scalar]:
+    """A point's parameters with the training configuration's defaults filled in, if they make one."""
+    try:
+        return {**point.parameters, **TrainingConfig.from_plain(point.parameters).to_plain()}
+    except (ValueError, TypeError):
+        return point.parameters
+
+
+def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
+    """The cluster of that name or file, and how a record refers to it. Raises `UsageError`."""
+    try:
+        path = cluster_path(name)
+        return load_cluster(name), ClusterRef(path.stem, digest_file(path))
+    except (ValueError, OSError) as error:
+        raise UsageError(str(error)) from None
+
+
+def cluster_of(point: Point, cluster: Cluster) -> Cluster:
+    """The cluster with nodes of the size that the point asks for."""
+    size = point.parameters.get(GPUS_PER_NODE)
+    if size is None:
+        return cluster
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ValueError(f"{GPUS_PER_NODE}={size!r} is not a positive whole number; needs at least 1; try 2")
+    return _with_nodes_of(cluster, size)
+
+
+@lru_cache(maxsize=64)
+def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
+    """One object per cluster and size: the simulator keeps what it knows of a cluster by its identity."""
+    return replace(cluster, gpus_per_node=size)
+
+
+def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
+    """What a simulated point keeps: throughput, times by phase, bubble, memory and traffic, in base units."""
+    values = {
+        "throughput_per_gpu": (estimate.flops_per_gpu, "FLOP/s"),
+        "sequences_per_s": (estimate.sequences_per_s, "sequences/s"),
+        "iteration_time": (estimate.iteration_s, "s"),
+        "bubble_fraction": (estimate.bubble_fraction, "1"),
+        "peak_memory": (estimate.peak_memory_bytes, "B"),
+        **{f"{phase}_time": (seconds, "s") for phase, seconds in estimate.phases_s.items()},
+        **{f"{use}_traffic": (sent, "B") for use, sent in estimate.link_bytes.items()},
+    }
+    return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
+
+
+def oom_reason(estimate: Estimate, cluster: Cluster) -> str:
+    """Why a configuration does not fit, with the bytes."""
+    need, have = estimate.peak_memory_bytes, cluster.usable_memory
+    parts = sorted(estimate.memory_bytes.items(), key=lambda part: -part[1])
+    largest = f"; the largest part is {parts[0][0].replace('_', ' ')}, {parts[0][1] / 1e9:.1f} GB" if parts else ""
+    return (
+        f"needs {need / 1e9:.1f} GB ({need} bytes) of memory on the fullest GPU; "
+        f"{cluster.name} has {have / 1e9:.1f} GB ({have:.0f} bytes) to fill{largest}"
+    )

@@ -1,0 +1,164 @@
+"""`python -m benchmarks`: what it lists, runs, writes and refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.__main__ import main
+from benchmarks.harness import runner
+from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.harness.table import shown
+from benchmarks.records import Metric, PointResult, errors, fingerprint, read_record
+
+ROOT = Path(__file__).parents[3]
+
+
+def point(key, value=1.5, status="ok"):
+    ok = status == "ok"
+    metrics = {"time": Metric(value, "s", "measured", (value,))} if ok else {}
+    return PointResult(key, "copy", key, {"bytes": 1}, status, None if ok else "why not", fingerprint({}), metrics)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Lets `memory` give these points."""
+
+    def use(*points):
+        class Suite:
+            NOTES = ("A note.",)
+
+            @staticmethod
+            def points(setup):
+                for one in points:
+                    if one is KeyboardInterrupt:
+                        raise one
+                    yield one
+
+        monkeypatch.setattr(type(BENCHMARKS["memory"]), "load", lambda self: Suite)
+
+    return use
+
+
+def test_list_names_all_without_torch():
+    code = (
+        "import sys; from benchmarks.__main__ import main; main(['list'])\n"
+        "sys.exit(bool({'torch', 'numpy', 'jsonschema'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    for benchmark in BENCHMARKS.values():
+        assert f"{benchmark.name} " in done.stdout
+        assert benchmark.title in done.stdout
+
+
+def test_list_as_json(capsys):
+    assert main(["list", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["benchmarks"]] == list(BENCHMARKS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "gem"], errors.USAGE, "unknown benchmark 'gem'; did you mean 'gemm'?"),
+        (["run", "gemm", "nonsense"], errors.USAGE, "unknown benchmark 'nonsense'"),
+        (["run"], errors.NOTHING_SELECTED, "nothing selected"),
+        ([], errors.USAGE, "required"),
+        (["rum"], errors.USAGE, "invalid choice: 'rum'"),
+        (["run", "gemm", "--device", "tpu"], errors.USAGE, "invalid choice: 'tpu'"),
+        (["run", "gemm", "--fast"], errors.USAGE, "--fast"),
+        (["run", "gemm", "--device", "cuda"], errors.UNAVAILABLE, "device=cuda cannot be used; needs a GPU"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line_and_a_code(arguments, code, words, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(arguments) == code
+    said = capsys.readouterr()
+    assert words in said.err
+    assert len(said.err.splitlines()) == 1
+    assert said.out == ""
+
+
+def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):
+    assert main(["run", "gemm", "--quick", "--device", "cpu", "--results", str(tmp_path)]) == 0
+    record = read_record(tmp_path / "benchmarks" / "gemm" / "record.json")
+    assert (record.kind, record.id, record.fidelity, record.scale) == ("benchmark", "gemm", "measured", "quick")
+    assert record.provenance.command[-2:] == ("--results", tmp_path.name)
+    assert "torch" in record.provenance.versions
+    assert [p.key for p in record.points if p.series == runner.CANARY] == ["canary/before", "canary/after"]
+    said = capsys.readouterr().out
+    for one in runner.results_of(record):
+        row = next(line for line in said.splitlines() if line.startswith(f"{one.key} "))
+        assert shown(one.metrics["speed"].value, "FLOP/s") in row
+    assert said.splitlines()[-1] == "next: reproduce plot gemm"
+
+
+def test_json_is_the_record_and_nothing_else(capsys, tmp_path, fake):
+    fake(point("a"))
+    assert main(["run", "memory", "--json", "--device", "cpu", "--results", str(tmp_path)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == 0
+    assert document["benchmarks"] == [json.loads((tmp_path / "benchmarks/memory/record.json").read_text())]
+
+
+@pytest.mark.parametrize(
+    ("points", "code"),
+    [
+        ([point("a"), point("b", status="failed")], errors.POINTS_FAILED),
+        ([point("a"), point("b", status="skipped")], errors.DONE),
+        ([point("b", status="skipped")], errors.NOTHING_SELECTED),
+        ([], errors.NOTHING_SELECTED),
+    ],
+)
+def test_a_run_that_measured_nothing_or_failed_is_no_success(points, code, capsys, tmp_path, fake):
+    fake(*points)
+    assert main(["run", "memory", "--device", "cpu", "--results", str(tmp_path)]) == code
+    said = capsys.readouterr().out
+    for one in points:
+        assert one.status == "ok" or f"{one.key}: {one.status}, why not" in said
+
+
+def test_an_interrupted_run_keeps_what_is_done_and_says_the_rest(capsys, tmp_path, fake):
+    fake(KeyboardInterrupt)
+    assert main(["run", "memory", "layer", "--device", "cpu", "--results", str(tmp_path)]) == errors.INTERRUPTED
+    assert "python -m benchmarks run memory layer" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("record.json"))
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(capsys, tmp_path, fake):
+    fake(point("a"))
+    (tmp_path / "file").write_text("")
+    assert main(["run", "memory", "--device", "cpu", "--results", str(tmp_path / "file")]) == errors.UNAVAILABLE
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_machine_that_was_not_quiet_is_noted(monkeypatch, tmp_path, fake, capsys):
+    fake(point("a"))
+    slow_later = iter([runner.Samples((1.0,)), runner.Samples((1.5,))])
+    monkeypatch.setattr(runner, "canary", lambda device: next(slow_later))
+    monkeypatch.setattr(runner, "_share_of_core", lambda: 0.5)
+    main(["run", "memory", "--device", "cpu", "--results", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert "not quiet: a process that computes got 50% of a core" in said
+    assert "not quiet: the canary took 1.00e+00 s before and 1.50e+00 s after" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.5e-3, "s", "1.50 ms"),
+        (12.34e-6, "s", "12.3 us"),
+        (9.7e-3, "s", "9.70 ms"),
+        (99.96e-3, "s", "100 ms"),
+        (999.96e-6, "s", "1.00 ms"),
+        (0.0, "s", "0.00 s"),
+        (2.5e11, "FLOP/s", "250 GFLOP/s"),
+        (3.84e8, "1/s", "384 M/s"),
+        (0.9512, "1", "0.951"),
+    ],
+)
+def test_numbers_have_three_digits_and_a_prefix(value, unit, text):
+    assert shown(value, unit) == text

@@ -1,0 +1,259 @@
+"""The command `ptdp-train` as a user runs it: curves, resuming, launchers, faults, exit codes."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptdp_core.engine.checkpoint import newest, problem
+from ptdp_core.engine.data import open_tokens, prepare, write_tokens
+from ptdp_core.launch.train import main
+from tests.processes import descendants
+
+COMMAND = [sys.executable, "-m", "ptdp_core.launch.train"]
+SMALL = ["hidden=16", "heads=4", "seq=16", "layers=4", "b=2", "B=8"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def arguments(*sets: str, ranks: int = 1, recipe: str = "tiny") -> list[str]:
+    return ["--recipe", recipe, "--ranks", str(ranks), *(word for s in sets for word in ("--set", s))]
+
+
+def losses(log: Path) -> dict[int, float]:
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    return {row["step"]: row["loss"] for row in rows if row["event"] == "step"}
+
+
+def train(log: Path, cache: str, *sets: str, ranks: int = 1) -> dict[int, float]:
+    assert main(arguments(f"log={log}", f"cache={cache}", "log_every=1000", *sets, ranks=ranks)) == 0
+    return losses(log)
+
+
+def unigram_entropy(cache: str) -> float:
+    counts = np.bincount(open_tokens(prepare("", cache)).ids)
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def close(a: dict[int, float], b: dict[int, float]) -> bool:
+    return a.keys() == b.keys() and all(math.isclose(a[k], b[k], rel_tol=2e-6) for k in a)
+
+
+def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache: str) -> None:
+    """The same as below, for a smaller model and 8 steps."""
+    sets = [*SMALL, "steps=8"]
+    serial = train(tmp_path / "1", cache, *sets)
+    save = [f"save={tmp_path / 'saved'}", "save_every=5"]
+    assert close(train(tmp_path / "2", cache, *sets, "p=2", "t=2", "d=2", *save, ranks=8), serial)
+    rest = {step: loss for step, loss in serial.items() if step > 5}
+    load = f"load={tmp_path / 'saved'}"
+    assert close(train(tmp_path / "3", cache, *sets, "p=4", "d=2", load, ranks=8), rest)
+    assert close(train(tmp_path / "4", cache, *sets, load), rest)
+
+
+@pytest.mark.slow
+def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache: str) -> None:
+    """50 steps of the default recipe in fp32: serial, at (2,2,2), and resumed from step 25 at (4,1,2) and (1,1,1)."""
+    serial = train(tmp_path / "1", cache)
+    assert len(serial) == 50
+    assert serial[50] < unigram_entropy(cache) - 0.3
+    save = f"save={tmp_path / 'saved'}"
+    parallel = train(tmp_path / "2", cache, "p=2", "t=2", "d=2", save, "save_every=25", ranks=8)
+    assert close(parallel, serial)
+    (tmp_path / "saved" / "step_00000050").rename(tmp_path / "end")
+    rest = {step: loss for step, loss in serial.items() if step > 25}
+    load = f"load={tmp_path / 'saved'}"
+    assert close(train(tmp_path / "3", cache, "p=4", "d=2", load, ranks=8), rest)
+    assert close(train(tmp_path / "4", cache, load), rest)
+
+
+def test_log(tmp_path: Path, cache: str) -> None:
+    train(tmp_path / "log", cache, *SMALL, "steps=2", "log_every=1")
+    begin, *steps = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert begin["settings"]["model"]["hidden"] == 16
+    assert [row["step"] for row in steps] == [1, 2]
+    for row in steps:
+        assert row["tokens_per_s"] == pytest.approx(8 * 16 / row["step_time_s"])
+        assert row["eq3_flops_per_s"] > row["model_flops_per_s"] > 0
+        assert row["peak_memory_bytes"] > 1 << 20
+        assert row["gradient_norm"] > 0
+
+
+def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(
+        "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
+        f'[run]\nsteps=2\ncache="{cache}"\n'
+    )
+    done = subprocess.run([*COMMAND, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "p=2 t=1 d=1" in done.stdout
+    assert "step     2  loss" in done.stdout
+
+
+def test_torchrun(tmp_path: Path, cache: str) -> None:
+    sets = [f"cache={cache}", *SMALL, "steps=2", "p=2", f"log={tmp_path / 'log'}"]
+    words = [word for s in sets for word in ("--set", s)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, "-m", "ptdp_core.launch.train", "--recipe", "tiny", *words],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    serial = train(tmp_path / "serial", cache, *SMALL, "steps=2")
+    assert close(losses(tmp_path / "log"), serial)
+
+
+def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "lr=1e-4"]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "#SBATCH --nodes=12",
+        "#SBATCH --ntasks=96",
+        "#SBATCH --ntasks-per-node=8",
+        "#SBATCH --gpus-per-node=8",
+    ):
+        assert line in out.splitlines()
+    assert "-m ptdp_core.launch.train --recipe gpt-175b --set lr=1e-4" in out
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", "--per-node", "7"]) == 2
+    assert "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96" in capsys.readouterr().err
+
+
+USAGE = {
+    "wrong world size": (
+        arguments("p=2", ranks=3),
+        "ranks=3 for p*t*d=2*1*1=2; needs as many ranks as p*t*d; try --ranks 2",
+    ),
+    "no device": (arguments("device=tpu"), "device='tpu' is unknown"),
+    "impossible configuration": (arguments("p=3", ranks=3), "layers=4 does not split into p*v=3*1=3 equal stages"),
+    "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
+    "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no usable checkpoint"),
+    "zero3 has none": (arguments("scheme=zero3", "load=/x"), "save or load with scheme='zero3'; needs scheme='ptdp'"),
+    "nothing to run": ([], "config and recipe: both or neither given; needs one of them; try --recipe tiny"),
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_mistakes_end_before_any_process_starts(name: str, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = descendants(os.getpid())
+    words, message = USAGE[name]
+    extra = ["--set", f"cache={cache}"] if words else []
+    assert main([*words, *extra]) == 2
+    assert f"ptdp-train: {message}" in capsys.readouterr().err
+    assert descendants(os.getpid()) <= before
+
+
+def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.tokens"
+    write_tokens(path, np.arange(5000) % 256, 256)
+    os.truncate(path, 3000)
+    assert main(arguments(f"data={path}")) == 2
+    assert "has 3000 bytes, where 5024 are expected; needs an intact token file" in capsys.readouterr().err
+
+
+def test_a_token_file_that_turns_out_corrupt_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.tokens"
+    ids = np.arange(5000) % 100
+    ids[2500:] = 200
+    write_tokens(path, ids, 100)
+    assert main(arguments(f"data={path}", "vocab=100", "p=2", *SMALL, ranks=2)) == 1
+    err = capsys.readouterr().err
+    assert "failed: ValueError: data=" in err
+    assert "holds token 200 after position" in err
+
+
+def start(tmp_path: Path, cache: str, *sets: str) -> subprocess.Popen[str]:
+    """A run of four ranks that saves after every step, and has saved twice."""
+    more = [f"cache={cache}", *SMALL, "p=2", "t=2", "steps=100000", "log_every=1000000"]
+    words = arguments(*more, f"save={tmp_path / 'saved'}", "save_every=1", *sets, ranks=4)
+    run = subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "saved" / "step_00000002").exists():
+        assert time.monotonic() < deadline
+        assert run.poll() is None
+        time.sleep(0.1)
+    return run
+
+
+def ranks_of(run: subprocess.Popen[str]) -> list[int]:
+    """The processes of a run's ranks: those started by its fork server."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and (path / "stat").exists():
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(path.name))
+    return sorted(pid for child in parents.get(run.pid, []) for pid in parents.get(child, []))
+
+
+@pytest.mark.parametrize("who", [0, 3])
+def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
+    before = descendants(os.getpid())
+    run = start(tmp_path, cache)
+    victim = ranks_of(run)[who]
+    os.kill(victim, signal.SIGKILL)
+    _, err = run.communicate(timeout=30)  # long before the timeout of those who wait for the rank
+    assert run.returncode == 1
+    assert f"ptdp-train: rank {who} was killed by SIGKILL before it was done" in err
+    time.sleep(0.5)
+    assert descendants(os.getpid()) <= before
+    last = newest(tmp_path / "saved")
+    assert last is not None
+    assert problem(last) is None
+    step = int(last.name[-8:])
+    resumed = train(tmp_path / "log", cache, *SMALL, f"load={tmp_path / 'saved'}", f"steps={step + 1}")
+    assert list(resumed) == [step + 1]
+
+
+def test_interrupt(tmp_path: Path, cache: str) -> None:
+    before = descendants(os.getpid())
+    run = start(tmp_path, cache)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "interrupted; to go on: the same command with --set load=" in err
+    time.sleep(0.5)
+    assert descendants(os.getpid()) <= before
+
+
+def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
+    """A rank that is stopped cannot even say where it is."""
+    before = descendants(os.getpid())
+    run = start(tmp_path, cache, "timeout=3")
+    victim = ranks_of(run)[1]
+    os.kill(victim, signal.SIGSTOP)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 1
+    assert "ptdp-train: rank 1 hangs" in err
+    time.sleep(0.5)
+    assert descendants(os.getpid()) <= before
+
+
+def settings_for(**fields: Any) -> list[str]:
+    return [f"{k}={v}" for k, v in fields.items()]
+
+
+def test_zero3_from_the_command(tmp_path: Path, cache: str) -> None:
+    sets = [*SMALL, *settings_for(steps=3, recompute="none")]
+    zero3 = train(tmp_path / "z", cache, *sets, "scheme=zero3", "d=2", ranks=2)
+    assert close(zero3, train(tmp_path / "s", cache, *sets))

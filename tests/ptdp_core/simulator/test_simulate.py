@@ -1,0 +1,253 @@
+"""The simulator as a whole: its books balance, its counts are the paper's, and it predicts the paper's throughputs."""
+
+import json
+import re
+from dataclasses import MISSING, fields, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ptdp_core import formulas
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import Exchange, build, lower
+from ptdp_core.simulator import (
+    PHASES,
+    Cluster,
+    cluster_path,
+    load_cluster,
+    operators,
+    read_parameters,
+    simulate,
+)
+from ptdp_core.simulator.costs import CostModel
+
+SELENE = load_cluster("selene")
+GPT3 = ModelConfig(96, 12288, 96)
+PUBLISHED = json.loads((Path(__file__).parents[3] / "reproduce" / "experiment" / "published.json").read_text())[
+    "artifacts"
+]
+
+
+def gpt3(**parallel: object) -> TrainingConfig:
+    return TrainingConfig(GPT3, ParallelConfig(**{"p": 12, "t": 8, "B": 48} | parallel))  # type: ignore[arg-type]
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> TrainingConfig:
+    p, t, d, b = (draw(st.sampled_from([1, 2, 4, 8])) for _ in "ptdb")
+    v = draw(st.sampled_from([1, 2])) if p > 1 else 1
+    schedule = draw(st.sampled_from(["", "zb-h1"])) if v == 1 else ""
+    m = p * draw(st.integers(1, 4)) if v > 1 else draw(st.integers(1, 20))
+    parallel = ParallelConfig(
+        p=p,
+        t=t,
+        d=d,
+        v=v,
+        b=b,
+        B=m * d * b,
+        schedule=schedule,
+        scatter_gather=draw(st.booleans()),
+        recompute=draw(st.sampled_from(["full", "none"])),
+        data_parallel=draw(st.sampled_from(["local", "torch"])),
+    )
+    return TrainingConfig(ModelConfig(layers=16, hidden=4096, heads=32), parallel)
+
+
+@given(configurations())
+@settings(deadline=None, max_examples=80)
+def test_phases_add_up_and_nothing_is_negative(config: TrainingConfig) -> None:
+    estimate = simulate(config, SELENE)
+    assert tuple(estimate.phases_s) == PHASES
+    assert sum(estimate.phases_s.values()) == pytest.approx(estimate.iteration_s)
+    assert min(estimate.phases_s.values()) > -1e-9
+    assert estimate.peak_memory_bytes == sum(estimate.memory_bytes.values())
+    assert estimate.flops_per_gpu < SELENE.peak_flops * SELENE.gemm_plateau * 4 / 3
+
+
+@given(configurations())
+@settings(deadline=None, max_examples=40)
+def test_the_timeline_agrees_with_the_phases(config: TrainingConfig) -> None:
+    estimate = simulate(config, SELENE, timeline=True)
+    totals = {"forward": 0.0, "exchange": 0.0}
+    for slots in estimate.timeline:
+        for early, late in pairwise(slots):
+            assert early.end_s <= late.start_s + 1e-9
+        assert slots[-1].end_s <= estimate.iteration_s + 1e-9
+        totals["exchange"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind == "exchange")
+        totals["forward"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind in "FBIW")
+    p = config.parallel.p
+    assert totals["exchange"] / p == pytest.approx(estimate.phases_s["pipeline_communication"], abs=1e-9)
+    fetches = estimate.phases_s["host"] - SELENE.iteration_host_time
+    assert totals["forward"] / p == pytest.approx(sum(estimate.phases_s[name] for name in PHASES[:4]) + fetches)
+
+
+@given(configurations())
+@settings(deadline=None, max_examples=60)
+def test_bytes_are_the_papers_volumes(config: TrainingConfig) -> None:
+    model, parallel = config.model, config.parallel
+    sent = simulate(config, SELENE).link_bytes
+    t, b, m = parallel.t, parallel.b, parallel.m
+    # Section 3.2: 8bsh(t-1)/t elements a layer; the recomputed forward pass adds half of it (facts of the code)
+    per_layer = formulas.tensor_parallel_elements(model, b, t) * (1.5 if parallel.recompute == "full" else 1.0)
+    gathers = 0.0
+    if parallel.p > 1 and parallel.scatter_gather:
+        gathers = sent["pipeline"] * (t - 1)
+    layers = model.layers // parallel.p
+    assert sent["tensor"] == pytest.approx(2 * per_layer * layers * m + gathers, rel=1e-9, abs=2)
+    elements = (
+        formulas.scatter_gather_elements(model, b, t)
+        if parallel.scatter_gather
+        else formulas.pipeline_elements(model, b)
+    )
+    # The rank that sends most: of every lowered schedule, a rank's messages.
+    program = lower(build(parallel.schedule, parallel.p, m, parallel.v), "blocking")
+    messages = [sum(len(i.sends) for i in rank if isinstance(i, Exchange)) for rank in program.ranks]
+    assert sent["pipeline"] == pytest.approx(2 * elements * max(messages), abs=1)
+
+
+def test_interleaving_multiplies_pipeline_communication_by_v_and_scatter_gather_divides_it_by_t() -> None:
+    plain = simulate(gpt3(), SELENE).link_bytes["pipeline"]
+    assert simulate(gpt3(v=4), SELENE).link_bytes["pipeline"] == 4 * plain  # Section 2.2.2
+    assert simulate(gpt3(scatter_gather=False), SELENE).link_bytes["pipeline"] == 8 * plain  # Section 4.1
+
+
+def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
+    """Free communication and no embedding or logits to speak of: the executed bubble is (p-1)/(vm)."""
+    ideal = replace(
+        SELENE, p2p_bandwidth=1e20, hca_bandwidth=1e20, nvlink_bandwidth_8=1e20, nvlink_latency_8=1e-12,
+        exchange_host_time=1e-12, iteration_host_time=1e-12,
+    )  # fmt: skip
+    model = ModelConfig(96, 12288, 96, vocab=1024)
+    for v in (1, 4):
+        estimate = simulate(TrainingConfig(model, ParallelConfig(p=12, t=8, v=v, B=48)), ideal)
+        assert estimate.bubble_fraction == pytest.approx(formulas.bubble_fraction(12, 48, v), rel=0.1)
+
+
+def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory() -> None:
+    gpipe, flush = (simulate(gpt3(b=4, B=192, schedule=name), SELENE) for name in ("gpipe", "1f1b"))
+    assert gpipe.iteration_s == pytest.approx(flush.iteration_s, rel=0.02)
+    assert gpipe.memory_bytes["stashed_activations"] == 4 * flush.memory_bytes["stashed_activations"]  # m = 48, p = 12
+
+
+def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
+    """ZB-H1 does the same work as 1F1B, sends the same bytes, and waits less: by (p-1) times two W, nearly."""
+    flush, split = (simulate(gpt3(schedule=name), SELENE, timeline=True) for name in ("1f1b", "zb-h1"))
+    for phase in ("forward", "recompute", "backward", "embedding_and_logits", "data_parallel", "optimizer", "host"):
+        assert split.phases_s[phase] == pytest.approx(flush.phases_s[phase])
+    assert split.link_bytes == flush.link_bytes
+    weights = CostModel(SELENE).stages(gpt3())[1].weight_gradient
+    assert flush.iteration_s - split.iteration_s == pytest.approx(11 * 2 * weights, rel=0.05)
+    for slots in split.timeline:
+        lasts = {slot.kind: slot.end_s - slot.start_s for slot in slots}
+        assert {"F", "I", "W"} <= set(lasts)
+        assert "B" not in lasts
+    middle = {slot.kind: slot.end_s - slot.start_s for slot in split.timeline[5]}
+    whole = {slot.kind: slot.end_s - slot.start_s for slot in flush.timeline[5]}
+    assert middle["I"] + middle["W"] == pytest.approx(whole["B"])
+    assert middle["W"] == pytest.approx(weights)
+
+
+def test_weight_gradients_are_half_of_the_linears_backward_gemms_and_the_accumulation() -> None:
+    whole, weights = operators.layer_backward(GPT3, 2, 8), operators.layer_weight_gradients(GPT3, 2, 8)
+    linears = [gemm for gemm in whole.gemms if gemm[3] == 1]
+    assert len(linears) == 2 * len(weights.gemms) == 8
+    assert set(weights.gemms) < set(linears)
+    assert 2 * sum(m * n * k for m, n, k, _ in weights.gemms) == sum(m * n * k for m, n, k, _ in linears)
+    assert weights.traffic_bytes == 0
+    assert not weights.all_reduce_bytes
+    model = CostModel(SELENE)
+    once, often = (model.stages(gpt3(B=B))[1] for B in (1, 12))  # nothing to add to for m = 1
+    assert once.weight_gradient < often.weight_gradient
+    assert once.input_gradient == pytest.approx(often.input_gradient)
+    *_, inner, last = model.stages(gpt3(B=1))  # the last stage also has the output layer's GEMM of 2bshV/t FLOPs
+    flops = 2 * GPT3.seq * GPT3.hidden * GPT3.vocab / 8
+    assert flops / SELENE.peak_flops < last.weight_gradient - inner.weight_gradient < 2 * flops / SELENE.peak_flops
+
+
+def test_split_backward_passes_need_1f1bs_memory_without_recomputation_and_more_with_it() -> None:
+    """Qi et al. compare without recomputation. With it, what I has recomputed waits for W, and outweighs the stash."""
+    for recompute, most in (("none", 1.0), ("full", 2.0)):
+        flush, split = (simulate(gpt3(schedule=name, recompute=recompute), SELENE) for name in ("1f1b", "zb-h1"))
+        assert flush.peak_memory_bytes <= split.peak_memory_bytes <= most * flush.peak_memory_bytes
+        assert (split.peak_memory_bytes > flush.peak_memory_bytes) == (recompute == "full")
+    # By hand, the last rank at its fullest: 12 W to come, of 8 layers with bsh(8 + 24/t) bytes each, and the logits.
+    unit = 2048 * 12288
+    last = 12 * (8 * (8 + 24 / 8) * unit + 2 * unit + 2 * 2048 * 51200 / 8) / SELENE.allocator_efficiency
+    assert split.memory_bytes["stashed_activations"] == pytest.approx(last)
+
+
+def test_nothing_overlaps_with_the_last_weight_gradients() -> None:
+    flush, split = (
+        simulate(gpt3(p=2, d=4, schedule=name, data_parallel="torch"), SELENE) for name in ("1f1b", "zb-h1")
+    )
+    local = simulate(gpt3(p=2, d=4, schedule="zb-h1", data_parallel="local"), SELENE)
+    assert flush.phases_s["data_parallel"] < split.phases_s["data_parallel"] == local.phases_s["data_parallel"]
+
+
+def test_recomputation_trades_time_for_memory() -> None:
+    full, none = (simulate(gpt3(b=4, B=192, recompute=name), SELENE) for name in ("full", "none"))
+    assert none.iteration_s < full.iteration_s
+    assert none.memory_bytes["stashed_activations"] > 5 * full.memory_bytes["stashed_activations"]
+    assert none.phases_s["recompute"] == 0
+
+
+def test_what_does_not_fit_says_so() -> None:
+    whole = TrainingConfig(GPT3, ParallelConfig(t=8, B=1))
+    assert not simulate(whole, SELENE).fits
+    assert simulate(gpt3(), SELENE).fits
+
+
+def scored(config: TrainingConfig, published: float) -> float:
+    return simulate(config, SELENE).flops_per_gpu / (published * 1e12) - 1
+
+
+def test_figure_12_is_predicted() -> None:
+    errors = []
+    for series in PUBLISHED["fig_interleaved"]["series"]:
+        v = 4 if series["name"] == "Interleaved" else 1
+        errors += [scored(gpt3(v=v, B=point["batch"]), point["y"]) for point in series["points"]]
+    assert len(errors) == 10
+    assert sum(map(abs, errors)) / 10 <= 0.04
+    assert max(map(abs, errors)) <= 0.08
+
+
+def test_table_1_is_predicted() -> None:
+    errors = []
+    for row in PUBLISHED["table_weak_scaling"]["rows"]:
+        p, t, b, v, B = (row[key] for key in ("p", "t", "b", "v", "B"))
+        parallel = ParallelConfig(p=p, t=t, d=row["gpus"] // (p * t), v=v, b=b, B=B, data_parallel=row["data_parallel"])
+        model = ModelConfig(row["layers"], row["hidden"], row["heads"])
+        errors.append(scored(TrainingConfig(model, parallel), row["tflops_per_gpu"]))
+    assert sum(map(abs, errors)) / 10 <= 0.05
+    assert max(map(abs, errors)) <= 0.10
+
+
+def test_every_parameter_of_selene_has_unit_range_and_source() -> None:
+    parameters = read_parameters("selene")
+    # The precision's are left at their defaults, which are Selene's.
+    assert set(parameters) == {field.name for field in fields(Cluster) if field.default is MISSING} - {"name"}
+    for parameter in parameters.values():
+        assert parameter.low <= parameter.value <= parameter.high
+        assert len(parameter.source) > 10
+        assert parameter.unit in {"1", "count", "s", "B", "B/s", "FLOP/s", "FLOP/B"}
+
+
+def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
+    text = cluster_path("selene").read_text()
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace("value = 8\n", "value = 4\n", 1).replace("range = [8, 8]", "range = [4, 16]", 1))
+    assert load_cluster(str(mine)).gpus_per_node == 4
+    for broken, message in (
+        (text.replace("[peak_flops]", "[peak_flop]"), "lacks ['peak_flops'] and has unknown ['peak_flop']"),
+        (text.replace('unit = "FLOP/s"\n', "", 1), "[peak_flops]: KeyError('unit'); needs value, unit, range"),
+        (text.replace("value = 108", "value = 9"), "[multiprocessors]: value=9 lies outside its range"),
+        (text + "]", "is not valid TOML"),
+    ):
+        mine.write_text(broken)
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read_parameters(str(mine))
+    with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of selene"):
+        load_cluster("selen")

@@ -1,0 +1,269 @@
+"""`reproduce accuracy`: which points count, moves of the parameters, what is printed and written."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.records import Metric, PointResult, errors, read_record
+from ptdp_core.simulator import load_cluster, read_parameters
+from reproduce.analysis.scoring import accuracy, accuracy_figures, sensitivity
+from reproduce.analysis.scoring.accuracy import Assessment, assess
+from reproduce.analysis.scoring.published_points import BLIND, published_points
+from reproduce.analysis.scoring.scores import Pair
+from reproduce.cli import main
+from reproduce.commands import accuracy as accuracy_command
+from reproduce.experiment import catalog
+from reproduce.output.figures import style
+from reproduce.run.fidelities import evaluator
+
+IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
+
+
+def pair(ours: float, paper: float) -> Pair:
+    return Pair("", ours, paper)
+
+
+def result(status: str) -> PointResult:
+    return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64)
+
+
+# ------------------------------------------------------------------------------------------------------ the whole
+
+
+@pytest.fixture(scope="module")
+def assessment() -> Assessment:
+    return assess([catalog.load(id) for id in IDS], "selene")
+
+
+def test_groups_and_overall(assessment):
+    assert [group.artifact.id for group in assessment.groups] == ["fig_interleaved", "fig_scatter_gather"]
+    assert [group.scored.score.n for group in assessment.groups] == [10, 10]
+    assert (assessment.overall.score.n, assessment.duplicates) == (15, 5)
+    errors = [one.pair.error for one in assessment.predicted if one.counted]
+    assert assessment.overall.score.mean == pytest.approx(sum(map(abs, errors)) / 15)
+    assert assessment.overall.score.bias == pytest.approx(sum(errors) / 15)
+    assert abs(assessment.overall.score.worst) == max(map(abs, errors))
+
+
+def test_predictions_are_those_of_the_artifacts(assessment, figure_12):
+    ours = {one.result.key: one.pair.ours for one in assessment.groups[0].predicted}
+    expected = {p.key: p.metrics["throughput_per_gpu"].value for p in figure_12.record.points}
+    assert ours == expected
+
+
+def test_artifacts_without_published_values_are_counted(assessment):
+    (one,) = assessment.unpublished
+    assert (one.artifact.id, one.points) == ("table_recompute_memory", 10)
+    assert 0 < one.predictions <= 10
+
+
+def test_every_parameter_is_moved_to_both_ends(assessment):
+    ways = {(move.name, move.way) for move in assessment.moves}
+    for name, parameter in read_parameters("selene").items():
+        assert ((name, "low") in ways) == (parameter.low < parameter.value)
+        assert ((name, "high") in ways) == (parameter.value < parameter.high)
+    assert {(mechanism.name, "dropped") for mechanism in (*sensitivity.MECHANISMS, sensitivity.LOGITS)} <= ways
+
+
+def test_moves_change_the_score_from_what_it_is(assessment):
+    base = assessment.overall.score.mean
+    moves = {(move.name, move.way): move for move in assessment.moves}
+    for move in moves.values():
+        if not move.lost:
+            assert move.mean == pytest.approx(base + move.change)
+            assert sum(before for before, _ in move.groups.values()) > 0
+    assert moves["memory_efficiency", "low"].change != 0
+    assert moves["zero3_bandwidth", "low"].change == 0  # no point of these figures uses it
+    assert moves["tensor_all_reduce", "dropped"].change != 0
+    assert moves["embedding_and_logits", "dropped"].change != 0
+
+
+def test_moves_leave_the_cluster_alone():
+    cluster = load_cluster("selene")
+    values = {name: parameter.value for name, parameter in read_parameters("selene").items()}
+    variants = list(sensitivity._variants(cluster, read_parameters("selene")))
+    assert sensitivity.count(cluster, read_parameters("selene")) == len(variants) + 1
+    for name, way, value, _, changed in variants:
+        different = {key for key in values if getattr(changed, key) != values[key]}
+        assert different == ({name} if way != "dropped" or name in values else different)
+        assert different
+        if value is not None:
+            assert getattr(changed, name) == value
+    assert {key: getattr(cluster, key) for key in values} == values
+
+
+def test_without_logits_an_iteration_is_faster_for_the_same_flops():
+    artifact = catalog.load("fig_interleaved")
+    one = published_points(artifact)[0]
+    evaluators = {artifact.id: evaluator(artifact, "simulated", "selene")}
+    with_logits = one.pair(evaluators[artifact.id].evaluate(one.point))
+    without = one.pair(sensitivity._without_logits(evaluators)(one))
+    assert 1 < without.ours / with_logits.ours < 1.2
+
+
+def test_points_that_no_longer_fit_are_counted_and_not_compared():
+    published = published_points(catalog.load("fig_interleaved"))[:2]
+    known = [(published[0], pair(1.3, 1.0)), (published[1], pair(1.5, 1.0))]
+
+    def evaluate(one):
+        if one is published[1]:
+            return result("oom")
+        return replace(result("ok"), metrics={one.quantity.name: Metric(1.1 * one.value.value, "FLOP/s", "simulated")})
+
+    move = sensitivity._scored(known, evaluate, "memory_reserved", "high", 8e9, "")
+    assert move.lost == 1
+    assert (move.mean, move.change) == (pytest.approx(0.1), pytest.approx(0.1 - 0.3))
+    assert move.groups == {"fig_interleaved": (pytest.approx(0.3), pytest.approx(0.1))}
+    nothing = sensitivity._scored(known[1:], evaluate, "memory_reserved", "high", 8e9, "")
+    assert (nothing.mean, nothing.change, nothing.lost) == (None, 0.0, 1)
+
+
+def test_figures_that_were_predicted_blind_get_a_part_of_their_own(assessment):
+    scored = replace(assessment.groups[0], artifact=replace(assessment.groups[0].artifact, id=BLIND[0]))
+    parts = accuracy._parts([scored, assessment.groups[1]])
+    assert parts["blind figures only"].score.n == 10
+    assert parts["without the blind figures"].score.n == 5
+
+
+# ------------------------------------------------------------------------------------------------------ the command
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
+    """The command line gets the assessment that there is, if it asks for it."""
+
+    def assess(artifacts, cluster, start, debug):
+        assert [artifact.id for artifact in artifacts] == list(IDS)
+        assert cluster == "selene"
+        start(3)("a step")
+        return assessment
+
+    monkeypatch.setattr("reproduce.experiment.catalog.ids", lambda: IDS)
+    monkeypatch.setattr("reproduce.commands.accuracy.assess", assess)
+
+
+@pytest.mark.usefixtures("quick")
+def test_json_and_files(tmp_path, capsys):
+    assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
+    out = capsys.readouterr()
+    found = json.loads(out.out)
+    assert "accuracy: " in out.err
+    assert (found["cluster"], found["origin"]) == ("selene", "simulated")
+    assert [group["id"] for group in found["groups"]] == ["fig_interleaved", "fig_scatter_gather"]
+    assert set(found["overall"]["score"]) == {"n", "mean", "bias", "worst", "worst_point", "rank", "missing"}
+    assert set(found["overall"]["baselines"]) == {"constant", "line_in_h", "constant_with_bubble"}
+    assert found["unpublished"][0]["id"] == "table_recompute_memory"
+    point = found["groups"][1]["points"][-1]
+    assert point["counted"] is False
+    assert point["error"] == pytest.approx(point["ours"] / point["published"] - 1)
+    assert {"name", "value", "unit", "low", "high", "source", "set_with"} == set(found["parameters"][0])
+    assert {"name", "way", "value", "mean", "change", "groups", "lost", "meaning"} == set(found["moves"][0])
+    record = read_record(tmp_path / "accuracy" / "record.json")
+    assert (record.kind, record.id, record.fidelity) == ("comparison", "accuracy", "simulated")
+    assert {point.series for point in record.points} == {
+        *("Figure 12", "Figure 18", "score", "sensitivity", "parameter"),
+    }
+    score_of_all = next(point for point in record.points if point.key == "score:all")
+    assert score_of_all.metrics["mean_error"].value == found["overall"]["score"]["mean"]
+    assert sorted(path.name for path in (tmp_path / "accuracy").iterdir()) == sorted(found["files"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
+    assert main(["accuracy", "--results", str(tmp_path)]) == errors.DONE
+    out = capsys.readouterr().out
+    before, _, _ = out.partition("files:")
+    assert max(map(len, before.splitlines())) <= 100
+    assert "…" not in out  # nothing cut off
+    for text in ("fig_scatter_gather", "Section 3.5 (10 of 10 points)", "5 repeat", "set with: public", "kernel_gap"):
+        assert text in out
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
+    group = assessment.groups[0]
+    failed = replace(group.predicted[0], result=result("failed"))
+    broken = replace(
+        assessment, groups=(replace(group, predicted=(failed, *group.predicted[1:])), assessment.groups[1])
+    )
+    monkeypatch.setattr("reproduce.commands.accuracy.assess", lambda *arguments: broken)
+    assert main(["accuracy", "--results", str(tmp_path)]) == errors.POINTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--cluster", "nosuch"], errors.USAGE, "cluster='nosuch' is unknown"),
+        (["fig_interleaved"], errors.USAGE, "unrecognized arguments: fig_interleaved"),
+        (["--results", "/dev/null/x"], errors.UNAVAILABLE, "cannot write"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, code, message, tmp_path, capsys):
+    assert main(["accuracy", "--results", str(tmp_path), *arguments]) == code
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_are_shown_with_their_units():
+    shown = accuracy_command.shown
+    assert [shown(14e9, "B/s"), shown(15e-6, "s"), shown(0.78, "1"), shown(8, "count"), shown(0.5e-3, "s")] == [
+        *("14 GB/s", "15 us", "0.78", "8", "500 us"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- the figures
+
+
+def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
+    record = accuracy_command_record(assessment)
+    with style():
+        axes = accuracy_figures.scatter(assessment, record).axes[0]
+    drawn = {
+        line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+        for line in axes.get_lines()
+        if not line.get_label().startswith("_")
+    }
+    assert {label: len(points) for label, points in drawn.items()} == {"Figure 12": 10, "Figure 18": 5}
+    first = assessment.predicted[0].pair
+    assert drawn["Figure 12"][0] == (pytest.approx(first.paper / 1e12), pytest.approx(first.ours / 1e12))
+    assert "teraFLOP/s" in axes.get_xlabel()
+
+
+def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
+    with style():
+        axes = accuracy_figures.bars(assessment).axes[0]
+    base = 100 * assessment.overall.score.mean
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == [moves[0].name for moves in accuracy_figures.by_effect(assessment)[: len(names)]]
+    means = {round(100 * move.mean - base, 9) for move in assessment.moves if move.mean is not None}
+    for bar in axes.patches:
+        assert bar.get_x() == pytest.approx(base)
+        assert round(bar.get_width(), 9) in means
+
+
+def test_figures_are_byte_stable(assessment):
+    record = accuracy_command_record(assessment)
+    one, other = (accuracy_figures.render(assessment, record) for _ in range(2))
+    assert one == other
+    assert set(one) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
+
+
+def accuracy_command_record(assessment: Assessment):
+    from datetime import UTC, datetime
+
+    from reproduce.analysis.scoring.accuracy_record import record
+
+    return record(assessment, ["reproduce", "accuracy"], datetime.now(UTC))
+
+
+@pytest.mark.slow
+def test_everything_takes_less_than_a_minute(tmp_path: Path, capsys):
+    from time import process_time
+
+    start = process_time()
+    assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
+    assert process_time() - start < 60
+    assert json.loads(capsys.readouterr().out)["overall"]["score"]["n"] > 50

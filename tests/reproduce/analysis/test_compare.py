@@ -1,0 +1,237 @@
+"""`reproduce compare`: what differs, what cannot be compared and why, and the exit codes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.records import ClusterRef, Host, Metric, PointResult, Provenance, Record, errors, write_record
+from reproduce.analysis.compare import Pair, compare, load
+from reproduce.cli import main
+from reproduce.commands.compare import shown
+
+ROOT = Path(__file__).parents[3]
+HOST = Host("Linux 6.1", "x86_64", "EPYC", 16, 2**37, ("H200",), 1)
+
+
+def point(key: str = "x1", value: float | None = 1.0, **changes: Any) -> PointResult:
+    origin = changes.pop("origin", "measured")
+    samples = changes.pop("samples", (value,) if value is not None else None)
+    metric = Metric(value, changes.pop("unit", "s"), origin, samples if origin == "measured" else None)
+    fields = {
+        "parameters": {"p": 2},
+        "status": "ok",
+        "reason": None,
+        "fingerprint": "0" * 64,
+        "metrics": {"time": metric},
+    }
+    return PointResult(key=key, series="", label=key, **(fields | changes))
+
+
+def record(*points: PointResult, fidelity: str = "measured", host: Host = HOST, **changes: Any) -> Record:
+    cluster = changes.pop("cluster", ClusterRef("selene", "a" * 64) if fidelity == "simulated" else None)
+    made_by = Provenance(None, None, {"python": "3.11.7"}, host, ("x",), None, "2026-01-01T00:00:00Z", 1.0, cluster)
+    fields = {"kind": "benchmark", "id": "gemm", "title": "GEMM", "paper": None, "scale": "full", "state": "complete"}
+    return Record(fidelity=fidelity, provenance=made_by, points=points, **(fields | changes))
+
+
+def pair(a: Record, b: Record) -> Pair:
+    key = a.kind, a.id, a.fidelity, a.scale
+    (found,) = compare({key: a}, {(b.kind, b.id, b.fidelity, b.scale): b}).pairs
+    return found
+
+
+def simulated(value: float, **changes: Any) -> Record:
+    return record(point(value=value, origin="simulated"), fidelity="simulated", **changes)
+
+
+def test_a_difference_says_point_metric_and_how_much() -> None:
+    found = pair(record(point(value=2.0), point("x2")), record(point(value=3.0), point("x2")))
+    (difference,) = found.differences
+    assert (difference.point, difference.metric, difference.relative) == ("x1", "time", 0.5)
+    assert (found.points, found.values, found.obstacles) == (2, 2, ())
+
+
+def test_a_negative_and_a_zero_value_have_their_own_relative_change() -> None:
+    (difference,) = pair(record(point(value=-2.0)), record(point(value=-3.0))).differences
+    assert difference.relative == -0.5
+    (difference,) = pair(record(point(value=0.0)), record(point(value=3.0))).differences
+    assert difference.relative is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "apart"), [((1.0, 1.2), (1.1, 1.3), False), ((1.0, 1.2), (1.3, 1.4), True), ((3.0,), (1.0, 2.0), True)]
+)
+def test_samples_overlap_or_are_apart(a: tuple[float, ...], b: tuple[float, ...], apart: bool) -> None:
+    (difference,) = pair(record(point(value=a[0], samples=a)), record(point(value=b[0], samples=b))).differences
+    assert difference.apart is apart
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("cpu", "Xeon", "host: cpu is EPYC in A, Xeon in B"),
+        ("logical_cores", 2, "host: logical_cores is 16 in A, 2 in B"),
+        ("gpus", (), "host: gpus is H200 in A, none in B"),
+        ("gpu_count", 8, "host: gpu_count is 1 in A, 8 in B"),
+    ],
+)
+@pytest.mark.parametrize("fidelity", ["measured", "emulated"])
+def test_time_does_not_compare_over_classes_of_hosts(field: str, value: Any, says: str, fidelity: str) -> None:
+    other = replace(HOST, **{field: value})
+    found = pair(record(point(), fidelity=fidelity), record(point(value=2.0), fidelity=fidelity, host=other))
+    assert found.obstacles == (says,)
+    assert found.differences == ()
+
+
+def test_another_kernel_or_memory_is_the_same_class_of_host() -> None:
+    other = replace(HOST, os="Linux 5.4", memory_bytes=1)
+    assert pair(record(point()), record(point(), host=other)).obstacles == ()
+
+
+def test_simulated_results_compare_over_hosts() -> None:
+    found = pair(simulated(1.0), simulated(1.1, host=Host("Darwin", "arm64", "M3", 8, 2**34)))
+    assert found.obstacles == ()
+    assert len(found.differences) == 1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        (
+            ClusterRef("selene", "b" * 64),
+            "cluster: the file of selene is another one (digest aaaaaaaa in A, bbbbbbbb in B)",
+        ),
+        (ClusterRef("mine", "a" * 64), "cluster: selene in A, mine in B"),
+        (None, "cluster: selene in A, none in B"),
+    ],
+)
+def test_another_cluster_is_another_experiment(cluster: ClusterRef | None, says: str) -> None:
+    assert pair(simulated(1.0), simulated(1.0, cluster=cluster)).obstacles == (says,)
+
+
+def test_another_specification_of_a_point_is_another_experiment() -> None:
+    found = pair(record(point()), record(point(parameters={"p": 4, "t": 2})))
+    assert found.obstacles == ("specification of x1: p=2 in A, 4 in B", "specification of x1: t=None in A, 2 in B")
+
+
+def test_units_must_agree() -> None:
+    assert pair(record(point()), record(point(unit="B"))).obstacles == ("unit of time of x1: s in A, B in B",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"fidelity": "emulated"}, "fidelity: A is measured, B is emulated at scale full"),
+        ({"scale": "quick"}, "scale: A is measured at scale full, B is measured at scale quick"),
+    ],
+)
+def test_another_fidelity_or_scale_is_said(changes: dict[str, str], says: str) -> None:
+    assert pair(record(point()), record(point(), **changes)).obstacles == (says,)
+
+
+def test_a_status_a_verdict_and_what_one_side_lacks_are_said() -> None:
+    failed = point(value=None, status="oom", reason="needs 99 GB", metrics={})
+    found = pair(record(point(), point("old")), record(failed, point("new")))
+    assert found.changes == (("status of x1", "ok", "oom"),)
+    assert found.missing == (("A", "point old"), ("B", "point new"))
+
+
+def test_equal_fingerprints_with_other_simulated_values_are_noticed() -> None:
+    assert any("same fingerprint" in note for note in pair(simulated(1.0), simulated(2.0)).notes)
+    assert not any("same fingerprint" in note for note in pair(record(point()), record(point(value=2.0))).notes)
+
+
+def test_measured_sessions_are_no_regression_test() -> None:
+    assert any("reproduce check decides" in note for note in pair(record(point()), record(point(value=2.0))).notes)
+
+
+def test_numbers_keep_five_digits() -> None:
+    assert shown(1.234567e14, "FLOP/s") == "123.46 TFLOP/s"
+    assert shown(-0.00151, "s") == "-1.51 ms"
+    assert (shown(0, "s"), shown(0.123456, "1"), shown(1000, "1/s")) == ("0 s", "0.12346", "1 k/s")
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> Callable[[Record, Record], list[str]]:
+    def write(a: Record, b: Record) -> list[str]:
+        for side, one in (("a", a), ("b", b)):
+            write_record(one, tmp_path / side / one.id / one.fidelity / "record.json")
+        return ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+
+    return write
+
+
+def test_differences_are_a_result(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(sets(record(point(value=1.0)), record(point(value=1.5)))) == errors.DONE
+    out = capsys.readouterr().out
+    assert "gemm (measured, scale full): 1 of 1 values differ" in out
+    assert "  time [measured]  1       x1       1 s  1.5 s         +50%  1 of 1 apart" in out
+    assert "1 experiment in both: 0 the same, 1 differ" in out
+
+
+def test_json_has_everything(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = sets(record(point(value=1.0)), record(point(value=1.5, samples=(0.5, 2.0))))
+    assert main([*arguments, "--json"]) == errors.DONE
+    (found,) = json.loads(capsys.readouterr().out)["pairs"]
+    assert found["comparable"] is True
+    assert found["differences"] == [
+        {
+            "point": "x1",
+            "metric": "time",
+            "a": 1.0,
+            "b": 1.5,
+            "relative": 0.5,
+            "unit": "s",
+            "origin": "measured",
+            "samples_apart": False,
+        }
+    ]
+
+
+def test_what_cannot_be_compared_exits_8_and_says_why(
+    sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = sets(record(point()), record(point(value=2.0), host=replace(HOST, cpu="Xeon")))
+    assert main(arguments) == errors.INVALID_RESULTS
+    out = capsys.readouterr().out
+    assert "cannot be compared" in out
+    assert "host: cpu is EPYC in A, Xeon in B" in out
+    assert "2 s" not in out
+
+
+def test_nothing_in_common_exits_9(sets: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(sets(record(point()), record(point(), id="p2p"))) == errors.NOTHING_SELECTED
+    assert capsys.readouterr().err == "reproduce: nothing in common: A has gemm, B has p2p\n"
+
+
+def test_a_file_that_is_no_record_exits_8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "record.json").write_text("{}")
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "record.json: /schema: found nothing" in line
+
+
+def test_two_records_of_one_experiment_are_ambiguous(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("one", "two"):
+        write_record(record(point()), tmp_path / folder / "record.json")
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == errors.INVALID_RESULTS
+    assert "are both gemm (measured, scale full)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("make", "code"), [(False, errors.USAGE), (True, errors.NOTHING_SELECTED)])
+def test_a_folder_that_is_not_there_or_empty(tmp_path: Path, make: bool, code: int) -> None:
+    if make:
+        (tmp_path / "empty").mkdir()
+    assert main(["compare", str(tmp_path / "empty"), str(tmp_path)]) == code
+
+
+def test_the_committed_results_are_the_same_as_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(ROOT / "results" / "reference")
+    assert main(["compare", folder, folder]) == errors.DONE
+    out = capsys.readouterr().out
+    assert f"{len(load(Path(folder)))} experiments in both: {len(load(Path(folder)))} the same, 0 differ" in out
+    assert "cannot be compared" not in out

@@ -1,0 +1,152 @@
+"""Scores of predictions, the naive baselines beside them, and which published values there are to predict."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import Metric, PaperValue, PointResult
+from reproduce.analysis.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.analysis.scoring.scores import (
+    Pair,
+    baselines,
+    bubble_error,
+    constant_error,
+    line_error,
+    ranks,
+    score,
+    spearman,
+)
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Point, Quantity
+
+
+def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> Pair:
+    return Pair(label, ours, paper, hidden, bubble)
+
+
+# ---------------------------------------------------------------------------------------------------------- scores
+
+
+def test_score():
+    found = score([pair(1.1, 1.0, label="a"), pair(1.6, 2.0, label="b"), pair(4.0, 4.0, label="c")])
+    assert found.n == 3
+    assert found.mean == pytest.approx((0.1 + 0.2 + 0.0) / 3)
+    assert found.bias == pytest.approx((0.1 - 0.2 + 0.0) / 3)
+    assert (found.worst, found.worst_label) == (pytest.approx(-0.2), "b")
+    assert found.rank == 1.0
+
+
+def test_nothing_has_no_score():
+    with pytest.raises(ValueError, match="needs at least one"):
+        score([])
+
+
+def test_ranks_share_ties():
+    assert ranks([30, 10, 20, 20]) == [4, 1, 2.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("xs", "ys", "expected"),
+    [
+        ([1, 2, 3], [10, 20, 30], 1.0),
+        ([1, 2, 3], [9, 4, 1], -1.0),
+        ([1, 2, 3, 4], [2, 1, 4, 3], 0.6),  # 1 - 6*4/(4*15)
+        ([1, 2], [1, 2], None),
+        ([1, 2, 3], [5, 5, 5], None),
+    ],
+)
+def test_spearman(xs, ys, expected):
+    found = spearman(xs, ys)
+    assert found == expected if expected is None else found == pytest.approx(expected)
+
+
+def test_baselines_find_what_they_are_made_for():
+    constant = [pair(1, 7.0, h) for h in (1, 2, 3)]
+    line = [pair(1, 3.0 + 2 * h, h) for h in (1, 2, 4)]
+    bubble = [pair(1, 9.0 / (1 + x), bubble=x) for x in (0.0, 0.5, 2.0)]
+    assert constant_error(constant) == pytest.approx(0)
+    assert line_error(line) == pytest.approx(0)
+    assert bubble_error(bubble) == pytest.approx(0)
+    assert line_error(bubble) == pytest.approx(constant_error(bubble))  # one h: no slope to fit
+    assert min(constant_error(line), bubble_error(line), constant_error(bubble)) > 0.05
+
+
+def test_baselines_are_the_best_of_their_kind():
+    """No other constant, factor or line does better: the baselines are not made easy to beat."""
+    pick = random.Random(1)
+    pairs = [pair(1, pick.uniform(50, 200), pick.choice([1, 2, 4, 8]), pick.uniform(0, 1)) for _ in range(12)]
+
+    def mean(predictions: list[float]) -> float:
+        return sum(abs(p / q.paper - 1) for p, q in zip(predictions, pairs, strict=True)) / len(pairs)
+
+    found = baselines(pairs)
+    for _ in range(3000):
+        a, slope = pick.uniform(0, 250), pick.uniform(-20, 20)
+        assert mean([a] * len(pairs)) >= found["constant"] - 1e-12
+        assert mean([a / (1 + one.bubble) for one in pairs]) >= found["constant_with_bubble"] - 1e-12
+        assert mean([a + slope * one.hidden for one in pairs]) >= found["line_in_h"] - 1e-12
+
+
+# ---------------------------------------------------------------------------------------------- published values
+
+
+def test_a_configuration_in_two_figures_counts_once():
+    twelve, eighteen = (published_points(catalog.load(id)) for id in ("fig_interleaved", "fig_scatter_gather"))
+    counted = unique((*twelve, *eighteen))
+    assert len(twelve) == len(eighteen) == 10
+    assert [one.artifact for one in counted] == ["fig_interleaved"] * 10 + ["fig_scatter_gather"] * 5
+    assert disagreements((*twelve, *eighteen)) == []
+
+
+def test_points_that_differ_in_any_parameter_are_not_the_same():
+    """Figure 8 asks the same of the simulator for both batch sizes, and shows different numbers."""
+    points = published_points(catalog.load("fig_microbatch_estimate"))
+    assert len(unique(points)) == len(points) == 10
+
+
+def test_defaults_do_not_make_a_point_another():
+    one = published_points(catalog.load("fig_interleaved"))[0]
+    told = replace(one, point=replace(one.point, parameters={**one.point.parameters, "recompute": "full"}))
+    other = replace(one, point=replace(one.point, parameters={**one.point.parameters, "recompute": "none"}))
+    assert len(unique([one, told, other])) == 2
+
+
+def test_two_published_values_for_one_configuration_are_reported():
+    one = published_points(catalog.load("fig_interleaved"))[0]
+    other = replace(one, artifact="fig_other", value=replace(one.value, value=2 * one.value.value))
+    (line,) = disagreements([one, other])
+    assert "fig_interleaved" in line
+    assert "fig_other" in line
+
+
+def test_the_figures_that_were_predicted_blind():
+    assert set(BLIND) <= set(catalog.LABELS)
+    for id in BLIND:
+        assert catalog.LABELS[id] in {f"Figure {n}" for n in range(13, 18)}
+
+
+def result(value: float | None, status: str = "ok") -> PointResult:
+    metrics = {} if value is None else {"normalised": Metric(value, "1", "simulated")}
+    return PointResult("k", "", "l", {}, status, None if status == "ok" else "why", "0" * 64, metrics)
+
+
+@pytest.mark.parametrize(
+    ("found", "paper", "expected"),
+    [
+        (result(1.2), 1.0, 1.2),
+        (result(1.0), 1.0, None),  # the point that the series is normalised by
+        (result(None, "oom"), 1.5, None),
+        (result(1.2), 0.0, None),
+    ],
+)
+def test_pairs(found, paper, expected):
+    parameters = {"layers": 2, "hidden": 64, "heads": 2, "B": 4, "p": 2}
+    quantity = Quantity("normalised", "throughput", "1", "")
+    published = Published(
+        "fig_x", "Figure 0", Point("k", "", "l", parameters), quantity, PaperValue(paper, "1", "plot")
+    )
+    made = published.pair(found)
+    assert (made and made.ours) == expected
+    if made:
+        assert (made.hidden, made.bubble) == (64, 1 / 4)

@@ -1,0 +1,45 @@
+"""Tensor-parallel time and GEMM rates of a simulated point."""
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.artifacts.shared import efficiency
+from reproduce.experiment.artifact import Point
+
+POINT = Point("k", "", "k", {})
+
+
+def metrics(**parallel):
+    cluster = load_cluster("selene")
+    config = TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(**{"p": 2, "t": 4, "B": 8, **parallel}))
+    estimate = simulate(config, cluster)
+    return estimate, efficiency.scaling_metrics(POINT, estimate, cluster)
+
+
+def test_no_tensor_parallelism_no_reductions():
+    assert metrics(t=1)[1][efficiency.TENSOR_TIME].value == 0
+
+
+def test_reductions_grow_with_microbatches_and_shrink_without_recomputation():
+    _, one = metrics(B=8)
+    _, two = metrics(B=16)
+    _, none = metrics(B=8, recompute="none")
+    assert two[efficiency.TENSOR_TIME].value == pytest.approx(2 * one[efficiency.TENSOR_TIME].value)
+    # 6 all-reduces a layer with the recomputed forward pass, 4 without, and a few at both ends of the model
+    ratio = none[efficiency.TENSOR_TIME].value / one[efficiency.TENSOR_TIME].value
+    assert 4 / 6 < ratio < 4.5 / 6
+
+
+def test_reductions_are_a_part_of_computation():
+    estimate, found = metrics()
+    compute = sum(estimate.phases_s[name] for name in ("forward", "recompute", "backward", "embedding_and_logits"))
+    assert 0 < found[efficiency.TENSOR_TIME].value < compute
+
+
+def test_rates_are_below_the_peak():
+    estimate, found = metrics()
+    cluster = load_cluster("selene")
+    assert estimate.flops_per_gpu < found[efficiency.GEMM_RATE].value < cluster.peak_flops
+    assert found["share_of_peak"].value == pytest.approx(estimate.flops_per_gpu / cluster.peak_flops)
+    assert found["aggregate_throughput"].value == pytest.approx(estimate.flops_per_gpu * 8)

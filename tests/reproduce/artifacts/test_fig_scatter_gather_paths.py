@@ -1,0 +1,92 @@
+"""Figure 9: bytes on every path, and a figure that follows the message plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.layout import boundary_transfers
+from reproduce.artifacts import fig_scatter_gather_paths as module
+from reproduce.experiment.artifact import Results
+from reproduce.output import figures
+from reproduce.run import runner
+
+TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    artifact = replace(module.ARTIFACT, draw=None)
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("paths")), ["reproduce", module.ID]).record
+
+
+def changed(record, key, metric, value):
+    points = tuple(
+        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
+        for p in record.points
+    )
+    return Results(points, "derived")
+
+
+def test_values(record):
+    values = {p.key: {k: m.value for k, m in p.metrics.items()} for p in record.points}
+    assert values["without_t8"] == {
+        "bytes_per_path": TENSOR,
+        "paths": 8,
+        "bytes_between_nodes": 8 * TENSOR,
+        "copies_sent": 8,
+        "bytes_gathered_per_gpu": 0,
+    }
+    assert values["with_t8"] == {
+        "bytes_per_path": TENSOR / 8,
+        "paths": 8,
+        "bytes_between_nodes": TENSOR,
+        "copies_sent": 1,
+        "bytes_gathered_per_gpu": TENSOR * 7 / 8,
+    }
+    assert {claim.verdict for claim in record.claims} == {"holds"}
+    assert len(record.claims) == 5
+
+
+@pytest.mark.parametrize(
+    ("judge", "key", "metric"),
+    [
+        ("judge_plain", "without_t2", "bytes_per_path"),
+        ("judge_scattered", "with_t8", "bytes_per_path"),
+        ("judge_redundant", "without_t8", "copies_sent"),
+        ("judge_eighth", "with_t8", "bytes_per_path"),
+    ],
+)
+def test_claims_can_fail(record, judge, key, metric):
+    assert getattr(module, judge)(changed(record, key, metric, 7)).verdict == "contradicted"
+
+
+def test_the_figures_peers_can_fail(record, monkeypatch):
+    found = module.judge_peers(Results(record.points, "derived"))
+    assert found.verdict == "holds"
+    assert "rank 1 to 3, 2 to 4" in found.explanation
+    monkeypatch.setattr(module, "gather_transfers", lambda *arguments: ())
+    found = module.judge_peers(Results(record.points, "derived"))
+    assert found.verdict == "contradicted"
+    assert "not the whole tensor" in found.explanation
+
+
+def test_the_figure_shows_the_messages(record):
+    with figures.style():
+        figure = module.draw(module.ARTIFACT, record)
+    for axes, text in zip(figure.axes, ("8 × 50.3 MB\n= 403 MB", "8 × 6.3 MB\n= 50 MB"), strict=True):
+        shown = [entry.get_text() for entry in axes.texts]
+        assert [entry for entry in shown if entry.isdigit()] == [str(rank) for rank in range(16)]
+        assert any(text in entry for entry in shown)
+    without, scattered = (sum(t.get_text() == "" for t in axes.texts) for axes in figure.axes)
+    assert (without, scattered) == (8, 9)  # arrows; with scatter/gather one for the all-gather
+    assert "NVLink: all-gather, 44.0 MB\ninto each GPU" in "".join(t.get_text() for t in figure.axes[1].texts)
+
+
+def test_the_figure_changes_with_the_code(record, monkeypatch):
+    def never_scattered(grid, pp, dp, elements, scatter_gather):
+        return boundary_transfers(grid, pp, dp, elements, False)
+
+    monkeypatch.setattr(module, "boundary_transfers", never_scattered)
+    with figures.style():
+        figure = module.draw(module.ARTIFACT, record)
+    assert any("8 × 50.3 MB\n= 403 MB" in text.get_text() for text in figure.axes[1].texts)

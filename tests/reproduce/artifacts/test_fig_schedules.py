@@ -1,0 +1,75 @@
+"""The figure beyond the paper: its points, what its notes say, its files, and how it is told from the paper's."""
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from reproduce.analysis.verification.coverage import unlisted
+from reproduce.artifacts import fig_interleaved, fig_schedules
+from reproduce.commands.listing import print_description
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Results
+from reproduce.output import figures
+from reproduce.run import runner
+
+ARTIFACT = fig_schedules.ARTIFACT
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return runner.run(runner.plan(ARTIFACT, tmp_path_factory.mktemp("results")), ["test"])
+
+
+@pytest.mark.parametrize("scale", ARTIFACT.scales)
+def test_every_schedule_runs_the_same_configurations(scale):
+    configs = [TrainingConfig.from_plain(point.parameters) for point in ARTIFACT.points(scale)]
+    by_schedule = {name: [c for c in configs if c.parallel.schedule == name] for name in SCHEDULES}
+    assert sum(map(len, by_schedule.values())) == len(configs) == {"paper": 24, "laptop": 12}[scale]
+    for ours in by_schedule.values():
+        for one, other in zip(ours, by_schedule["1f1b"], strict=True):
+            same = ("p", "t", "d", "b", "B", "recompute")
+            assert one.model == other.model
+            assert all(getattr(one.parallel, name) == getattr(other.parallel, name) for name in same)
+
+
+def test_the_papers_schedules_are_figure_12s(finished):
+    """The same numbers as there, to the bit: a schedule more changes none."""
+    found = {(p.parameters["v"], p.parameters["B"]): p for p in finished.record.points if "ZB" not in p.series}
+    record = runner.run(runner.plan(fig_interleaved.ARTIFACT, finished.plan.folder.parent), ["test"]).record
+    for point in record.points:
+        same = found[point.parameters["v"], point.parameters["B"]]
+        assert same.metrics["iteration_time"].value == point.metrics["iteration_time"].value
+
+
+def test_zb_h1_gains_most_where_the_bubble_is_largest(finished):
+    results = Results(finished.record.points, "simulated")
+    gains = fig_schedules._relative(results, "throughput_per_gpu", fig_schedules.SPLIT, fig_schedules.DEFAULT)
+    values = list(gains.values())
+    assert values == sorted(values, reverse=True)
+    assert 0.20 < values[0] < 0.30
+    assert 0 < values[-1] < 0.05
+
+
+def test_notes_say_gain_and_memory_and_what_does_not_fit(finished):
+    text = " ".join(finished.record.notes)
+    assert text.startswith("Not in the paper. ZB-H1 splits a backward pass")
+    assert "Throughput of ZB-H1 over 1F1B, by batch size: 12: +24.4%" in text
+    assert "Peak memory of ZB-H1 over 1F1B, by batch size: 12: +77%" in text
+    assert "Out of memory, so left out of the lines and marked by crosses: GPipe, B=120." in text
+    assert finished.record.claims == ()
+
+
+def test_files_and_figure(finished):
+    names = {path.name for path in finished.files}
+    assert {"figure.png", "timelines.pdf", "timelines.png", "trace.json"} <= names
+    with figures.style():
+        (axes,) = ARTIFACT.draw(ARTIFACT, finished.record).axes
+    drawn = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
+    assert drawn == {"GPipe": 5, "GPipe (out of memory)": 1, "1F1B": 6, "Interleaved 1F1B": 6, "ZB-H1": 6}
+
+
+def test_it_stands_for_nothing_in_the_paper(capsys):
+    assert catalog.ids()[-1] == ARTIFACT.id
+    assert unlisted([], [ARTIFACT]) == []
+    print_description(ARTIFACT.id, as_json=False)
+    assert capsys.readouterr().out.startswith("fig_schedules: Beyond the paper (not in the paper)\n")

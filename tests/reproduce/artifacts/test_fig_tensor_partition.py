@@ -1,0 +1,105 @@
+"""Figure 5: counts, volumes and slices, and a figure that follows the shard map."""
+
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.layout import COLUMN, ROW, layer_parameters
+from reproduce.artifacts import fig_tensor_partition as module
+from reproduce.experiment.artifact import Results
+from reproduce.output import figures
+from reproduce.run import runner
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    artifact = replace(module.ARTIFACT, draw=None)
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("partition")), ["reproduce", module.ID]).record
+
+
+def results_of(record):
+    return Results(record.points, "derived")
+
+
+def changed(record, key, metric, value):
+    points = tuple(
+        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
+        for p in record.points
+    )
+    return Results(points, "derived")
+
+
+def drawn(record):
+    with figures.style():
+        figure = module.draw(module.ARTIFACT, record)
+    return figure, [[text.get_text() for text in axes.texts] for axes in figure.axes]
+
+
+def swapped(parameters):
+    """The layer with rows and columns exchanged in the two matrices of the MLP."""
+    other = {COLUMN: ROW, ROW: COLUMN}
+    return tuple(replace(q, split=other[q.split]) if ".mlp." in q.name and len(q.shape) == 2 else q for q in parameters)
+
+
+def test_values(record):
+    values = {p.key: {k: m.value for k, m in p.metrics.items()} for p in record.points}
+    h, bsh = 12288, 2048 * 12288
+    assert values["layers.0.mlp.up.weight"] == {"elements_per_gpu": 4 * h * h // 8, "elements_in_all": 4 * h * h}
+    assert values["layers.0.mlp_norm.bias"] == {"elements_per_gpu": h, "elements_in_all": 8 * h}
+    assert values["layer_t4"]["elements_per_gpu"] == 8 * bsh * 3 / 4
+    assert values["stage_t8"]["elements_per_gpu"] == 8 * 8 * bsh * 7 / 8  # 96 layers over 12 stages
+    assert values["stage_t8"]["all_reduces_forward"] == 16
+    assert {claim.verdict for claim in record.claims} == {"holds"}
+
+
+@pytest.mark.parametrize("metric", ["all_reduces_forward", "cost_model_all_reduces_backward"])
+def test_two_all_reduces_can_fail(record, metric):
+    assert module.judge_two(changed(record, "layer_t8", metric, 3)).verdict == "contradicted"
+
+
+def test_volumes_can_fail(record):
+    for key, judge in (("layer_t2", module.judge_layer), ("stage_t2", module.judge_stage)):
+        value = next(p for p in record.points if p.key == key).metrics["elements_per_gpu"].value
+        assert judge(changed(record, key, "elements_per_gpu", value * 1.001)).verdict == "contradicted"
+
+
+def test_slices_that_do_not_meet_are_found(record, monkeypatch):
+    assert module.judge_no_communication(results_of(record)).verdict == "holds"
+    monkeypatch.setattr(module, "layer_parameters", lambda model, layer: swapped(layer_parameters(model, layer)))
+    found = module.judge_no_communication(results_of(record))
+    assert found.verdict == "contradicted"
+    assert "mlp, rank 1" in found.explanation
+    assert "attention" not in found.explanation
+
+
+def test_a_cut_head_is_found(record):
+    points = tuple(
+        replace(p, parameters={**p.parameters, "heads": 12}) if p.series == module.SHARDS else p for p in record.points
+    )
+    assert module.judge_heads(Results(points, "derived")).verdict == "contradicted"
+
+
+def test_a_t_that_does_not_divide_is_invalid():
+    point = module.points("paper")[2]
+    with pytest.raises(ValueError, match=r"t=7 does not divide 36864 of layers\.0\.attention\.qkv"):
+        module.derive(replace(point, parameters={**point.parameters, "t": 7}))
+
+
+def test_the_figure_shows_slices_and_operators(record):
+    figure, (mlp, attention) = drawn(record)
+    for block in (mlp, attention):
+        # One per rank drawn; they lie on one another.
+        assert (block.count("f"), block.count("g")) == (2, 2)
+        assert {"rank 0", "rank 7"} <= set(block)
+    assert {"12288×6144", "6144×12288"} <= set(mlp)
+    assert {"12288×4608", "1536×12288", "12 heads"} <= set(attention)
+    assert "2 all-reduces forward, 2 backward" in figure.get_supxlabel()
+    whole, part = figure.axes[0].patches[0], figure.axes[0].patches[1]
+    assert part.get_width() == pytest.approx(whole.get_width() / 8)
+    assert part.get_height() == whole.get_height()
+
+
+def test_the_figure_changes_with_the_code(record, monkeypatch):
+    monkeypatch.setattr(module, "layer_parameters", lambda model, layer: swapped(layer_parameters(model, layer)))
+    _, (mlp, _) = drawn(record)
+    assert {"1536×49152", "49152×1536"} <= set(mlp)

@@ -1,0 +1,72 @@
+"""Scale 'laptop': small enough for one machine, quick enough to emulate, and each figure's effect is to be seen."""
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from reproduce.artifacts.shared import laptop
+from reproduce.experiment import catalog
+from reproduce.run import runner
+from reproduce.run.fidelities import expected_seconds, scales_of
+
+EMULATED = (*laptop.EXPERIMENTS, "fig_gpipe_timeline", "fig_interleaved_timeline")
+DIRECTIONS = {
+    "fig_interleaved": {"improves_throughput", "interleaved_higher", "gap_closes"},
+    "fig_schedules": set(),
+    "fig_scatter_gather": {"communication_intensive", "bytes_reduced_by_t"},
+    "fig_pipeline_weak_scaling": {"higher_batch_scales_better", "bubble_behaves_as_formula"},
+    "fig_tensor_vs_pipeline": {"best_at_node_size", "bubble_falls_with_t", "both_in_conjunction"},
+    "fig_pipeline_vs_data": {"throughput_falls_with_p", "matches_analytical_model", "larger_batch_faster"},
+    "fig_tensor_vs_data": {"throughput_falls_with_t"},
+    "fig_microbatch": set(),
+    "fig_recomputation": {"needed_for_larger_batches", "up_to_two_times_higher"},
+}
+
+
+def all_points():
+    return {id: catalog.load(id).points(laptop.SCALE) for id in EMULATED}
+
+
+@pytest.mark.parametrize("id", EMULATED)
+def test_the_points_can_be_emulated_on_one_machine(id):
+    artifact = catalog.load(id)
+    assert scales_of(artifact, "emulated") == (laptop.SCALE,)
+    points = artifact.points(laptop.SCALE)
+    assert len({point.key for point in points}) == len(points)
+    for point in points:
+        parallel = TrainingConfig.from_plain(point.parameters).parallel
+        assert parallel.n <= 16
+        assert point.parameters["gpus_per_node"] <= parallel.n or parallel.n == 1
+        assert not point.paper  # the paper ran other configurations
+    assert artifact.setting(laptop.SCALE) != artifact.setting("paper")
+
+
+def test_there_are_enough_points_and_they_take_little_time():
+    seconds = {id: expected_seconds("emulated", points, "selene") for id, points in all_points().items()}
+    run = [one for times in seconds.values() for one in times if one]  # those out of memory are not run
+    assert len(run) >= 40
+    assert sum(run) < 20 * 60
+    assert sum(seconds["fig_interleaved"]) < 3 * 60
+    assert expected_seconds("simulated", all_points()["fig_interleaved"], "selene") == (0.0,) * 8
+
+
+@pytest.mark.parametrize("id", laptop.EXPERIMENTS)
+def test_the_papers_directions_are_to_be_seen(id, tmp_path):
+    artifact = catalog.load(id)
+    record = runner.run(runner.plan(artifact, tmp_path, "simulated", laptop.SCALE), ["reproduce"]).record
+    assert record.title == artifact.setting(laptop.SCALE).title
+    verdicts = {claim.id: claim.verdict for claim in record.claims}
+    assert {id for id, verdict in verdicts.items() if verdict == "holds"} == DIRECTIONS[id]
+    assert set(verdicts.values()) <= {"holds", "not testable here"}
+
+
+def test_the_best_microbatch_size_is_in_the_interior(tmp_path):
+    artifact = catalog.load("fig_microbatch")
+    record = runner.run(runner.plan(artifact, tmp_path, "simulated", laptop.SCALE), ["reproduce"]).record
+    assert "fastest b, of 1, 2, 4, 8: B=32: 2, B=64: 2" in record.notes
+
+
+def test_recomputation_has_its_crossover():
+    points = all_points()["fig_recomputation"]
+    times = expected_seconds("emulated", points, "selene")
+    fits = {point.key: seconds > 0 for point, seconds in zip(points, times, strict=True)}
+    assert [key for key, fit in fits.items() if not fit] == ["none_B8", "none_B16", "none_B32"]

@@ -1,0 +1,218 @@
+"""Fidelity 'measured': what is defined for it, what a run keeps, and what becomes of points whose ranks fail."""
+
+from functools import partial
+
+import pytest
+
+from benchmarks.records import Metric
+from benchmarks.records.errors import DONE, POINTS_FAILED, UnavailableError
+from reproduce.artifacts.shared.grids import Line, Mark
+from reproduce.artifacts.shared.measured_points import CPU, GPU, GPUS, Experiment, ranks_of, with_measured
+from reproduce.commands.run import exit_code
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Claim, Judgement
+from reproduce.output import figures
+from reproduce.run import measured, runner
+from reproduce.run.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
+from tests.reproduce import measured_jobs
+
+IDS = [id for id in catalog.ids() if "measured" in catalog.load(id).fidelities]
+AT_SCALES = [(id, scale) for id in IDS for scale in scales_of(catalog.load(id), "measured")]
+TINY = {"layers": 2, "hidden": 16, "heads": 2, "seq": 8, "vocab": 32}
+
+
+def experiment(*ranks, **more):
+    marks = tuple(Mark(f"p={p}", {"p": p}) for p in ranks)
+    return Experiment("Tiny", "Over p", (Line("1F1B", "1f1b", {}),), marks, {"d": 1, "B": 2}, (CPU,), TINY, **more)
+
+
+@pytest.fixture
+def tiny(small):
+    """The small artifact with two measured points, of one and of two ranks."""
+    return with_measured(small, (experiment(1, 2),))
+
+
+def test_the_experiments_that_make_sense_are_there():
+    assert {
+        *("fig_interleaved", "fig_scatter_gather", "fig_microbatch", "fig_recomputation", "fig_tensor_vs_pipeline"),
+        *("fig_pipeline_vs_data", "fig_tensor_vs_data", "fig_pipeline_weak_scaling", "table_weak_scaling"),
+        *("fig_microbatch_single_gpu", "table_fused_operators", "table_checkpoint", "table_zero3", "fig_zero3"),
+    } == set(IDS)
+    assert {id for id, scale in AT_SCALES if scale == CPU} == set(IDS)
+    assert {id for id, scale in AT_SCALES if scale == GPU} == {
+        *("fig_microbatch_single_gpu", "table_fused_operators", "fig_recomputation", "table_checkpoint"),
+    }
+
+
+@pytest.mark.parametrize(("id", "scale"), AT_SCALES)
+def test_points_can_run_on_their_devices(id, scale):
+    artifact = catalog.load(id)
+    points = artifact.points(scale)
+    assert len({point.key for point in points}) == len(points)
+    assert not any(point.paper for point in points)
+    for point in points:
+        settings = measured.settings_of(point.parameters)  # raises for what the engine would not
+        assert settings.parallel.n == ranks_of(point.parameters) <= {CPU: 4, GPU: 1, GPUS: 4}[scale]
+        assert settings.engine.device == ("cpu" if scale == CPU else "cuda")
+    own = artifact.setting(scale)
+    assert own.title != artifact.title
+    assert scale != CPU or not {"teraFLOP/s", "s", "TB"} & {quantity.shown for quantity in own.quantities}
+
+
+def test_units_of_a_cpu_keep_their_values():
+    paper, cpu = (catalog.load("fig_interleaved").at(scale).main for scale in ("paper", CPU))
+    assert paper.heading == "throughput per GPU (teraFLOP/s)"
+    assert cpu.heading == "throughput per process (gigaFLOP/s)"
+    assert cpu.axis == "Achieved gigaFLOP/s per process"
+    assert float(cpu.show(2e12)) == 1000 * float(paper.show(2e12))
+
+
+def test_metrics_of_a_step():
+    settings = measured.settings_of({**TINY, "p": 2, "B": 4})
+    found = measured.step_metrics(settings, (0.2, 0.1, 0.4), [7, 9])
+    flops = 96 * 4 * 8 * 2 * 16**2 * (1 + 8 / (6 * 16) + 32 / (16 * 2 * 16))  # eq. (3)
+    assert found["iteration_time"] == Metric(0.2, "s", "measured", (0.2, 0.1, 0.4))
+    assert found["throughput_per_gpu"].value == pytest.approx(flops / 2 / 0.2)
+    assert found["throughput_per_gpu"].samples == pytest.approx((flops / 0.4, flops / 0.2, flops / 0.8))
+    assert found["aggregate_throughput"].value == pytest.approx(flops / 0.2)
+    assert found["model_throughput_per_gpu"].value < found["throughput_per_gpu"].value
+    assert found["tokens_per_s"].value == pytest.approx(4 * 8 / 0.2)
+    assert found["sequences_per_s"].value == pytest.approx(4 / 0.2)
+    assert found["peak_memory"] == Metric(9, "B", "measured", (7, 9))
+    assert "peak_memory" not in measured.step_metrics(settings, (0.1,), [None, None])
+
+
+def test_a_run_trains(tiny, tmp_path):
+    plan = runner.plan(tiny, tmp_path, "measured", CPU)
+    assert plan.folder == tmp_path / tiny.id / "measured"
+    record = runner.run(plan, ["reproduce"]).record
+    assert (record.fidelity, record.scale, record.title) == ("measured", CPU, "Tiny, 2 CPU processes")
+    for point in record.points:
+        assert point.status == "ok", point.reason
+        time = point.metrics["iteration_time"]
+        assert len(time.samples) == measured.STEPS["cpu"] >= 5
+        assert time.origin == point.metrics["throughput_per_gpu"].origin == "measured"
+        assert point.parameters["dtype"] == "fp32"
+        assert point.parameters["schedule"] == "1f1b"  # a default, filled in
+    assert not any("points" in note for note in record.notes)  # the artifact's own speak of the paper's
+    assert any("share the" in note and "not more hardware" in note for note in record.notes)
+    assert record.claims[0].verdict == "not testable here"
+    assert record.claims[0].explanation == "speaks of scale paper; these results are at cpu"
+    again = runner.run(plan, ["reproduce"])
+    assert (again.computed, again.reused) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("kill", "rank 1 was killed by SIGKILL before it was done"),
+        ("raise", "rank 1 failed: ArithmeticError: rank with"),
+    ],
+)
+def test_a_rank_that_fails_takes_only_its_point(how, reason, small, tmp_path):
+    def take(launcher, point):
+        ranks = ranks_of(point.parameters)
+        job, args = (measured_jobs.misbehave, (how, 1)) if ranks == 2 else (measured_jobs.name_yourself, ("fine",))
+        assert launcher(job, ranks, args, "cpu")
+        return {"square": Metric(1.0, "s", "measured", (1.0,))}
+
+    artifact = with_measured(small, (experiment(2, 1),), measure=lambda launcher: partial(take, launcher))
+    done = runner.run(runner.plan(artifact, tmp_path, "measured"), ["reproduce"])
+    broken, fine = done.record.points
+    assert (broken.status, fine.status) == ("failed", "ok")
+    assert broken.reason.startswith(reason)
+    assert "\n" not in broken.reason
+    assert exit_code(done, strict=False) == POINTS_FAILED
+    repaired = with_measured(small, (experiment(1),), measure=lambda launcher: partial(take, launcher))
+    assert exit_code(runner.run(runner.plan(repaired, tmp_path, "measured"), ["reproduce"]), strict=False) == DONE
+
+
+def test_too_little_memory_is_a_result(small, tmp_path):
+    from ptdp_core.launch.local import RankError
+
+    def out(launcher):
+        def take(point):
+            raise RankError(0, 13, "failed: OutOfMemoryError: CUDA out of memory.\nTraceback")
+
+        return take
+
+    artifact = with_measured(small, (experiment(1),), measure=out)
+    (point,) = runner.run(runner.plan(artifact, tmp_path, "measured"), ["reproduce"]).record.points
+    assert (point.status, point.reason) == ("oom", "rank 0 failed: OutOfMemoryError: CUDA out of memory.")
+
+
+def test_the_scale_follows_the_devices(monkeypatch):
+    artifact = catalog.load("fig_recomputation")
+    for there, scale in ((0, CPU), (1, GPU), (3, GPU), (4, GPUS), (8, GPUS)):
+        monkeypatch.setattr(measured, "gpus_found", lambda launcher="local", there=there: there)
+        assert default_scale(artifact, "measured") == scale
+    assert default_scale(artifact, "simulated") == "paper"
+    monkeypatch.setattr(measured, "gpus_found", lambda launcher="local": 1)
+    assert default_scale(catalog.load("fig_interleaved"), "measured") == CPU
+
+
+def test_a_scale_that_the_devices_cannot(monkeypatch):
+    artifact = catalog.load("fig_recomputation")
+    monkeypatch.setattr(measured, "gpus_found", lambda launcher="local": 1)
+    with pytest.raises(
+        UnavailableError, match=r"^scale gpus needs 4 GPUs, and PyTorch sees 1 GPU here; try --scale gpu$"
+    ):
+        evaluator(artifact, "measured", "selene", devices=Devices(GPUS))
+    assert evaluator(artifact, "measured", "selene", devices=Devices(GPU)).fidelity == "measured"
+
+
+def test_fingerprints_know_the_launcher_and_the_configuration(monkeypatch, tiny):
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    local, torchrun = (
+        evaluator(tiny, "measured", "selene", devices=Devices(CPU, name)) for name in ("local", "torchrun")
+    )
+    one, two = tiny.points(CPU)
+    assert local.fingerprint(one) == evaluator(tiny, "measured", "selene").fingerprint(one)
+    assert len({local.fingerprint(one), local.fingerprint(two), torchrun.fingerprint(one)}) == 3
+
+
+def test_claims_are_judged_where_devices_can_show_them(small):
+    def judge(results):
+        return Judgement("holds", "")
+
+    claims = tuple(Claim(id, "So it is.", "Section 0", "simulated", "any", judge) for id in ("shown", "other"))
+    own = Experiment(
+        "Tiny", "", (Line("", "a", {}),), (Mark("p=4", {"p": 4}),), {"B": 4, "layers": 4}, claims=("shown",)
+    )
+    shown, other = with_measured(small.__class__(**{**vars(small), "claims": claims}), (own,)).claims
+    assert shown.scales == ("paper", GPUS)  # never 'cpu': its ranks share the cores
+    assert other.scales == ("paper",)
+
+
+def test_time_that_is_expected():
+    fused = catalog.load("table_fused_operators").points(CPU)
+    seconds = expected_seconds("measured", fused, "selene")
+    assert seconds[0] > 0
+    assert set(seconds[1:]) == {0.0}  # all is measured with the first
+    assert folder_name("measured", CPU) == "measured"
+    assert folder_name("measured", GPUS) == "measured-gpus"
+
+
+def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
+    artifact = catalog.load("fig_microbatch_single_gpu")
+    points = artifact.points(CPU)
+
+    def take(launcher):
+        def of(point):
+            rate = 1e9 * point.parameters["b"]
+            return {"model_throughput_per_gpu": Metric(rate, "FLOP/s", "measured", (rate, rate / 2, 2 * rate))}
+
+        return of
+
+    made = artifact.__class__(**{**vars(artifact), "measure": take})
+    plan = runner.plan(made, tmp_path, "measured", CPU)
+    record = runner.run(plan, ["reproduce"]).record
+    with figures.style():
+        figure = plan.artifact.draw(plan.artifact, record)
+    (axes,) = figure.axes
+    bars = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]]
+    assert [tuple(line.get_ydata()) for line in bars] == [
+        (p.parameters["b"] / 2, p.parameters["b"] * 2) for p in points
+    ]
+    assert axes.get_ylabel() == "Achieved gigaFLOP/s per process"
+    assert figures.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")

@@ -1,0 +1,322 @@
+"""The command line: every exit code, one line per error, JSON alone on stdout, quick listing, our own packages."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.records import Record, errors
+from reproduce import ROOT, cli
+from reproduce.cli import main
+from reproduce.experiment import catalog
+from reproduce.run import fidelities
+
+SCRIPT = Path(sys.executable).with_name("reproduce")
+HEAVY = ("torch", "pandas", "seaborn", "matplotlib", "numpy", "rich", "jsonschema")
+
+
+def lines(text):
+    return text.strip().splitlines()
+
+
+def error_of(capsys):
+    """The one line on stderr, apart from progress."""
+    found = [line for line in lines(capsys.readouterr().err) if line.startswith("reproduce: ")]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_list(capsys):
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in lines(text)[1 : 1 + len(catalog.ids())]] == list(catalog.ids())
+    assert "Figure 12" in text
+
+
+def test_list_as_json(capsys):
+    assert main(["list", "--json"]) == 0
+    found = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert list(found) == list(catalog.ids())
+    assert found["fig_interleaved"]["points"] == {"paper": 10, "laptop": 8, "cpu": 6, "gpus": 6}
+    assert found["fig_bubble"]["fidelities"] == ["derived"]
+
+
+@pytest.mark.parametrize("id", catalog.ids())
+def test_describe(capsys, id):
+    assert main(["describe", id]) == 0
+    text = capsys.readouterr().out
+    artifact = catalog.load(id)
+    assert artifact.label in text
+    assert all(claim.id in text for claim in artifact.claims)
+    assert f"run it: reproduce {id}" in text
+    assert main(["describe", id, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["claims"]) == len(artifact.claims)
+
+
+def test_every_artifact_is_in_order(capsys):
+    for id in catalog.ids():
+        artifact = catalog.load(id)
+        assert (artifact.id, artifact.label) == (id, catalog.LABELS[id])
+        for scale in artifact.scales:
+            keys = [point.key for point in artifact.points(scale)]
+            assert len(keys) == len(set(keys))
+        assert len({claim.id for claim in artifact.claims}) == len(artifact.claims)
+
+
+def test_a_run_says_ours_paper_verdicts_files_and_what_next(capsys, tmp_path):
+    assert main(["fig_interleaved", "--results", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    for text in ("simulated on selene", "ratio", "paper inconsistent", "difference from the paper over 10 points"):
+        assert text in captured.out
+    assert f"files: {tmp_path}/fig_interleaved/simulated/" in captured.out
+    assert "next: reproduce " in captured.out
+    assert captured.err == "fig_interleaved: 10 points\n"
+    assert main(["fig_interleaved", "--results", str(tmp_path)]) == 0
+    assert "0 points computed, 10 reused" in capsys.readouterr().out
+
+
+def test_a_run_as_json(capsys, load_small, tmp_path):
+    assert main(["fig_squares", "--json", "--results", str(tmp_path)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (artifact,) = document["artifacts"]
+    assert document["exit_code"] == 0
+    assert (artifact["id"], artifact["computed"], artifact["reused"]) == ("fig_squares", 5, 0)
+    assert Record.from_json(artifact["record"]).points[1].metrics["square"].value == 4
+    assert Path(artifact["folder"], "record.json").exists()
+
+
+def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
+    assert main(["fig_squares", "--dry-run", "--results", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "would evaluate 5 points, derived, scale paper" in text
+    assert str(tmp_path / "fig_squares" / "derived") in text
+    assert main(["fig_squares", "--dry-run", "--json", "--results", str(tmp_path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["dry_run"][0]["points"]) == 5
+    assert counter.calls == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ["fig_interleavd"],
+            errors.USAGE,
+            "unknown artifact 'fig_interleavd'; did you mean 'fig_interleaved'? (reproduce list shows all)",
+        ),
+        (["describe", "fig_bubbel"], errors.USAGE, "did you mean 'fig_bubble'?"),
+        (["zzz"], errors.USAGE, "unknown artifact 'zzz' (reproduce list shows all)"),
+        (["simulat", "x"], errors.USAGE, "did you mean 'simulate'?"),
+        (["fig_bubble", "list"], errors.USAGE, "put the command first: reproduce list"),
+        (["fig_bubble", "--colour"], errors.USAGE, "unrecognized arguments: --colour"),
+        (["fig_bubble", "--scale", "giant"], errors.USAGE, "has no scale 'giant' at fidelity derived; it has: paper"),
+        (["fig_bubble", "--fidelity", "guessed"], errors.USAGE, "unknown fidelity 'guessed'"),
+        (["fig_bubble", "--fidelity", "simulated"], errors.USAGE, "it has: derived"),
+        (["fig_interleaved", "--cluster", "nowhere"], errors.USAGE, "cluster='nowhere' is unknown"),
+        (["fig_model_trend", "--fidelity", "measured"], errors.USAGE, "fig_model_trend has no fidelity 'measured'"),
+        (["fig_bubble", "--fidelity", "emulated"], errors.USAGE, "it has: derived"),
+        (["all", "--fidelity", "guessed"], errors.NOTHING_SELECTED, "no artifact has fidelity 'guessed'"),
+    ],
+)
+def test_wrong_command_lines(capsys, tmp_path, arguments, code, message):
+    where = ["--results", str(tmp_path)] if arguments[0] not in ("describe", "simulat") else []
+    assert main([*arguments, *where]) == code
+    assert message in error_of(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_artifact_that_is_not_there_yet(capsys):
+    missing = [id for id in catalog.LABELS if id not in catalog.ids()]
+    if not missing:
+        pytest.skip("all artifacts exist")
+    assert main([missing[0]]) == errors.UNAVAILABLE
+    assert "not available in this version" in error_of(capsys)
+
+
+def test_nothing_selected(capsys):
+    assert main([]) == errors.NOTHING_SELECTED
+    assert "nothing selected" in capsys.readouterr().err
+
+
+def test_help_documents_the_exit_codes(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for code, meaning in errors.MEANINGS.items():
+        assert f"{code:>3}  {meaning}" in text
+    for name in cli.COMMANDS:
+        assert name in text
+    for name in cli.HANDLERS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        assert "exit codes:" in capsys.readouterr().out
+
+
+def test_failed_points(capsys, load_small, counter, tmp_path):
+    counter.fail_at = {2: RuntimeError("boom")}
+    assert main(["fig_squares", "--results", str(tmp_path)]) == errors.POINTS_FAILED
+    text = capsys.readouterr().out
+    assert "squares, x=2: failed: RuntimeError: boom" in text
+    assert f"next: reproduce fig_squares --debug --results {tmp_path}" in text
+
+
+def test_strict(capsys, load_small, tmp_path):
+    assert main(["fig_squares", "--results", str(tmp_path)]) == 0
+    assert main(["fig_squares", "--results", str(tmp_path), "--strict"]) == errors.CONTRADICTED
+    assert "contradicted" in capsys.readouterr().out
+
+
+def test_an_invalid_earlier_result(capsys, load_small, tmp_path):
+    path = tmp_path / "fig_squares" / "derived" / "record.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    assert main(["fig_squares", "--results", str(tmp_path)]) == errors.INVALID_RESULTS
+    message = error_of(capsys)
+    assert str(path) in message
+    assert "--fresh" in message
+    assert path.read_text() == "{}"
+
+
+def test_interrupted(capsys, monkeypatch, tmp_path):
+    real, calls = fidelities.simulated.simulate, []
+
+    def simulate(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(fidelities.simulated, "simulate", simulate)
+    assert main(["fig_interleaved", "--fresh", "--results", str(tmp_path)]) == errors.INTERRUPTED
+    assert error_of(capsys) == (
+        "reproduce: interrupted: 3 of 10 points of fig_interleaved are finished and kept; "
+        f"resume with: reproduce fig_interleaved --results {tmp_path}"
+    )
+    assert main(["fig_interleaved", "--results", str(tmp_path)]) == 0
+    assert "7 points computed, 3 reused" in capsys.readouterr().out
+
+
+def test_interrupted_outside_a_run(capsys, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reproduce.experiment.catalog.ids", interrupt)
+    assert main(["list"]) == errors.INTERRUPTED
+    assert error_of(capsys) == "reproduce: interrupted; resume with: reproduce list"
+
+
+def test_a_file_where_the_results_should_go(capsys, load_small, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    assert main(["fig_squares", "--results", str(tmp_path / "file")]) == errors.UNAVAILABLE
+    assert "pass --results DIR" in error_of(capsys)
+
+
+def test_a_limit_on_file_sizes(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "reproduce", "fig_bubble", "--results", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert done.returncode == errors.UNAVAILABLE
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list((tmp_path / "fig_bubble" / "derived").iterdir()) == []
+
+
+def test_an_internal_error_is_one_line(capsys, monkeypatch):
+    def broken():
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("reproduce.experiment.catalog.ids", broken)
+    assert main(["list"]) == errors.INTERNAL
+    assert error_of(capsys) == (
+        "reproduce: internal error: ZeroDivisionError: division by zero; rerun with --debug for the traceback"
+    )
+    assert main(["list", "--debug"]) == errors.INTERNAL
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_timeline_is_handed_over(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("reproduce.commands.timeline.run_cli", lambda parsed: seen.append(parsed) or 0)
+    assert main(["timeline", "--schedule", "interleaved", "-p", "3", "-m", "6", "--results", str(tmp_path)]) == 0
+    (parsed,) = seen
+    assert (parsed.schedule, parsed.p, parsed.m, parsed.v) == ("interleaved", 3, 6, 2)
+    assert (parsed.t_forward, parsed.t_backward, parsed.json, parsed.results) == (1.0, 2.0, False, tmp_path)
+
+
+def test_a_reader_that_stops_is_no_error(tmp_path):
+    command = f"{sys.executable} -m reproduce describe fig_interleaved | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert lines(done.stdout) == ["fig_interleaved: Figure 12 (Section 5.3.2)", "0"]
+
+
+def test_a_full_standard_output():
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m reproduce list --json > /dev/full"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == errors.UNAVAILABLE
+    assert lines(done.stderr) == ["reproduce: cannot write standard output: no space left on device"]
+
+
+def test_list_describe_and_help_are_light():
+    code = (
+        "import sys\n"
+        "from reproduce.cli import main\n"
+        "main(['list']), main(['describe', 'fig_interleaved'])\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A folder with packages of the names of ours, as Hugging Face's and PyPI's are."""
+    for name in ("kernels", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the wrong package')\n")
+    return tmp_path
+
+
+def started(*command, foreign):
+    environment = {**os.environ, "PYTHONPATH": str(foreign)}
+    return subprocess.run(command, cwd=foreign, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("command", [(str(SCRIPT),), (sys.executable, "-m", "reproduce")])
+def test_our_packages_win_over_others_of_the_same_name(command, foreign):
+    if command[0] == str(SCRIPT) and not SCRIPT.exists():
+        pytest.skip("the project is not installed")
+    path = f"{foreign}{os.pathsep}{ROOT}" if "-m" in command else foreign
+    done = started(*command, "list", foreign=path) if "-m" not in command else subprocess.run(
+        [*command, "list"], cwd=foreign, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "fig_interleaved" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["kernels", "benchmarks"])
+def test_a_package_that_was_there_before_us_is_an_error(name, foreign):
+    (foreign / name / "__init__.py").write_text("")
+    code = (
+        f"import {name}, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from reproduce.cli import main; sys.exit(main(['list']))"
+    )
+    done = started(sys.executable, "-c", code, foreign=foreign)
+    assert done.returncode == errors.UNAVAILABLE
+    assert str(foreign / name) in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,74 @@
+"""`reproduce doctor`: what works per fidelity, what is missing and how to get it; nothing that fails is a traceback."""
+
+import importlib
+import importlib.metadata
+import json
+
+import pytest
+
+from reproduce.cli import main
+from reproduce.commands import doctor
+
+
+def diagnosis(capsys) -> dict:
+    code = main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["fidelities"]
+    assert code == (0 if found["simulated"]["works"] else 3)
+    return found
+
+
+def check(found: dict, fidelity: str, what: str) -> dict:
+    (one,) = (check for check in found[fidelity]["checks"] if check["what"] == what)
+    return one
+
+
+def test_as_text(capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "simulated: works" in text
+    assert "simulated in" in text
+    for fidelity in ("emulated", "measured"):
+        assert f"\n{fidelity}: " in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_without_the_tools_of_emulation(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = diagnosis(capsys)
+    assert found["simulated"]["works"]
+    assert not found["emulated"]["works"]
+    missing = [check["get"] for check in found["emulated"]["checks"] if check["what"] == "a trial"]
+    assert [sentence.split()[0] for sentence in missing] == ["ip", "tc"]
+    slurm = check(found, "measured", "Slurm")
+    assert slurm["found"] is None
+    assert not slurm["needed"]
+    assert found["measured"]["works"]
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'torch'"), OSError("libcudart.so: not found")])
+def test_without_a_torch_that_loads(capsys, monkeypatch, error):
+    def load(name, package=None):
+        if name == "torch":
+            raise error
+        return importlib.__import__(name)
+
+    monkeypatch.setattr(doctor.importlib, "import_module", load)
+    found = diagnosis(capsys)
+    assert not found["measured"]["works"]
+    torch = check(found, "measured", "torch")
+    assert "pip install" in torch["get"]
+    assert ("libcudart" in torch["get"]) == isinstance(error, OSError)
+
+
+def test_without_a_package_that_simulation_needs(capsys, monkeypatch):
+    version = importlib.metadata.version
+
+    def lacking(name):
+        if name == "pandas":
+            raise importlib.metadata.PackageNotFoundError
+        return version(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", lacking)
+    found = diagnosis(capsys)
+    assert not found["simulated"]["works"]
+    assert check(found, "simulated", "pandas")["get"].startswith("pip install")

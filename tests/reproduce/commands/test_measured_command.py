@@ -1,0 +1,203 @@
+"""Measured runs from the command line: launchers, scripts for Slurm, and being interrupted."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import launchers
+from benchmarks.harness.job import Failure
+from benchmarks.harness.launchers import Launcher
+from benchmarks.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
+from ptdp_core.launch.local import RankError
+from reproduce import ROOT
+from reproduce.cli import main
+from tests.processes import descendants
+from tests.reproduce import measured_jobs
+
+MEASURED = ["fig_interleaved", "--fidelity", "measured"]
+SRUN = """#!/bin/bash
+# As srun starts tasks: each with its number; ends all when one fails.
+shift; n=${1#--ntasks=}; shift
+for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NTASKS=$n "$@" & pids="$pids $!"; done
+code=0; i=0
+for pid in $pids; do
+  wait $pid || { code=$?; [ $code = 137 ] && echo "srun: error: node: task $i: Killed" >&2; kill $pids; }
+  i=$((i + 1))
+done 2> >(grep srun: >&2)
+exit $code
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A Slurm of one node: an allocation, and an srun that starts processes here."""
+    srun = tmp_path / "srun"
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {"SLURM_JOB_ID": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in {**environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def other(request):
+    """A launcher that is not the engine's."""
+    if request.param == "slurm":
+        request.getfixturevalue("slurm")
+    return Launcher(request.param)
+
+
+BOTH = pytest.mark.parametrize("other", ["torchrun", "slurm"], indirect=True)
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_return_what_they_found(other, ranks):
+    found = other(measured_jobs.name_yourself, ranks, ("here",), "cpu")
+    assert found == [("here", rank, ranks) for rank in range(ranks)]
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("how", ["kill", "raise"])
+def test_the_rank_that_failed_is_named(other, how):
+    with pytest.raises(RankError) as caught:
+        other(measured_jobs.misbehave, 2, (how, 1), "cpu")
+    expected = "was killed by SIGKILL before it was done" if how == "kill" else "failed: ArithmeticError: rank with a"
+    assert caught.value.rank == 1
+    assert str(caught.value).startswith(f"rank 1 {expected}")
+
+
+def test_the_cause_in_what_launchers_say():
+    torchrun = "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n  exitcode  : -11 (pid: 7)"
+    assert str(launchers._failure(1, torchrun, {})) == "rank 3 was killed by SIGSEGV before it was done"
+    ended = "[1]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -15 (pid: 8)\n"
+    assert launchers._failure(1, f"Failures:\n{ended}{torchrun}", {}).rank == 3  # torchrun itself ended the other
+    followed = {3: Failure("RuntimeError", "Connection closed by peer", "")}
+    assert launchers._failure(1, f"{torchrun.replace('-11', '13')}\n{ended.replace('15', '9')}", followed).rank == 1
+    assert str(launchers._failure(137, "srun: error: n1: task 2: Killed", {})).startswith(
+        "rank 2 was killed by SIGKILL"
+    )
+    errors = {
+        0: Failure("RuntimeError", "Connection closed by peer [127.0.0.1]:1", ""),
+        1: Failure("KeyError", "own", "Trace"),
+    }
+    assert (
+        str(launchers._failure(1, "", errors)) == "rank 1 failed: KeyError: own\nTrace"
+    )  # not rank 0's, which followed
+    assert "last words: cannot allocate" in str(launchers._failure(1, "\ncannot allocate\n\n", {}))
+
+
+def test_where_launchers_cannot_work(monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(UnavailableError, match=r"inside an allocation.*--print-script"):
+        Launcher("slurm")
+    with pytest.raises(UsageError, match="unknown launcher 'mpi'; there are: local, torchrun, slurm"):
+        Launcher("mpi")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("MASTER_PORT", str(port))
+        with pytest.raises(UnavailableError, match=f"MASTER_PORT={port} cannot be used: .*in use; needs a free port"):
+            Launcher("torchrun")
+    assert launchers.check_port() == port
+    assert str(port) in launchers.torchrun(2, ())
+    monkeypatch.setenv("MASTER_PORT", "http")
+    with pytest.raises(UsageError, match="MASTER_PORT='http' is no port"):
+        Launcher("torchrun")
+
+
+def test_a_script_for_slurm(capsys, tmp_path):
+    options = ["--launcher", "slurm", "--print-script", "--results", str(tmp_path)]
+    assert main([*MEASURED, "--scale", "cpu", *options]) == DONE
+    script = capsys.readouterr().out
+    assert "#SBATCH --ntasks=4\n" in script
+    assert "--gpus-per-node" not in script
+    last = f"-m reproduce {' '.join(MEASURED)} --scale cpu --launcher slurm --results {tmp_path}\n"
+    assert script.endswith(last)
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    assert main([*MEASURED, "--scale", "gpus", *options]) == DONE
+    assert "#SBATCH --gpus-per-node=4\n" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--launcher", "slurm", "--print-script"], USAGE, "add --scale cpu, gpu or gpus"),
+        (["--scale", "cpu", "--print-script"], USAGE, "needs --launcher slurm"),
+        (["--scale", "cpu", "--launcher", "slurm"], UNAVAILABLE, "SLURM_JOB_ID is not set"),
+        (["--launcher", "mpi"], USAGE, "invalid choice: 'mpi'"),
+        (["--scale", "paper"], USAGE, "has no scale 'paper' at fidelity measured; it has: cpu, gpus"),
+    ],
+)
+def test_what_cannot_be_asked(options, code, says, capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert main([*MEASURED, *options, "--results", str(tmp_path / "r")]) == code
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert says in said
+    assert said.startswith("reproduce: ")
+
+
+def test_a_launcher_is_for_measured_runs(capsys):
+    assert main(["fig_interleaved", "--launcher", "torchrun"]) == USAGE
+    assert "--launcher torchrun is for measured runs; add --fidelity measured" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert main([*MEASURED, "--scale", "cpu", "--results", str(tmp_path / "file" / "results")]) == UNAVAILABLE
+    assert "--results" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("launcher", ["local", pytest.param("torchrun", marks=pytest.mark.slow)])
+def test_interrupted(launcher, tmp_path):
+    """Ctrl-C: finished points are kept, no rank goes on, and the message resumes."""
+    command = ["-m", "reproduce", "table_weak_scaling", "--fidelity", "measured", "--scale", "cpu"]
+    command += ["--launcher", launcher, "--results", str(tmp_path)]
+    run = subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stderr is not None
+    line = next(line for line in run.stderr if "1 of 3 done" in line)
+    assert "left" in line
+    before = descendants(run.pid)
+    deadline = time.monotonic() + 60
+    while len(before) < 3 and time.monotonic() < deadline:  # the ranks of the next point
+        time.sleep(0.1)
+        before = descendants(run.pid)
+    os.kill(run.pid, signal.SIGINT)
+    said = run.stderr.read()
+    assert run.wait(60) == INTERRUPTED
+    assert "interrupted: 1 of 3 points of table_weak_scaling are finished and kept; resume with:" in said
+    assert f"--launcher {launcher}" in said
+    deadline = time.monotonic() + 30
+    while (left := {pid for pid in before if Path(f"/proc/{pid}").exists() and alive(pid)}) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    assert not left
+    record = json.loads((tmp_path / "table_weak_scaling" / "measured" / "record.json").read_text())
+    assert record["state"] == "partial"
+    assert [point["status"] for point in record["points"]] == ["ok"]
+    assert not list((tmp_path / "table_weak_scaling" / "measured").glob(".job-*"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,246 @@
+"""`reproduce plan`: what it finds, what it says and writes, and everything that can be wrong with the request."""
+
+import json
+import re
+from argparse import Namespace
+
+import pytest
+
+from benchmarks.records import read_record
+from ptdp_core.config import ModelConfig
+from ptdp_core.simulator import cluster_path, load_cluster
+from ptdp_core.simulator.bounds import fits
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.space import Job, configurations
+from reproduce.cli import main
+from reproduce.commands import plan
+from reproduce.commands.simulate import answer, evaluate
+from reproduce.experiment import published
+
+TABLE_1 = published.artifact("table_weak_scaling")["rows"]
+SMALL = ("--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")
+
+
+@pytest.fixture
+def ask(tmp_path, capsys):
+    """Run `plan` with these arguments; the exit code, and what it printed."""
+
+    def run(*arguments):
+        code = main(["plan", *map(str, arguments), "--results", str(tmp_path)])
+        captured = capsys.readouterr()
+        return code, captured.out if code == 0 else captured.err
+
+    return run
+
+
+@pytest.fixture
+def answer_of(ask):
+    def run(*arguments):
+        code, out = ask(*arguments, "--json")
+        assert code == 0
+        return json.loads(out)
+
+    return run
+
+
+@pytest.mark.parametrize("row", TABLE_1, ids=lambda row: f"{row['parameters_B']}B")
+def test_the_papers_configuration_is_a_candidate_that_fits(row):
+    job = Job(ModelConfig(row["layers"], row["hidden"], row["heads"]), row["gpus"], row["B"])
+    paper = plan.paper_plan(job)
+    assert paper is not None
+    assert plan.paper_plan(Job(job.model, job.n, 2 * job.B)) is None
+    assert plan.paper_plan(Job(job.model, 2 * job.n, job.B)) is None
+    assert paper.where == "Table 1"
+    found = paper.config.parallel
+    assert [found.p, found.t, found.v, found.b] == [row[name] for name in ("p", "t", "v", "b")]
+    assert paper.config in set(configurations(job, 8))
+    assert fits(paper.config, CostModel(load_cluster()), load_cluster())
+
+
+def test_table_2_is_known_too():
+    gpt3 = plan.models()["175b"]
+    found = plan.paper_plan(Job(gpt3, 768, 1536))
+    assert found is not None
+    assert (found.where, found.config.parallel.p, found.config.parallel.t) == ("Table 2", 12, 8)
+    assert plan.paper_plan(Job(gpt3, 1024, 1536)) is None
+
+
+def test_a_model_of_table_1_brings_its_gpus_and_its_batch(answer_of):
+    document = answer_of("--model", "1.7b")
+    assert (document["gpus"], document["batch"], document["origin"]) == (32, 512, "simulated")
+    ranked = document["configurations"]
+    assert [one["rank"] for one in ranked[:10]] == list(range(1, 11))
+    times = [one["iteration_s"] for one in ranked]
+    assert times == sorted(times)
+    assert ranked[0]["slower_by"] == 0
+    (paper,) = [one for one in ranked if one["which"] and "paper" in one["which"].split(", ")]
+    assert (paper["p"], paper["t"], paper["d"], paper["b"], paper["recompute"]) == (1, 1, 32, 16, "full")
+    counts = document["counts"]
+    assert counts["legal"] == sum(counts[name] for name in counts if name != "legal")
+    for comparison in document["comparisons"]:
+        one = next(entry for entry in ranked if entry["rank"] == comparison["rank"])
+        assert sum(comparison["seconds_more"].values()) == pytest.approx(one["iteration_s"] - times[0], abs=1e-9)
+
+
+def test_the_best_that_recomputes_is_shown_where_the_best_does_not(answer_of):
+    """Against a search that shows everything."""
+    for job in (SMALL, ("--model", "310.1b")):
+        ranked = answer_of(*job, *(("--top", "2000") if job is SMALL else ()))["configurations"]
+        marked = [one for one in ranked if "best that recomputes" in (one["which"] or "")]
+        if ranked[0]["recompute"] == "full":
+            assert marked == []
+        else:
+            assert marked == [next(one for one in ranked if one["recompute"] == "full")]
+            assert marked[0] in answer_of(*job)["configurations"]
+
+
+def test_numbers_are_the_simulators(answer_of):
+    best = answer_of(*SMALL)["configurations"][0]
+    sizes = {name: best[name] for name in ("p", "t", "d", "v", "b", "recompute")}
+    kind = "torch" if best["p"] == 1 else "local"
+    point = {"layers": 24, "hidden": 2304, "heads": 24, "B": 512, "data_parallel": kind, **sizes}
+    same = evaluate(point, 1, "selene")
+    assert same.keys() == answer("", "ok", None, None).keys()
+    for name in ("iteration_s", "tflops_per_gpu", "bubble_fraction", "peak_memory_bytes", "link_bytes", "phases_s"):
+        assert best[name] == same[name]
+
+
+def test_sizes_and_names_are_the_same_model(answer_of):
+    named, own = answer_of("--model", "1.7b"), answer_of(*SMALL)
+    assert named["configurations"] == own["configurations"]
+    assert (named["model"]["name"], own["model"]["name"]) == ("1.7b", "own")
+    assert answer_of("--model", "1.7B", "--seq", "1024")["configurations"] != own["configurations"]
+
+
+def test_every_name_is_a_model():
+    names = plan.models()
+    for name in ("1.7b", "145.6b", "145b", "175b", "530b", "1008b", "1t"):
+        assert name in names
+    assert names["1t"] == names["1008b"] == ModelConfig(128, 25600, 160)
+    assert set(plan.main_names()) <= set(names)
+    assert {names[name] for name in plan.main_names()} == set(names.values())
+
+
+def test_top(answer_of):
+    assert len(answer_of(*SMALL, "--top", "1")["configurations"]) <= 5
+    many = answer_of(*SMALL, "--top", "40")["configurations"]
+    assert [one["rank"] for one in many[:40]] == list(range(1, 41))
+    assert many[:10] == answer_of(*SMALL)["configurations"][:10]
+
+
+def test_what_it_says(ask, tmp_path):
+    code, out = ask("--model", "39.1b", "--top", "3")
+    assert code == 0
+    for text in (
+        "39.1B (48 layers, hidden size 8192, 64 heads) on 512 GPUs of selene, batch 1536",
+        *("Takeaway 1:", "Takeaway 2:", "Takeaway 3:", "simulated on selene", "do not fit", "lower bound", "mostly"),
+        "the paper (Table 1) ran p=2, t=8, d=32, v=1, b=4",
+    ):
+        assert text in " ".join(out.split())
+    assert re.search(r"paper: rank \d+ of the \d+ that fit, \d+\.\d% slower than the best", " ".join(out.split()))
+    assert max(map(len, out.splitlines())) <= max(120, len(str(tmp_path)) + 100)
+
+
+def test_what_it_writes(ask, tmp_path):
+    assert ask(*SMALL)[0] == 0
+    (folder,) = (tmp_path / "plan").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["record.json", "table.csv", "table.md"]
+    record = read_record(folder / "record.json")
+    assert (record.kind, record.id, record.fidelity) == ("comparison", "plan", "simulated")
+    assert {metric.origin for point in record.points for metric in point.metrics.values()} == {"simulated"}
+    assert record.provenance.cluster is not None
+    assert any(note.startswith("Takeaway 2") for note in record.notes)
+    paper = [point for point in record.points if "throughput_per_gpu" in point.paper]
+    assert [point.paper["throughput_per_gpu"].value for point in paper] == [137e12]
+    assert "| rank |" in (folder / "table.md").read_text()
+
+
+def test_the_cluster_matters(answer_of, tmp_path):
+    text = cluster_path("selene").read_text()
+    small = tmp_path / "forty.toml"
+    small.write_text(text.replace("value = 85.2e9", "value = 42e9").replace("[84.9e9, 85.9e9]", "[40e9, 86e9]"))
+    less = answer_of(*SMALL, "--cluster", small)
+    assert less["cluster"] == "forty"
+    assert less["counts"]["do_not_fit"] > answer_of(*SMALL)["counts"]["do_not_fit"]
+    assert all(one["peak_memory_bytes"] <= 37e9 for one in less["configurations"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "175"], "unknown model '175'; did you mean '175b'?"),
+        (["--model", "gpt"], "known: 1.7b, 3.6b"),
+        (["--model", "175b"], "--gpus is missing"),
+        (["--model", "175b", "--gpus", "1024"], "--batch is missing"),
+        (["--model", "175b", "--layers", "4", "--gpus", "8", "--batch", "8"], "needs one or the other"),
+        (["--layers", "4", "--gpus", "8", "--batch", "8"], "--hidden, --heads missing"),
+        ([], "--layers, --hidden, --heads missing"),
+        ([*SMALL, "--gpus", "0"], "--gpus 0 is out of range; needs 1 to 1000000"),
+        ([*SMALL, "--batch", "-3"], "--batch -3 is out of range"),
+        ([*SMALL, "--top", "0"], "--top 0 is out of range"),
+        ([*SMALL, "--heads", "7"], "hidden=2304 is not divisible by heads=7; needs equal heads; try heads=6"),
+        ([*SMALL, "--seq", "0"], "seq=0 is not a positive whole number"),
+        ([*SMALL, "--gpus", "many"], "invalid int value"),
+        ([*SMALL, "--cluster", "moon"], "cluster='moon' is unknown"),
+    ],
+)
+def test_wrong_requests(ask, arguments, message):
+    code, error = ask(*arguments)
+    assert code == 2
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_batch_that_nothing_divides_comes_with_one_that_works(ask):
+    model = ("--layers", "2", "--hidden", "4096", "--heads", "2", "--gpus", "64")
+    code, error = ask(*model, "--batch", "17")
+    assert code == 2
+    assert "--batch 17 is divisible by no data-parallel size that 64 GPUs allow (d = 16, 32, 64)" in error
+    (fix,) = re.findall(r"try --batch (\d+)", error)
+    assert fix == "16"
+    assert ask(*model, "--batch", fix)[0] == 0
+
+
+def test_what_does_not_fit_comes_with_the_gpus_that_would_do(ask):
+    code, error = ask("--model", "175b", "--gpus", "16", "--batch", "192")
+    assert code == 9
+    assert len(error.strip().splitlines()) == 1
+    assert re.search(r"nothing fits: .* takes least memory, [\d.]+ GB; selene has 80\.2 GB to fill", error)
+    (fix,) = re.findall(r"try --gpus (\d+)", error)
+    assert ask("--model", "175b", "--gpus", fix, "--batch", "192")[0] == 0
+
+
+def test_what_never_fits_says_so(ask):
+    code, error = ask(*("--layers", "1", "--hidden", "131072", "--heads", "1", "--gpus", "1", "--batch", "64"))
+    assert code == 9
+    assert "no multiple of these GPUs up to 64 times helps; try a smaller model" in error
+
+
+def test_the_takeaways_may_find_nothing_where_the_search_does(answer_of, ask):
+    """Only a tensor group of two nodes holds this model: Takeaway 1 stops at one."""
+    job = ("--layers", "2", "--hidden", "49152", "--heads", "64", "--gpus", "32", "--batch", "32")
+    document = answer_of(*job)
+    assert document["takeaways"]["microbatches_tried"] == []
+    assert {one["t"] for one in document["configurations"]} == {16}
+    assert "Takeaway 2: none of the sizes M = t*p fits" in ask(*job)[1]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "plan").write_text("a file")
+    assert main(["plan", *SMALL, "--results", str(tmp_path)]) == 3
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_help_names_the_models(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert "175b" in text or "174.6b" in text
+    assert "exit codes" in text
+
+
+def test_a_request_is_a_job():
+    args = Namespace(model="1t", layers=None, hidden=None, heads=None, seq=None, vocab=None, top=1)
+    name, job = plan.request(Namespace(**vars(args), gpus=512, batch=64))
+    assert (name, job.n, job.B, job.model.hidden) == ("1t", 512, 64, 25600)

@@ -1,0 +1,203 @@
+"""`reproduce plot`: figures of benchmarks say what their records say; those of artifacts are as their runs drew."""
+
+import pytest
+
+from benchmarks.harness.points import size_text
+from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
+from benchmarks.records import Metric, PointResult, Record, errors, fingerprint, write_record
+from benchmarks.records.provenance import collect
+from reproduce.cli import main
+from reproduce.output import benchmark_figures, figures
+
+
+def measured(unit, *samples):
+    return Metric(sorted(samples)[len(samples) // 2], unit, "measured", samples)
+
+
+def made(key, series, label, parameters, metrics, status="ok"):
+    reason = None if status == "ok" else "why not"
+    known = {"device": "cpu", **parameters}
+    return PointResult(key, series, label, known, status, reason, fingerprint(known), metrics if status == "ok" else {})
+
+
+def record(name, points, notes=()):
+    canary = made("canary/before", CANARY, "before", {}, {"time": measured("s", 99.0)})
+    return Record(
+        kind="benchmark",
+        id=name,
+        title="A benchmark",
+        paper=None,
+        fidelity="measured",
+        scale="quick",
+        state="complete",
+        provenance=collect(("benchmarks",), 0, "2021-11-14T09:00:00Z", 1.0),
+        points=(*points, canary),
+        notes=tuple(notes),
+    )
+
+
+def curve_record(notes=(), sizes=(1024, 4096, 2**20)):
+    points = [
+        made(
+            f"{series}/{size}",
+            series,
+            str(size),
+            {"bytes": size, "ranks": 2},
+            {"bandwidth": measured("B/s", size * 0.9e3 * k, size * 1e3 * k, size * 1.1e3 * k)},
+        )
+        for k, series in enumerate(("one way", "exchange"), 1)
+        for size in sizes
+    ]
+    return record("p2p", [*points, made("exchange/x", "exchange", "x", {"bytes": 1}, {}, "failed")], notes)
+
+
+def bars_record():
+    points = [
+        made(f"{s}/{n}", s, n, {}, {"time": measured("s", 0.8 * v, v, 1.4 * v)})
+        for s, n, v in (("fp32", "d=1", 1e-3), ("fp32", "d=2", 2e-3), ("bf16", "d=1", 3e-3), ("bf16", "d=2", 4e-3))
+    ]
+    return record("optimizer_step", points)
+
+
+@pytest.fixture(autouse=True)
+def styled():
+    with figures.style():
+        yield
+
+
+def test_curves_are_the_record():
+    figure = benchmark_figures.draw(curve_record())
+    (axes,) = figure.axes
+    for k, (line, name) in enumerate(zip(axes.lines, ("one way", "exchange"), strict=True), 1):
+        assert line.get_label() == name
+        assert list(line.get_xdata()) == [1024, 4096, 2**20]
+        assert list(line.get_ydata()) == pytest.approx([size * 1e3 * k / 1e9 for size in (1024, 4096, 2**20)])
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1 KiB", "4 KiB", "1 MiB"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("message size", "bandwidth (GB/s)")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one way", "exchange"]
+    assert figure.get_figwidth() == figures.WIDTH
+
+
+@pytest.mark.parametrize(("sizes", "scale"), [((1024, 2**20), "log"), ((1024, 2048, 4096), "linear")])
+def test_only_values_far_apart_are_on_a_logarithmic_axis(sizes, scale):
+    (axes,) = benchmark_figures.draw(curve_record(sizes=sizes)).axes
+    assert axes.get_yscale() == scale
+    assert scale == "log" or axes.get_ylim()[0] == 0
+
+
+def test_bars_are_the_record():
+    figure = benchmark_figures.draw(bars_record())
+    (axes,) = figure.axes
+    widths = {(bar.get_facecolor(), round(bar.get_width(), 9)) for bar in axes.patches}
+    assert sorted(width for _, width in widths) == [1, 2, 3, 4]
+    assert len({color for color, _ in widths}) == 2
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["d=1", "d=2"]
+    low, high = axes.lines[0].get_xdata()
+    assert (low, high) == (pytest.approx(0.84), pytest.approx(1.32))  # a tenth and nine tenths of 0.8, 1, 1.4 ms
+    assert axes.get_xlabel() == "time of a step (ms)"
+
+
+def test_the_small_print_says_origin_host_and_disturbance():
+    lines = benchmark_figures.origin_lines(curve_record())
+    host = curve_record().provenance.host
+    assert lines[0].startswith("measured by ptdp, quick run, torch")
+    assert (host.cpu or host.machine) in lines[1]
+    assert NOT_QUIET.upper() not in lines
+    assert benchmark_figures.origin_lines(curve_record([f"{NOT_QUIET}: x."]))[-1] == NOT_QUIET.upper()
+
+
+def test_every_benchmark_has_a_figure_of_a_column_s_width():
+    assert {*benchmark_figures.PANELS, "fused_kernels"} == set(BENCHMARKS)
+    for name, rows in benchmark_figures.PANELS.items():
+        for panel in (panel for row in rows for panel in row):
+            assert panel.metric in BENCHMARKS[name].columns
+
+
+def fused_record():
+    points = [
+        made(
+            f"{operator}/{model}/{series}",
+            series,
+            operator,
+            {"model": model},
+            {
+                f"{way}_{what}": Metric(0.5, unit, "derived")
+                for way in ("forward", "backward")
+                for what, unit in (("time", "s"), ("share_of_copy", "1"))
+                if operator != "attention" or what == "time"
+            },
+        )
+        for model in ("175B", "530B")
+        for operator, several in (("bias_gelu", ("reference", "compiled")), ("attention", ("sdpa", "[s, b, a, h]")))
+        for series in several
+    ]
+    copy = made("copy", "copy", "copy", {}, {"bandwidth": measured("B/s", 1e9)})
+    return record("fused_kernels", [*points, copy])
+
+
+def test_fused_kernels_show_both_models_both_ways_and_the_layouts():
+    figure = benchmark_figures.draw(fused_record())
+    titles = [axes.get_title() for axes in figure.axes]
+    ways = ("forward", "backward")
+    assert titles == [f"{what}, {way}" for what in ("175B", "530B", "attention") for way in ways]
+    assert figure.get_figwidth() == figures.WIDE
+    shares = [bar.get_width() for bar in figure.axes[0].patches]
+    assert shares == [pytest.approx(50), pytest.approx(50)]
+    assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2, 4, 4]
+
+
+def test_plot_writes_next_to_the_record_and_the_same_bytes_again(tmp_path, capsys):
+    path = record_path(tmp_path, "p2p")
+    write_record(curve_record(), path)
+    assert main(["plot", "p2p", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(path.with_name(f"figure.{kind}")) for kind in ("pdf", "png")]
+    once = {kind: path.with_name(f"figure.{kind}").read_bytes() for kind in ("pdf", "png")}
+    assert main(["plot", "--results", str(tmp_path)]) == 0
+    assert once == {kind: path.with_name(f"figure.{kind}").read_bytes() for kind in once}
+
+
+def test_plot_draws_an_artifact_as_its_run_did(tmp_path, capsys):
+    assert main(["fig_bubble", "--results", str(tmp_path)]) == 0
+    picture = tmp_path / "fig_bubble" / "derived" / "figure.png"
+    drawn = picture.read_bytes()
+    picture.unlink()
+    capsys.readouterr()
+    assert main(["plot", "fig_bubble", "--results", str(tmp_path)]) == 0
+    assert picture.read_bytes() == drawn
+    assert str(picture) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "words"),
+    [
+        (["gem"], errors.USAGE, "unknown artifact or benchmark 'gem'; did you mean 'gemm'?"),
+        (["gemm"], errors.NOTHING_SELECTED, "gemm has no record in"),
+        (["fig_bubble"], errors.NOTHING_SELECTED, "try reproduce fig_bubble"),
+        ([], errors.NOTHING_SELECTED, "nothing to draw"),
+    ],
+)
+def test_what_cannot_be_drawn(names, code, words, tmp_path, capsys):
+    assert main(["plot", *names, "--results", str(tmp_path)]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_record_that_is_none_is_an_error_and_stays(tmp_path, capsys):
+    path = record_path(tmp_path, "gemm")
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    assert main(["plot", "gemm", "--results", str(tmp_path)]) == errors.INVALID_RESULTS
+    assert path.read_text() == "{}"
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_record_without_measurements_has_no_figure(tmp_path, capsys):
+    write_record(record("p2p", [made("a", "a", "a", {}, {}, "skipped")]), record_path(tmp_path, "p2p"))
+    assert main(["plot", "p2p", "--results", str(tmp_path)]) == errors.NOTHING_SELECTED
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_sizes_as_text():
+    assert [size_text(size) for size in (1, 4096, 3 * 2**19, 2**30)] == ["1 B", "4 KiB", "1.5 MiB", "1 GiB"]

@@ -1,0 +1,245 @@
+"""`reproduce verify`: verdicts, reuse of results, JSON; and the claims of the paper as a whole."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import VERDICTS, Metric, PointResult, errors
+from reproduce.analysis.verification import formula_claims, paper_points, takeaways
+from reproduce.analysis.verification.paper_claims import PAPER
+from reproduce.cli import main
+from reproduce.commands import verify
+from reproduce.experiment.artifact import MissingResultError, Results
+from reproduce.experiment.claims import judge
+
+LONG = "When " + "many words follow each other " * 20 + "the end."
+
+
+def run_json(capsys, *arguments):
+    code = main(["verify", *arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("load_small")
+class TestCommand:
+    def test_prints_every_claim_as_json(self, tmp_path, capsys):
+        code, found = run_json(capsys, "fig_squares", "--results", str(tmp_path))
+        assert code == found["exit_code"] == errors.DONE
+        (claim,) = found["claims"]
+        assert claim == {
+            "artifact": "fig_squares",
+            "paper": "Figure 0",
+            "id": "never",
+            "sentence": "Never.",
+            "place": "Section 0",
+            "fidelity": "derived",
+            "tested_at": "derived",
+            "tolerance": None,
+            "verdict": "contradicted",
+            "explanation": "x=5 gives 25.0",
+            "numbers": {},
+        }
+        assert found["counts"] == {**dict.fromkeys(VERDICTS, 0), "contradicted": 1}
+        assert found["artifacts"] == [
+            {"id": "fig_squares", "fidelity": "derived", "points": 5, "computed": 5, "reused": 0, "failed": 0}
+        ]
+        assert found["coverage"] is None  # of the whole paper only
+
+    def test_strict_exits_with_5(self, tmp_path, capsys):
+        assert run_json(capsys, "fig_squares", "--strict", "--results", str(tmp_path))[0] == errors.CONTRADICTED
+
+    def test_writes_nothing(self, tmp_path, capsys):
+        run_json(capsys, "fig_squares", "--results", str(tmp_path))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_reuses_what_an_earlier_run_finished(self, tmp_path, capsys, counter):
+        main(["fig_squares", "--results", str(tmp_path)])
+        capsys.readouterr()
+        counter.calls.clear()
+        _, found = run_json(capsys, "fig_squares", "--results", str(tmp_path))
+        assert (found["artifacts"][0]["reused"], counter.calls) == (5, [])
+        assert found["claims"][0]["explanation"] == "x=5 gives 25.0"
+        _, found = run_json(capsys, "fig_squares", "--fresh", "--results", str(tmp_path))
+        assert (found["artifacts"][0]["reused"], len(counter.calls)) == (0, 5)
+
+    def test_a_failed_point_exits_with_4_and_makes_its_claims_inconclusive(self, tmp_path, capsys, counter):
+        counter.fail_at = {5: RuntimeError("broken")}
+        code, found = run_json(capsys, "fig_squares", "--strict", "--results", str(tmp_path))
+        assert (code, found["artifacts"][0]["failed"]) == (errors.POINTS_FAILED, 1)
+        assert found["counts"]["inconclusive"] == 1
+
+    def test_an_invalid_record_exits_with_8(self, tmp_path, capsys):
+        record = tmp_path / "fig_squares" / "derived" / "record.json"
+        record.parent.mkdir(parents=True)
+        record.write_text("{}")
+        assert main(["verify", "fig_squares", "--results", str(tmp_path)]) == errors.INVALID_RESULTS
+        assert record.read_text() == "{}"
+
+    def test_terminal_has_verdict_tolerance_numbers_and_counts(self, tmp_path, capsys):
+        assert main(["verify", "fig_squares", "--results", str(tmp_path)]) == errors.DONE
+        out = capsys.readouterr().out
+        assert "contradicted  never  [Section 0; derived]" in out
+        assert '"Never."' in out
+        assert out.strip().endswith("1 claims: 1 contradicted")
+
+
+def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):
+    long = replace(small, claims=(replace(small.claims[0], sentence=LONG),))
+    monkeypatch.setattr("reproduce.experiment.catalog.load", lambda id, commands=(): long)
+    main(["verify", "fig_squares", "--results", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "the end." not in out
+    assert "..." in out
+    assert max(map(len, out.splitlines())) <= verify.WIDTH
+    _, found = run_json(capsys, "fig_squares", "--results", str(tmp_path))
+    assert found["claims"][0]["sentence"] == LONG
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "unknown artifact 'nosuch'"),
+        (["paper_claim"], "did you mean 'paper_claims'?"),
+        (["fig_bubble", "--cluster", "nosuch"], "cluster='nosuch' is unknown"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path, capsys):
+    assert main(["verify", *arguments, "--results", str(tmp_path)]) == errors.USAGE
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_without_ids_everything_is_checked():
+    ids = [artifact.id for artifact in verify.select([])]
+    assert ids[-1] == PAPER.id
+    assert "fig_interleaved" in ids
+    assert [artifact.id for artifact in verify.select(["fig_bubble", PAPER.id, "fig_bubble"])] == [
+        "fig_bubble",
+        PAPER.id,
+    ]
+
+
+# ------------------------------------------------------------------------------------- the claims of the whole paper
+
+
+def results(speeds: Mapping[str, float], oom: tuple[str, ...] = (), failed: tuple[str, ...] = ()) -> Results:
+    """All points of `PAPER`: FLOP/s by a text their key contains, the last that fits; else 1."""
+    points = []
+    for point in PAPER.points("paper"):
+        status = "oom" if any(part in point.key for part in oom) else "ok"
+        status = "failed" if any(part in point.key for part in failed) else status
+        value = ([speed for part, speed in speeds.items() if part in point.key] or [1.0])[-1]
+        points.append(
+            PointResult(
+                key=point.key,
+                series=point.series,
+                label=point.label,
+                parameters=point.parameters,
+                status=status,
+                reason=None if status == "ok" else "why",
+                fingerprint="0" * 64,
+                metrics={} if status != "ok" else {takeaways.THROUGHPUT: Metric(value, "FLOP/s", "simulated")},
+            )
+        )
+    return Results(tuple(points), "simulated")
+
+
+def test_points_are_legal_and_claims_well_formed():
+    points = PAPER.points("paper")
+    assert len({point.key for point in points}) == len(points)
+    assert len({claim.id for claim in PAPER.claims}) == len(PAPER.claims)
+    assert all(claim.tolerance for claim in PAPER.claims)
+    for point in points:
+        values = point.parameters
+        assert int(str(values["B"])) % (int(str(values.get("d", 1))) * int(str(values["b"]))) == 0
+
+
+def test_takeaway_2_is_judged_on_every_split_of_64_gpus():
+    splits = [
+        tuple(int(str(point.parameters[k])) for k in "ptd")
+        for point in PAPER.points("paper")
+        if point.series == paper_points.MODEL_PARALLEL
+    ]
+    assert {p * t * d for p, t, d in splits} == {64}
+    assert (2, 1, 32) in splits
+    assert (8, 8, 1) in splits
+
+
+@pytest.mark.parametrize(
+    ("speeds", "verdict"),
+    [({"t=8": 2.0}, "holds"), ({"t=4": 2.0}, "contradicted"), ({"t=8": 2.0, "t=16,_B=32": 3.0}, "contradicted")],
+)
+def test_takeaway_1(speeds, verdict):
+    assert takeaways.judge_takeaway_1(results(speeds)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("speeds", "oom", "verdict"),
+    [
+        ({"takeaway_2:_p=2,_t=1,": 2.0}, ("t=1,_d=64",), "holds"),
+        ({"takeaway_2:_p=1,_t=2,": 2.0}, ("t=1,_d=64",), "holds"),  # M counts, not how it is split
+        ({"takeaway_2:_p=2,_t=1,": 1.995, "takeaway_2:_p=4,_t=1,": 2.0}, ("t=1,_d=64",), "holds"),
+        ({"takeaway_2:_p=4,_t=1,": 2.0}, ("t=1,_d=64",), "contradicted"),
+        ({"takeaway_2:_p=2,_t=1,": 2.0}, (), "contradicted"),  # M=1 fits and is slower
+    ],
+)
+def test_takeaway_2(speeds, oom, verdict):
+    assert takeaways.judge_takeaway_2(results(speeds, oom)).verdict == verdict
+
+
+ALL_DEPEND = {"b=2": 2.0, "h=6144": 1.0, "h=6144,_p=8,_d=1,_B=128,_b=4": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({"p=16,_d=1,_B=512,_b=4": 3.0, "p=8,_d=4,_B=128,_b=1": 3.0, "B=2048,_b=8": 3.0}, "holds"),
+        ({"p=16,_d=1,_B=512,_b=4": 3.0, "B=2048,_b=8": 3.0}, "contradicted"),  # not on d
+        ({}, "contradicted"),
+    ],
+)
+def test_takeaway_3(more, verdict):
+    assert takeaways.judge_takeaway_3(results({**ALL_DEPEND, **more})).verdict == verdict
+
+
+def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
+    best = {"t=8": 2.0, "t=16": 3.0}
+    assert takeaways.judge_takeaway_1(results(best)).verdict == "contradicted"
+    assert takeaways.judge_takeaway_1(results(best, oom=("t=16",))).verdict == "holds"
+    with pytest.raises(MissingResultError, match="failed"):
+        takeaways.judge_takeaway_1(results(best, failed=("t=16",)))
+    claim = PAPER.claims[0]
+    assert judge(claim, results(best, failed=("t=16",))).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        formula_claims.judge_half_flushing,
+        formula_claims.judge_larger_ratio,
+        formula_claims.judge_layers_of_devices,
+        formula_claims.judge_optimal_checkpoints,
+        formula_claims.judge_eq_4,
+        formula_claims.judge_flops,
+        formula_claims.judge_pipeline_limit,
+        formula_claims.judge_data_parallel_limit,
+    ],
+)
+def test_what_follows_from_formulas_holds(judged):
+    assert judged(Results((), "derived")).verdict == "holds"
+
+
+def test_wrong_formulas_are_noticed(monkeypatch):
+    none = Results((), "derived")
+    monkeypatch.setattr("ptdp_core.formulas.flops_per_iteration", lambda model, B: 72 * B * model.layers)
+    assert formula_claims.judge_flops(none).verdict == "contradicted"
+    monkeypatch.setattr("ptdp_core.formulas.optimal_checkpoints", lambda layers, a, i: layers)
+    assert formula_claims.judge_optimal_checkpoints(none).verdict == "contradicted"
+    monkeypatch.setattr(
+        "reproduce.analysis.verification.formula_claims.chunk_layers",
+        lambda layers, p, v, rank: (range(4 * rank, 4 * rank + 4),),
+    )
+    assert formula_claims.judge_layers_of_devices(none).verdict == "contradicted"

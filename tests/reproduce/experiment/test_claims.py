@@ -1,0 +1,86 @@
+"""Verdicts, and the comparison with the paper's numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import Metric, PaperValue, PointResult
+from reproduce.experiment.artifact import Claim, Judgement, Results
+from reproduce.experiment.claims import accuracy, agreement, judge, strictly_decreasing, strictly_increasing
+
+
+def point(value, paper=None, quantum=None, status="ok"):
+    ok = status == "ok"
+    return PointResult(
+        key="k",
+        series="s",
+        label="x=1",
+        parameters={},
+        status=status,
+        reason=None if ok else "why",
+        fingerprint="0" * 64,
+        metrics={"square": Metric(value, "s", "derived")} if ok else {},
+        paper={"square": PaperValue(paper, "s", "plot", quantum)} if paper is not None else {},
+    )
+
+
+def claim(fidelity):
+    return Claim("c", "Sentence.", "Section 1", fidelity, "none", lambda results: Judgement("holds", "because"))
+
+
+@pytest.mark.parametrize(
+    ("needed", "have", "verdict"),
+    [
+        ("simulated", "simulated", "holds"),
+        ("derived", "simulated", "holds"),
+        ("simulated", "measured", "holds"),
+        ("measured", "simulated", "not testable here"),
+        ("simulated", "derived", "not testable here"),
+    ],
+)
+def test_a_claim_needs_its_fidelity(needed, have, verdict):
+    assert judge(claim(needed), Results((), have)).verdict == verdict
+
+
+def test_a_claim_that_misses_a_point_is_inconclusive(small):
+    found = judge(small.claims[0], Results((), "derived"))
+    assert found.verdict == "inconclusive"
+    assert "'x5'" in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "quantum", "expected"),
+    [
+        (2.0, 2.0, None, "equal"),
+        (2.4, 2.0, 1.0, "equal as rounded"),
+        (0.125, 0.13, 0.01, "equal as rounded"),  # exactly half a step
+        (0.0, 0.0, 0.01, "equal"),
+        (2.15, 2.0, None, "within 10%"),
+        (1.7, 2.0, 0.1, "off by more than 10%"),
+        (2.0, None, None, "paper gives none"),
+    ],
+)
+def test_agreement(small, ours, paper, quantum, expected):
+    assert agreement(small, point(ours, paper, quantum)) == expected
+
+
+def test_agreement_of_a_point_without_result(small):
+    assert agreement(small, point(0, 1, status="oom")) == "oom"
+
+
+def test_accuracy(small):
+    points = [point(1.1, 1.0), point(1.8, 2.0), replace(point(6, 5), label="x=3"), point(1, 0), point(1)]
+    found = accuracy(small, [*points, point(0, 1, status="failed")])
+    assert (found.count, found.equal) == (3, 0)
+    assert found.mean == pytest.approx((0.1 + 0.1 + 0.2) / 3)
+    assert found.worst_signed == pytest.approx(0.2)
+    assert str(found).startswith("difference from the paper over 3 points: mean 13.3%, worst +20.0% (s, x=3)")
+    assert accuracy(small, [point(1)]) is None
+    assert str(accuracy(small, [point(0, 0), point(3.9, 4, 1)])).startswith("all 2 points equal the paper's, as it")
+
+
+def test_strict_order():
+    assert strictly_decreasing([3, 2, 1])
+    assert not strictly_decreasing([3, 3, 1])
+    assert strictly_increasing([1, 2])
+    assert not strictly_increasing([1, 1])

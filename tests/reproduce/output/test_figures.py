@@ -1,0 +1,177 @@
+"""What a figure contains: the record's numbers, labels with units, the origin; and that nothing overlaps."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import matplotlib.colors
+import pytest
+
+from reproduce import ROOT
+from reproduce.artifacts import fig_bubble, fig_interleaved
+from reproduce.experiment.artifact import XAxis
+from reproduce.experiment.claims import accuracy
+from reproduce.output import figures
+
+
+@pytest.fixture
+def figure(figure_12):
+    with figures.style():
+        yield fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
+
+
+def lines(figure):
+    return {line.get_label(): line for line in figure.axes[0].lines}
+
+
+def test_the_lines_are_the_records_numbers(figure, figure_12):
+    drawn = lines(figure)
+    assert set(drawn) == {"Non-interleaved", "Interleaved", "Non-interleaved (paper)", "Interleaved (paper)"}
+    for series in ("Non-interleaved", "Interleaved"):
+        points = [p for p in figure_12.record.points if p.series == series]
+        assert list(drawn[series].get_xdata()) == [p.parameters["B"] for p in points]
+        assert list(drawn[series].get_ydata()) == [p.metrics["throughput_per_gpu"].value / 1e12 for p in points]
+        paper = drawn[f"{series} (paper)"]
+        assert list(paper.get_ydata()) == [p.paper["throughput_per_gpu"].value / 1e12 for p in points]
+        assert paper.get_color() == drawn[series].get_color()
+        assert paper.get_markerfacecolor() == "none"
+
+
+def test_axes_say_what_and_in_which_unit(figure):
+    axes = figure.axes[0]
+    assert axes.get_xlabel() == "Batch size (sequences)"
+    assert axes.get_ylabel() == "Achieved teraFLOP/s per GPU"
+    assert axes.get_ylim()[0] == 0
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["12", "24", "36", "48", "60"]
+
+
+def test_origin_and_accuracy_are_drawn(figure, figure_12):
+    foot = figure._supxlabel.get_text()
+    assert "simulated: ptdp on Selene model; hollow: paper (plot)" in foot
+    found = accuracy(fig_interleaved.ARTIFACT, figure_12.record.points)
+    assert f"simulated, mean error {found.mean:.1%} on 10 published points (worst {found.worst:.1%})" in foot
+
+
+def test_a_partial_record_says_so(figure_12):
+    record = replace(figure_12.record, state="partial")
+    assert "PARTIAL" in "\n".join(figures.origin_lines(fig_interleaved.ARTIFACT, record))
+
+
+def test_size_fonts_and_colours(figure):
+    assert figure.get_figwidth() == 3.0
+    assert {text.get_fontsize() for text in figure.axes[0].get_xticklabels()} == {7}
+    assert figures.STYLE["pdf.fonttype"] == 42
+    lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in figures.PALETTE]
+    assert len(set(lightness)) == len(figures.PALETTE)
+    assert len(figures.MARKERS) >= len(figures.PALETTE)  # never by colour alone
+
+
+def test_nothing_overlaps(figure):
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    axes, legend = figure.axes[0], figure.legends[0]
+    boxes = {
+        "legend": legend.get_window_extent(renderer),
+        "axes": axes.get_window_extent(renderer),
+        "x label": axes.xaxis.label.get_window_extent(renderer),
+        "y label": axes.yaxis.label.get_window_extent(renderer),
+        "foot": figure._supxlabel.get_window_extent(renderer),
+    }
+    names = list(boxes)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            assert not boxes[a].overlaps(boxes[b]), (a, b)
+        assert boxes[a].x0 >= 0
+        assert boxes[a].x1 <= figure.bbox.x1
+        assert boxes[a].y0 >= 0
+        assert boxes[a].y1 <= figure.bbox.y1
+
+
+def test_the_users_settings_do_not_matter_and_stay(figure_12):
+    matplotlib.rcParams["lines.linewidth"] = 9
+    try:
+        with figures.style():
+            drawn = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
+            assert lines(drawn)["Interleaved"].get_linewidth() == figures.STYLE["lines.linewidth"]
+        assert matplotlib.rcParams["lines.linewidth"] == 9
+    finally:
+        matplotlib.rcParams["lines.linewidth"] = matplotlib.rcParamsDefault["lines.linewidth"]
+
+
+def test_points_without_a_result_are_left_out(with_point):
+    record = with_point(status="oom", reason="needs more", metrics={})
+    with figures.style():
+        drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record))
+    assert list(drawn["Non-interleaved"].get_xdata()) == [24, 36, 48, 60]
+    assert len(drawn["Non-interleaved (paper)"].get_xdata()) == 5
+
+
+def test_category_axis_has_the_points_labels(figure_12):
+    artifact = replace(fig_interleaved.ARTIFACT, x_axis=XAxis("B", "Which", scale="category"))
+    with figures.style():
+        figure = artifact.draw(artifact, figure_12.record)
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [f"B={B}" for B in (12, 24, 36, 48, 60)]
+    assert list(lines(figure)["Interleaved"].get_xdata()) == [0, 1, 2, 3, 4]
+
+
+def test_fig_bubble_is_over_log2(figure_12):
+    points = [
+        replace(figure_12.record.points[0], key=p.key, series=p.series, parameters=p.parameters, paper=p.paper,
+                metrics=fig_bubble.derive(p))
+        for p in fig_bubble.points("paper")
+    ]  # fmt: skip
+    with figures.style():
+        figure = fig_bubble.ARTIFACT.draw(fig_bubble.ARTIFACT, replace(figure_12.record, points=tuple(points)))
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "32", "64"]
+    assert axes.get_ylabel() == "Pipeline bubble size"
+    assert len(axes.lines) == 8
+
+
+def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12, tmp_path):
+    code = (
+        "import sys\n"
+        "from reproduce.cli import main\n"
+        f"assert main(['fig_interleaved', '--json', '--results', {str(tmp_path)!r}]) == 0\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "1"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    for name in ("figure.pdf", "figure.png", "table.md", "table.tex", "table.csv"):
+        again = tmp_path / "fig_interleaved" / "simulated" / name
+        assert again.read_bytes() == (figure_12.plan.folder / name).read_bytes(), name
+    pdf = (figure_12.plan.folder / "figure.pdf").read_bytes()
+    assert b"CreationDate" not in pdf
+    assert b"/Type3" not in pdf
+
+
+def test_points_out_of_memory_are_marked(with_point):
+    record = with_point(status="oom", reason="needs more", metrics={})
+    with figures.style():
+        figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record)
+    cross = lines(figure)["Non-interleaved (out of memory)"]
+    assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [0], "x")
+    assert cross.get_color() == lines(figure)["Non-interleaved"].get_color()
+    assert "out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_looks_of_a_series(figure_12):
+    looks = {"Interleaved": {"color": "#123456", "linestyle": ":"}}
+    with figures.style():
+        drawn = lines(figures.line_plot(fig_interleaved.ARTIFACT, figure_12.record, looks=looks))
+    assert (drawn["Interleaved"].get_color(), drawn["Interleaved"].get_linestyle()) == ("#123456", ":")
+    assert drawn["Interleaved (paper)"].get_linestyle() == "None"
+    assert drawn["Non-interleaved"].get_linestyle() == "-"
+
+
+def test_legends_have_as_few_rows_as_fit():
+    assert figures.legend_shape(["B = 8", "B = 128", "paper"]) == (3, 1)
+    assert figures.legend_shape(["Unoptimized", "Scatter/gather optimization", "paper"]) == (2, 2)
+    assert figures.legend_shape(["x" * 60, "y" * 60]) == (1, 2)
+
+
+def test_ticks_too_close_to_be_read_lose_their_label():
+    assert figures._apart([384, 560, 640, 768, 2240], ["a", "b", "c", "d", "e"]) == ["a", "b", "", "d", "e"]
+    assert figures._apart([640, 384, 560, 2240], ["c", "a", "b", "e"]) == ["", "a", "b", "e"]

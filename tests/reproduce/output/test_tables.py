@@ -1,0 +1,155 @@
+"""What the tables contain: ours, paper, ratio, verdict; units and origin in the headings."""
+
+import csv
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from benchmarks.records import Metric, PaperValue, read_record
+from reproduce.artifacts.fig_interleaved import ARTIFACT
+from reproduce.experiment import catalog
+from reproduce.output import tables
+from reproduce.run import runner
+
+
+def test_headings_have_units_and_origin(figure_12):
+    table = tables.result_table(ARTIFACT, figure_12.record)
+    assert table.headings[:7] == (
+        "series", "B", "v", "ours (teraFLOP/s) [simulated]", "paper (teraFLOP/s)", "ratio", "verdict",
+    )  # fmt: skip
+    assert "peak memory (GB) [simulated]" in table.headings
+    assert len(table.rows) == 10
+
+
+def test_rows_are_the_records_numbers(figure_12):
+    first = figure_12.record.points[0]
+    ours, paper = first.metrics["throughput_per_gpu"].value, first.paper["throughput_per_gpu"].value
+    row = tables.result_table(ARTIFACT, figure_12.record).rows[0]
+    assert row[:6] == ("Non-interleaved", "12", "1", f"{ours / 1e12:.1f}", "82.0", f"{ours / paper:.3f}")
+    assert row[6] in ("equal", "equal as rounded", "within 10%")
+
+
+def test_points_without_a_result(with_point):
+    record = with_point(status="oom", reason="needs 99 GB", metrics={})
+    row = tables.result_table(ARTIFACT, record).rows[0]
+    assert row[3:7] == ("-", "82.0", "-", "oom")
+    assert "- Non-interleaved, B=12: oom: needs 99 GB" in tables.markdown(ARTIFACT, record)
+
+
+def test_markdown_says_everything(figure_12):
+    text = (figure_12.plan.folder / "table.md").read_text()
+    assert text == tables.markdown(ARTIFACT, figure_12.record)
+    assert text.startswith("# Figure 12: ")
+    assert "ours: simulated on selene" in text
+    for claim in figure_12.record.claims:
+        assert f"**{claim.id}: {claim.verdict}.**" in text
+        assert claim.sentence in text
+        assert claim.explanation in text
+    assert figure_12.record.notes[0] in text
+
+
+def test_csv_has_base_units_and_full_precision(figure_12):
+    rows = list(csv.DictReader(io.StringIO((figure_12.plan.folder / "table.csv").read_text())))
+    assert len(rows) == 10
+    for row, point in zip(rows, figure_12.record.points, strict=True):
+        assert float(row["throughput_per_gpu [FLOP/s] simulated"]) == point.metrics["throughput_per_gpu"].value
+        assert float(row["throughput_per_gpu [FLOP/s] paper"]) == point.paper["throughput_per_gpu"].value
+        assert int(row["B"]) == point.parameters["B"]
+        assert (row["status"], row["reason"]) == ("ok", "")
+
+
+def test_csv_leaves_missing_values_empty(with_point):
+    rows = list(csv.DictReader(io.StringIO(tables.csv_text(with_point(status="oom", reason="needs, 1", metrics={})))))
+    assert rows[0]["throughput_per_gpu [FLOP/s] simulated"] == ""
+    assert rows[0]["throughput_per_gpu ours/paper"] == ""
+    assert rows[0]["reason"] == "needs, 1"
+
+
+def shown(table, width):
+    console = Console(file=io.StringIO(), width=width)
+    tables.print_table(console, table, "Title")
+    return console.file.getvalue()
+
+
+def test_a_narrow_terminal_loses_columns_not_digits(figure_12):
+    table = tables.result_table(ARTIFACT, figure_12.record)
+    narrow, wide = shown(table, 80), shown(table, 200)
+    assert all(len(line.rstrip()) <= 80 for line in narrow.splitlines())
+    assert "equal as rounded" in narrow or "within 10%" in narrow
+    assert "…" not in narrow + wide
+    assert "in table.md, for a wider terminal: iteration (s) [simulated]" in narrow
+    assert "peak memory" in wide
+    assert "for a wider terminal" not in wide
+
+
+def test_explanations_wrap(figure_12):
+    text = shown(tables.claim_table(figure_12.record), 70)
+    assert "paper inconsistent" in text
+    assert "…" not in text
+
+
+def test_pipes_in_cells_are_escaped():
+    assert tables.markdown_table(tables.Table(("a|b",), (("c",),), (False,)))[0] == r"| a\|b |"
+
+
+def test_the_papers_other_numbers_have_columns(figure_12):
+    first, *rest = figure_12.record.points
+    first = replace(first, paper={**first.paper, "peak_memory": PaperValue(40e9, "B", "text")})
+    table = tables.result_table(ARTIFACT, replace(figure_12.record, points=(first, *rest)))
+    at = table.headings.index("peak memory (GB) [paper]")
+    assert table.headings[at - 1] == "peak memory (GB) [simulated]"
+    assert [row[at] for row in table.rows][:2] == ["40.0", "-"]
+    assert "peak memory (GB) [paper]" not in tables.result_table(ARTIFACT, figure_12.record).headings
+
+
+def test_a_heading_says_where_a_metric_comes_from(figure_12):
+    points = tuple(
+        replace(p, metrics={**p.metrics, "peak_memory": Metric(1e9, "B", "derived")}) for p in figure_12.record.points
+    )
+    assert (
+        "peak memory (GB) [derived]" in tables.result_table(ARTIFACT, replace(figure_12.record, points=points)).headings
+    )
+
+
+def test_an_expected_outcome_is_as_in_the_paper(with_point):
+    first = with_point().points[0]
+    expected = {**first.parameters, "expected": "oom"}
+    record = with_point(status="oom", reason="needs 99 GB", metrics={}, parameters=expected)
+    assert tables.result_table(ARTIFACT, record).rows[0][6] == "oom, as in the paper"
+    assert tables.result_table(ARTIFACT, with_point(parameters=expected)).rows[0][6].endswith("; oom in the paper")
+
+
+def test_no_negative_zero(with_point):
+    first = with_point().points[0]
+    record = with_point(metrics={**first.metrics, "bubble_fraction": Metric(-1e-9, "1", "simulated")})
+    table = tables.result_table(ARTIFACT, record)
+    assert table.rows[0][table.headings.index("bubble (%) [simulated]")] == "0.0"
+
+
+def test_latex(figure_12):
+    text = (figure_12.plan.folder / "table.tex").read_text()
+    assert text == tables.latex(ARTIFACT, figure_12.record)
+    assert text.startswith("% Figure 12: ")
+    assert "ours: simulated on selene" in text.splitlines()[1]
+    table = tables.result_table(ARTIFACT, figure_12.record)
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    assert f"\\begin{{tabular}}{{@{{}}{columns}@{{}}}}" in text
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert [line.count(" & ") + 1 for line in body] == [len(table.headings)] * 10
+    assert all(line.endswith(r" \\") for line in body)
+    assert r"\shortstack{ours\\{}(teraFLOP/s)\\{}[simulated]}" in text
+    assert r"within 10\%" in text or "equal as rounded" in text
+
+
+def test_latex_escapes():
+    assert tables.latex_text(r"a_b & 5% #1 {x} ~ ^ $ \\") == (
+        r"a\_b \& 5\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \$ "
+        r"\textbackslash{}\textbackslash{}"
+    )
+
+
+def test_the_csv_does_not_depend_on_what_was_reused(tmp_path):
+    plan = runner.plan(catalog.load("fig_gpipe_timeline"), tmp_path)
+    fresh = runner.run(plan, ["reproduce"]).record
+    assert tables.csv_text(fresh) == tables.csv_text(read_record(plan.folder / "record.json"))

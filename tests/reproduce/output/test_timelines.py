@@ -1,0 +1,392 @@
+"""Timeline figures, and the artifacts of Figures 3 and 4."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from benchmarks.records import Metric
+from ptdp_core.schedules import build
+from reproduce import ROOT
+from reproduce.commands import timeline as timeline_command
+from reproduce.experiment.artifact import Results
+from reproduce.experiment.catalog import load
+from reproduce.output import figures, timelines
+from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
+from reproduce.output.traces import from_schedule
+from reproduce.run.fidelities import evaluator
+from reproduce.run.runner import plan, run
+
+SCHEDULES = [
+    ("gpipe", 4, 8, 1, 2),
+    ("1f1b", 4, 8, 1, 1),
+    ("1f1b", 3, 40, 1, 3),
+    ("interleaved", 4, 8, 2, 2),
+    ("interleaved", 8, 16, 4, 2),
+    ("zb-h1", 4, 8, 1, 3),
+]
+IDS = [f"{name}-p{p}-m{m}-v{v}" for name, p, m, v, _ in SCHEDULES]
+ARTIFACTS = ("fig_gpipe_timeline", "fig_interleaved_timeline")
+
+
+def timeline_of(name, p, m, v, factor=2, batches=1):
+    return from_schedule(build(name, p, m, v), factor, batches)
+
+
+def drawn_boxes(axes):
+    """The rectangles of a panel: (pass and chunk, row, left, right), and the colour of each pass and chunk."""
+    boxes, colours = set(), {}
+    for collection in axes.collections:
+        colours[collection.get_gid()] = collection.get_facecolor()
+        for path in collection.get_paths():
+            (left, top), (right, bottom) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+            assert int(top) == int(bottom)
+            boxes.add((collection.get_gid(), int(top), round(left, 6), round(right, 6)))
+    return boxes, colours
+
+
+def expected_boxes(timeline, until):
+    return {
+        (
+            f"{box.kind}{timeline.chunk_of(box.action)}",
+            rank,
+            round(float(box.start), 6),
+            round(min(float(box.end), until), 6),
+        )
+        for rank, row in enumerate(timeline.rows)
+        for box in row
+        if box.start < until
+    }
+
+
+def numbers(axes):
+    return [text for text in axes.texts if text.get_gid() == "number"]
+
+
+@pytest.fixture
+def styled():
+    with figures.style():
+        yield
+
+
+@pytest.mark.usefixtures("styled")
+class TestFigure:
+    @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
+    def test_boxes_are_the_executed_spans(self, which):
+        timeline = timeline_of(*which)
+        figure = draw([timeline])
+        (axes,) = figure.axes
+        boxes, colours = drawn_boxes(axes)
+        assert boxes == expected_boxes(timeline, float(timeline.end))
+        assert len(boxes) == timeline.boxes
+        from matplotlib.colors import to_rgba
+
+        for gid, found in colours.items():
+            assert tuple(found[0]) == to_rgba(colour(gid[0], int(gid[1:]), timeline.v))
+        assert to_rgba(axes.get_facecolor()) == to_rgba(IDLE)
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"Device {r + 1}" for r in range(timeline.p)]
+        assert figure.get_figwidth() == 5.2
+
+    @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
+    def test_numbers_are_the_microbatches_and_fit_their_boxes(self, which):
+        timeline = timeline_of(*which)
+        (axes,) = draw([timeline]).axes
+        middles = {
+            (rank, round(float(box.start + box.end) / 2, 6)): box
+            for rank, row in enumerate(timeline.rows)
+            for box in row
+        }
+        found = numbers(axes)
+        if timeline.p == 4:
+            assert len(found) == timeline.boxes
+        for text in found:
+            x, y = text.get_position()
+            box = middles[int(y), round(x, 6)]
+            assert text.get_text() == str(box.action.microbatch + 1)
+            fill = colour(box.kind, timeline.chunk_of(box.action), timeline.v)
+            assert text.get_color() == text_colour(fill)
+            assert text.get_fontsize() >= timelines.SMALLEST
+            extent = text.get_window_extent()
+            (left, bottom), (right, top) = axes.transData.transform(
+                [(float(box.start), int(y) + 1), (float(box.end), int(y))]
+            )
+            assert left <= extent.x0
+            assert extent.x1 <= right
+            assert bottom <= extent.y0
+            assert extent.y1 <= top
+
+    @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
+    def test_nothing_overlaps_or_leaves_the_figure(self, which):
+        figure = draw([timeline_of(*which)])
+        (axes,) = figure.axes
+        texts = [text for text in axes.texts if text.get_text() and text.get_gid() != "number"]
+        end = axes.get_xlim()[1]
+        ticks = [text for text in axes.get_xticklabels() if 0 <= text.get_position()[0] <= end]
+        extents = [text.get_window_extent() for text in (*texts, *ticks, *axes.get_yticklabels())]
+        extents += [legend.get_window_extent() for legend in figure.legends]
+        extents += [text.get_window_extent() for text in figure.texts]
+        for extent in extents:
+            assert extent.x0 >= 0
+            assert extent.y0 >= 0
+            assert extent.x1 <= figure.bbox.width
+            assert extent.y1 <= figure.bbox.height
+        assert not [pair for pair in combinations(extents, 2) if pair[0].overlaps(pair[1])]
+
+    def test_a_long_title_shrinks(self):
+        figure = draw([timeline_of("interleaved", 16, 1008, 2, Fraction(999, 1000))], until=20.0)
+        (heading,) = [text for text in figure.axes[0].texts if text.get_gid() == "title"]
+        assert heading.get_window_extent().x1 <= figure.bbox.width
+
+    def test_second_batch_is_cut(self):
+        timeline = timeline_of("gpipe", 4, 8, 1, batches=2)
+        (axes,) = draw([timeline], until=41.5).axes
+        boxes, _ = drawn_boxes(axes)
+        assert boxes == expected_boxes(timeline, 41.5)
+        assert max(right for _, _, _, right in boxes) == 41.5
+        labels = [text.get_text() for text in numbers(axes)]
+        assert labels.count("9") == 4
+        assert labels.count("8") == 8
+        (flush,) = [line for line in axes.lines if line.get_gid() == "flush"]
+        assert list(flush.get_xdata()) == [33.0, 33.0]
+
+    def test_panels_share_the_time_scale_and_the_flush_is_earlier_below(self):
+        shown = [timeline_of("1f1b", 4, 8, 1), timeline_of("interleaved", 4, 8, 2)]
+        top, bottom = draw(shown).axes
+        assert top.get_xlim() == bottom.get_xlim() == (0, 33)
+        assert top.get_position().x0 == bottom.get_position().x0
+        assert top.get_position().width == bottom.get_position().width
+        flushes = [line.get_xdata()[0] for axes in (top, bottom) for line in axes.lines if line.get_gid() == "flush"]
+        assert flushes == [33.0, 28.5]
+
+    def test_says_origin_legend_and_time(self):
+        figure = draw([timeline_of("interleaved", 4, 8, 2)])
+        assert [text.get_text() for text in figure.texts] == ["derived: executed schedule, $t_b$ = 2 $t_f$"]
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert labels == ["Forward pass, chunks 1 and 2", "Backward pass, chunks 1 and 2", "Idle"]
+        assert "Time" in [text.get_text() for text in figure.axes[0].texts]
+
+    def test_legend_has_the_passes_there_are(self):
+        figure = draw([timeline_of("1f1b", 4, 8, 1), timeline_of("zb-h1", 4, 8, 1)])
+        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert labels == ["Forward pass", "Backward pass", "Input gradient", "Weight gradient", "Idle"]
+        assert "of it $t_w$ = $t_f$" in figure.texts[0].get_text()
+
+    def test_wide_gap_says_idle(self):
+        (axes,) = draw([timeline_of("gpipe", 4, 8, 1)]).axes
+        (idle,) = [text for text in axes.texts if "idle" in text.get_text()]
+        assert idle.get_text() == "devices idle"
+        assert idle.get_position() == (12.5, 0.52)  # between 8 and 17 on device 1
+
+    def test_same_bytes_and_fonts_that_stay_text(self):
+        schedule = build("1f1b", 2, 4)
+        first, second = (timeline_command.timeline_files(schedule, from_schedule(schedule))[0] for _ in range(2))
+        assert first == second
+        assert b"/CreationDate" not in first["figure.pdf"]
+        assert b"/Type3" not in first["figure.pdf"]
+        assert b"/CIDFontType2" in first["figure.pdf"]
+        assert first["figure.png"].startswith(b"\x89PNG")
+
+
+# Machado, Oliveira and Fernandes (2009): colour vision without one kind of cone, on linear RGB.
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def lab(hex_colour, deficiency):
+    """CIELAB of a colour as seen with a deficiency; a distance of 2 can just be told apart."""
+    rgb = np.array([int(hex_colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.asarray(DEFICIENCIES[deficiency]) @ linear, 0, 1)
+    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.asarray(to_xyz) @ seen / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+def test_split_passes_are_apart_from_all_others_with_any_colour_vision(deficiency):
+    """Even where whole and split backward passes mix, and from every chunk's colours."""
+    seen = {kind: lab(DARK[kind], deficiency) for kind in DARK}
+    others = [lab(colour(kind, chunk, 8), deficiency) for kind in "FB" for chunk in range(8)]
+    idle = lab(IDLE, deficiency)
+    assert np.linalg.norm(seen["I"] - seen["W"]) > 25
+    for kind in "IW":
+        assert idle[0] - seen[kind][0] > 10
+        assert min(np.linalg.norm(seen[kind] - other) for other in (*others, idle)) > 25
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("v", [1, 2, 4, 8])
+def test_colours_are_apart_with_any_colour_vision(deficiency, v):
+    passes = {(kind, chunk): lab(colour(kind, chunk, v), deficiency) for kind in "FB" for chunk in range(v)}
+    idle = lab(IDLE, deficiency)
+    for seen in passes.values():
+        assert np.linalg.norm(seen - idle) > 25
+        assert idle[0] - seen[0] > 10  # by lightness alone, too: in print, and on a bad projector
+    for kind in "FB":
+        shades = [passes[kind, chunk][0] for chunk in range(v)]
+        assert all(light - dark > 2.5 for dark, light in pairwise(shades))
+    for forward in range(v):
+        for backward in range(v):
+            assert np.linalg.norm(passes["F", forward] - passes["B", backward]) > 25
+
+
+@pytest.mark.parametrize("v", [1, 2, 4, 8])
+def test_numbers_have_contrast(v):
+    for kind in DARK:
+        for chunk in range(v):
+            fill = colour(kind, chunk, v)
+            light, dark = sorted(
+                (luminance(fill), luminance({"white": "#ffffff", "black": "#000000"}[text_colour(fill)]))
+            )
+            assert (dark + 0.05) / (light + 0.05) > 4.5
+
+
+def test_title_says_the_executed_bubble():
+    assert title(timeline_of("gpipe", 4, 8, 1)) == "GPipe, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %"
+    assert title(timeline_of("1f1b", 1, 2, 1)) == "1F1B, p = 1, m = 2: bubble (p−1)/m = 0/2 = 0 %"
+    interleaved = timeline_of("interleaved", 4, 8, 2)
+    assert title(interleaved) == "Interleaved 1F1B, p = 4, m = 8, v = 2: bubble (p−1)/(vm) = 3/16 = 18.75 %"
+    slower = title(replace(interleaved, bubble=Fraction(1, 4)))
+    assert slower.endswith("bubble 1/4 = 25 %, not (p−1)/(vm) = 3/16")
+    assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %, ideal (p−1)/(vm) = 18.75 %")
+    split = timeline_of("zb-h1", 4, 8, 1)
+    assert title(split) == "ZB-H1, p = 4, m = 8: bubble 1/8 = 12.5 %, 1F1B: (p−1)/m = 3/8"
+    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %, 1F1B: (p−1)/m = 37.5 %")
+
+
+def test_importing_is_light():
+    script = (
+        "import sys, reproduce.output.timelines, reproduce.artifacts.fig_gpipe_timeline, "
+        "reproduce.artifacts.fig_interleaved_timeline as f; f.ARTIFACT.points('paper'); "
+        "print(sorted({'torch', 'pandas', 'seaborn', 'matplotlib', 'numpy'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+@pytest.fixture(scope="module", params=ARTIFACTS)
+def finished(request, tmp_path_factory):
+    """A run of each artifact."""
+    artifact = load(request.param)
+    return run(plan(artifact, tmp_path_factory.mktemp("results")), ["test"])
+
+
+class TestArtifacts:
+    def test_all_claims_hold_and_all_points_agree(self, finished):
+        assert {point.status for point in finished.record.points} == {"ok"}
+        assert {(claim.id, claim.verdict) for claim in finished.record.claims} == {
+            (claim.id, "holds") for claim in finished.plan.artifact.claims
+        }
+        for point in finished.record.points:
+            assert point.metrics["bubble_fraction"].value == point.paper["bubble_fraction"].value
+
+    def test_files(self, finished):
+        assert {path.name for path in finished.files} >= {"record.json", "figure.pdf", "figure.png", "trace.json"}
+        (path,) = [path for path in finished.files if path.name == "trace.json"]
+        events = json.loads(path.read_text())["traceEvents"]
+        panels = 1 if finished.plan.artifact.id == "fig_gpipe_timeline" else 2
+        assert {event["pid"] for event in events} == set(range(1, panels + 1))
+
+    def test_figure_is_drawn_from_the_record(self, finished):
+        artifact = finished.plan.artifact
+        with figures.style():
+            axes = artifact.draw(artifact, finished.record).axes
+        titles = [text.get_text() for one in axes for text in one.texts if text.get_gid() == "title"]
+        expected = {
+            "fig_gpipe_timeline": ["GPipe, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %"],
+            "fig_interleaved_timeline": [
+                "1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %",
+                "Interleaved 1F1B, p = 4, m = 8, v = 2: bubble (p−1)/(vm) = 3/16 = 18.75 %",
+            ],
+        }
+        assert titles == expected[artifact.id]
+        for one, end in zip(axes, {"fig_gpipe_timeline": [41]}.get(artifact.id, [37, 37]), strict=True):
+            assert one.get_xlim() == (0, end)
+        labels = {text.get_text() for text in numbers(axes[0])}
+        last = {"fig_gpipe_timeline": 16}.get(artifact.id, 12)
+        assert labels == {str(i) for i in range(1, last + 1)}
+
+    def test_numbers_are_evaluated_again_the_same(self, finished):
+        artifact = finished.plan.artifact
+        evaluate = evaluator(artifact, "derived", "selene")
+        assert [evaluate.evaluate(point) for point in artifact.points("paper")] == list(finished.record.points)
+
+
+# What would contradict each claim: a metric of a point, and a value it must not have.
+CONTRADICTIONS = [
+    ("fig_gpipe_timeline", "gpipe_efficiency", "gpipe-p4-m8-tb3", "bubble_fraction", 0.4),
+    ("fig_gpipe_timeline", "gpipe_bubble_fraction", "gpipe-p8-m64-tb2", "bubble_fraction", 0.2),
+    ("fig_gpipe_timeline", "gpipe_stash", "gpipe-p4-m128-tb2", "peak_stash", 127),
+    ("fig_interleaved_timeline", "one_f_one_b_bubble", "1f1b-p4-m64-v1", "makespan", 202.0),
+    ("fig_interleaved_timeline", "one_f_one_b_bubble", "1f1b-p4-m64-v1", "peak_stash", 5),
+    ("fig_interleaved_timeline", "one_f_one_b_stash", "1f1b-p8-m16-v1", "peak_stash", 9),
+    ("fig_interleaved_timeline", "one_f_one_b_stash", "gpipe-p8-m16-v1", "peak_stash", 15),
+    ("fig_interleaved_timeline", "interleaved_flush_sooner", "interleaved-p4-m8-v2", "makespan", 33.0),
+    ("fig_interleaved_timeline", "interleaved_bubble_by_v", "interleaved-p8-m16-v2", "bubble_fraction", 0.3),
+    ("fig_interleaved_timeline", "interleaved_communication_by_v", "interleaved-p4-m8-v4", "neighbour_messages", 193),
+    ("fig_interleaved_timeline", "interleaved_communication_by_v", "interleaved-p12-m24-v2", "messages", 1200),
+]
+
+
+@pytest.mark.parametrize(("id", "claim", "key", "metric", "value"), CONTRADICTIONS)
+def test_claims_can_be_contradicted(id, claim, key, metric, value):
+    artifact = load(id)
+    evaluate = evaluator(artifact, "derived", "selene")
+    points = [evaluate.evaluate(point) for point in artifact.points("paper")]
+    (judge,) = [one.judge for one in artifact.claims if one.id == claim]
+    assert judge(Results(tuple(points), "derived")).verdict == "holds"
+    (index,) = [i for i, point in enumerate(points) if point.key == key]
+    wrong = {**points[index].metrics, metric: Metric(value, points[index].metrics[metric].unit, "derived")}
+    points[index] = replace(points[index], metrics=wrong)
+    assert judge(Results(tuple(points), "derived")).verdict == "contradicted"
+
+
+def test_claims_that_execute_can_be_contradicted(monkeypatch):
+    from reproduce.artifacts import fig_gpipe_timeline, fig_interleaved_timeline
+
+    def verdict(artifact, claim):
+        evaluate = evaluator(artifact, "derived", "selene")
+        results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
+        (judge,) = [one.judge for one in artifact.claims if one.id == claim]
+        return judge(results).verdict
+
+    assert verdict(fig_gpipe_timeline.ARTIFACT, "gpipe_bubble_time") == "holds"
+    monkeypatch.setattr(fig_gpipe_timeline, "timeline", lambda point: timeline_of("interleaved", 4, 8, 2))
+    assert verdict(fig_gpipe_timeline.ARTIFACT, "gpipe_bubble_time") == "contradicted"
+    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_multiple_of_p") == "holds"
+    monkeypatch.setattr(fig_interleaved_timeline, "_uneven", lambda p, m, v: build("interleaved", p, 2 * p, v))
+    assert verdict(fig_interleaved_timeline.ARTIFACT, "interleaved_multiple_of_p") == "contradicted"
+
+
+def test_communication_claim_gives_the_exact_ratio():
+    artifact = load("fig_interleaved_timeline")
+    evaluate = evaluator(artifact, "derived", "selene")
+    results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
+    (judge,) = [one.judge for one in artifact.claims if one.id == "interleaved_communication_by_v"]
+    found = judge(results)
+    assert found.numbers["total_ratio"].value == pytest.approx((4 * 2 - 1) / (4 - 1))
+    assert found.numbers["neighbour_ratio"].value == 2
+    assert "(pv-1)/(p-1)" in found.explanation
+    assert "2.333 (p=4, v=2)" in found.explanation
