@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: test lint clean
+.PHONY: help test slow cov lint exact clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(STAMP): pyproject.toml
@@ -16,16 +16,28 @@ $(STAMP): pyproject.toml
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-fig_% table_%: $(STAMP)
+fig_% table_%: $(STAMP) ## run an artifact, for example `make fig_interleaved`
 	$(RUN)/reproduce $@
 
-test: $(STAMP)
+test: $(STAMP) ## run the test suite
 	$(RUN)/python -m pytest -n auto --dist worksteal
 
-lint: $(STAMP)
+slow: $(STAMP) ## run the tests that are not part of the default run
+	$(RUN)/python -m pytest -n auto --dist worksteal -m slow
+
+cov: $(STAMP) ## run the test suite and report which lines it reached (htmlcov/index.html)
+	$(RUN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html
+
+exact: $(STAMP) ## compare everything deterministic with the committed reference, at zero tolerance
+	$(RUN)/python -m benchmarks exact
+
+lint: $(STAMP) ## check style and types
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 
-clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+clean: ## remove the environment and what tools left behind
+	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache htmlcov .coverage
+
+help: ## show these targets
+	@awk -F ':.*## ' '/^[a-z_%][a-z_% ]*:.*## / {sub(/: .*/, "", $$1); printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
