@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import node_of
+from ptdp_core.layout import Boundary, node_of, rank_elements, stage_all_reduces, tied_elements
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import GRADIENT_COPY_BYTES, CostModel, StageTimes
 from ptdp_core.simulator.network import data_group
@@ -82,7 +82,7 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
     parallel, model = config.parallel, CostModel(cluster)
     spans = parallel.t > cluster.gpus_per_node
     computing = CostModel(_without_tensor_communication(cluster, parallel.t)) if spans else model
-    boundary = cluster.element_bytes * config.model.seq * parallel.b * config.model.hidden
+    boundary = cluster.element_bytes * Boundary.of(config).elements
     stages = computing.stages(config)
     return Plan(
         config=config,
@@ -103,30 +103,21 @@ def _without_tensor_communication(cluster: Cluster, t: int) -> Cluster:
     return replace(cluster, gpus_per_node=max(t, cluster.gpus_per_node), **free)  # type: ignore[arg-type]
 
 
-def all_reduces(config: TrainingConfig, stage: int) -> tuple[int, int]:
-    """All-reduces of a boundary tensor's size in a stage's forward and backward pass (Section 2.3), recomputation,
-    embedding and logits included."""
-    parallel, layers = config.parallel, config.layers_per_chunk
-    first, last = stage == 0, stage == parallel.p * parallel.v - 1
-    again = 2 * layers if parallel.recompute == "full" else 0
-    return 2 * layers + first, 2 * layers + again + last
-
-
 def _stage(config: TrainingConfig, index: int, times: StageTimes, reduced: float) -> StagePlan:
     """`reduced`: bytes of an all-reduce that really runs; 0 if none does."""
-    sizes = [shrunk(calls * reduced) if reduced else 0 for calls in all_reduces(config, index)]
+    sizes = [shrunk(calls * reduced) if reduced else 0 for calls in stage_all_reduces(config, index)]
     return StagePlan(times.forward, times.backward, times.weight_gradient, *sizes)
 
 
 def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     parallel, gradient_bytes = config.parallel, model.cluster.gradient_bytes
-    parameters = model.rank_parameters(config)[rank]
+    parameters = rank_elements(config)[rank]
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     last_backward = model.last_backward(config, model.stages(config), rank)
     copies = model.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2) if parallel.d > 1 else 0.0
     exposed = model.data_parallel(config, parameters, last_backward) - copies
     holds_table = parallel.p > 1 and rank in (0, parallel.p - 1)
-    table = config.padded_vocab // parallel.t * config.model.hidden if holds_table else 0
+    table = tied_elements(config) if holds_table else 0
     pieces = LINEARS_PER_LAYER * config.layers_per_chunk if parallel.data_parallel == "torch" else 1
     piece = shrunk(gradient_bytes * (parameters - table) / (parallel.v * pieces))
     return RankPlan(

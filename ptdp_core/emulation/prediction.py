@@ -8,8 +8,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ptdp_core.emulation.plan import SHRINK, Plan, all_reduces
+from ptdp_core.emulation.plan import SHRINK, Plan
 from ptdp_core.emulation.report import Measured, Timing
+from ptdp_core.layout import stage_all_reduces
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.network import Group, data_group, tensor_group
 
@@ -98,7 +99,7 @@ def _collectives(plan: Plan, measured: Sequence[Measured]) -> dict[str, float]:
         changes["allreduce_hca_bandwidth"] = _rate(timings)  # the tied embedding's
     for use, field, calls in (
         ("data", "allreduce_hca_bandwidth", 1),
-        ("tensor", "tensor_hca_bandwidth", all_reduces(plan.config, 0)[1]),
+        ("tensor", "tensor_hca_bandwidth", stage_all_reduces(plan.config, 0)[1]),
     ):
         if timings := _of(measured, use):
             group = groups[use]

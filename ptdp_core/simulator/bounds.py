@@ -4,6 +4,7 @@ Both are cheap, so that a search need not simulate what does not fit or cannot w
 """
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import rank_elements
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import rank_memory
@@ -34,7 +35,7 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     The first rank has the most parameters and stashes most, the last computes the loss; no other has more than these.
     """
     last = config.parallel.p - 1
-    parameters = model.rank_parameters(config)
+    parameters = rank_elements(config)
     return max(
         sum(rank_memory(config, model.cluster, parameters[rank], stash(config, rank), rank == last).values())
         for rank in {0, last}
@@ -72,7 +73,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
         waits = alone * hop + paired * (double + 2 * gather)
         way = sum(forward[:rank]) + sum(backward[:rank]) + max(2 * rank - 1, 0) * hop
         flush = max(flush, way + work + waits)
-    parameters = model.rank_parameters(config)
+    parameters = rank_elements(config)
     reduction = model.data_parallel(config, parameters[0], sum(backward[::p]))
     if p > 1:
         reduction += model.embedding_reduction(config)

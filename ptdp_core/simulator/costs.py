@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import Boundary, RankGrid, layer_parameters, tied_elements
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
-from ptdp_core.simulator.network import Group, NetworkModel, crosses_nodes, data_group, tensor_group
+from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 
 # Bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
-PARAMETER_TENSORS_PER_LAYER = 12
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CostModel:
         b, t = parallel.b, parallel.t
         group = tensor_group(t, self.cluster.gpus_per_node)
         layers = config.layers_per_chunk
-        embedding_parameters = config.padded_vocab // t * model.hidden
+        table = tied_elements(config)
 
         def accumulated(backward: operators.Work, parameters: float, tensors: int) -> operators.Work:
             if parallel.m == 1:
@@ -87,7 +87,7 @@ class CostModel:
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t)
             layer_backward += operators.unfused_backward(model, b, t)
-        layer_weights = 12 * model.hidden**2 / t, PARAMETER_TENSORS_PER_LAYER
+        layer_weights = 12 * model.hidden**2 / t, len(layer_parameters(model, 0))
         layer_backward = accumulated(layer_backward, *layer_weights)
         forward, backward = self.seconds(layer_forward, group), self.seconds(layer_backward, group)
         weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *layer_weights), group)
@@ -111,7 +111,7 @@ class CostModel:
             ),
         ):
             before = stages[stage]
-            both, later = (accumulated(work, embedding_parameters, 1) for work in (out_of, weight_gradient))
+            both, later = (accumulated(work, table, 1) for work in (out_of, weight_gradient))
             stages[stage] = replace(
                 before,
                 extra_forward=before.extra_forward + self.seconds(into, group),
@@ -120,17 +120,14 @@ class CostModel:
             )
         return stages
 
-    def message_bytes(self, config: TrainingConfig) -> float:
+    def message_bytes(self, config: TrainingConfig) -> int:
         """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1)."""
-        model, parallel = config.model, config.parallel
-        shards = parallel.t if parallel.scatter_gather else 1
-        return self.cluster.element_bytes * model.seq * parallel.b * model.hidden / shards
+        return self.cluster.element_bytes * Boundary.of(config).message_elements
 
     def links_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each pipeline rank, whether the link to the next one leaves the node."""
-        parallel, per_node = config.parallel, self.cluster.gpus_per_node
-        links = [crosses_nodes(rank, parallel.t, parallel.d, per_node) for rank in range(parallel.p - 1)]
-        return [*links, parallel.n > per_node]
+        grid, per_node = RankGrid.of(config.parallel), self.cluster.gpus_per_node
+        return [grid.link_leaves_node(pp, per_node) for pp in range(grid.p)]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:
         """Time on the wire of one boundary tensor, while `concurrent` go the same way."""
@@ -138,24 +135,12 @@ class CostModel:
 
     def gather(self, config: TrainingConfig) -> float:
         """Time to put a received boundary tensor together: all-gather over the tensor group, and its copy."""
-        model, parallel = config.model, config.parallel
-        if not parallel.scatter_gather or parallel.t == 1:
+        gather = Boundary.of(config).gather
+        if gather is None:
             return 0.0
-        size = self.cluster.element_bytes * model.seq * parallel.b * model.hidden
-        group = tensor_group(parallel.t, self.cluster.gpus_per_node)
+        size = self.cluster.element_bytes * gather.elements
+        group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.all_gather(group, size) + self.kernels.memory_bound(2 * size, 1)
-
-    def rank_parameters(self, config: TrainingConfig) -> list[float]:
-        """Parameters of one GPU of each pipeline rank; the tied embedding counts on the first and on the last."""
-        model, parallel = config.model, config.parallel
-        layers = config.layers_per_chunk * parallel.v
-        h, t = model.hidden, parallel.t
-        transformer = layers * (12 * h**2 / t + 7 * h / t + 6 * h)
-        ranks = [transformer] * parallel.p
-        table = config.padded_vocab // t * h
-        ranks[0] += table + model.seq * h
-        ranks[-1] += (table if parallel.p > 1 else 0) + 2 * h
-        return ranks
 
     def last_backward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
         """Time of the last microbatch's backward pass on a rank, under which 'torch' hides the reduction.
@@ -185,9 +170,7 @@ class CostModel:
         """Time to sum the tied embedding's gradients over the first and the last pipeline rank."""
         parallel = config.parallel
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
-        return self.network.gradient_all_reduce(
-            group, self.cluster.gradient_bytes * config.padded_vocab / parallel.t * config.model.hidden
-        )
+        return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * tied_elements(config))
 
     def optimizer(self, parameters: float) -> float:
         """Time of the Adam step over a GPU's parameters."""

@@ -33,14 +33,6 @@ def data_group(t: int, d: int, gpus_per_node: int) -> Group:
     return Group(d, min(d, max(1, gpus_per_node // t)))
 
 
-def crosses_nodes(stage: int, t: int, d: int, gpus_per_node: int) -> bool:
-    """Whether any GPU of pipeline rank `stage` has its peer on the next rank on another node."""
-    stride = t * d
-    return any(
-        gpu // gpus_per_node != (gpu + stride) // gpus_per_node for gpu in range(stage * stride, (stage + 1) * stride)
-    )
-
-
 class NetworkModel:
     """Communication times on one cluster."""
 

@@ -11,6 +11,7 @@ counts; what they cost is for `kernels.py` and `network.py`. Letters as in the p
 from dataclasses import dataclass
 
 from ptdp_core.config import ModelConfig, padded_vocab
+from ptdp_core.layout import FP32, Collective, embedding_passes, layer_passes, logits_passes
 
 Gemm = tuple[int, int, int, int]  # M, N, K, batch
 
@@ -43,6 +44,11 @@ class Work:
         )
 
 
+def _reduced(calls: tuple[Collective, ...]) -> tuple[float, ...]:
+    """Bytes of these all-reduces, counted in fp16 but for those that are fp32 in every precision."""
+    return tuple((4.0 if call.element == FP32 else 2.0) * call.elements for call in calls)
+
+
 def _sizes(model: ModelConfig, b: int, t: int) -> tuple[float, float, float]:
     N = model.seq * b * model.hidden
     return N, N / t, b * model.heads * model.seq**2 / t
@@ -70,7 +76,7 @@ def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
         + 3 * A  # scale + causal mask + softmax: half of it read, all written
         + 5 * A  # attention dropout: read, write, mask
     )
-    return Work(gemms, traffic, kernels=9, all_reduce_bytes=(2 * N, 2 * N) if t > 1 else ())
+    return Work(gemms, traffic, kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward))
 
 
 def unfused_forward(model: ModelConfig, b: int, t: int) -> Work:
@@ -127,7 +133,7 @@ def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
         + 5 * A  # attention dropout: read, mask, write
         + 6 * A  # softmax: gradient and result read, write
     )
-    return Work(gemms, traffic, kernels=17, all_reduce_bytes=(2 * N, 2 * N) if t > 1 else ())
+    return Work(gemms, traffic, kernels=17, all_reduce_bytes=_reduced(layer_passes(model, b, t).backward))
 
 
 def gradient_accumulation(parameters: float, tensors: int) -> Work:
@@ -139,7 +145,7 @@ def embedding_forward(model: ModelConfig, b: int, t: int) -> Work:
     """Token and position embedding and dropout, on the first stage; one all-reduce if t > 1."""
     N, _, _ = _sizes(model, b, t)
     # look-up 4, rows of other ranks zeroed 2, positions added 6, dropout 5, to [s, b, h] 4
-    return Work(traffic_bytes=21 * N, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else ())
+    return Work(traffic_bytes=21 * N, kernels=6, all_reduce_bytes=_reduced(embedding_passes(model, b, t).forward))
 
 
 def embedding_backward(model: ModelConfig, b: int, t: int) -> Work:
@@ -156,7 +162,7 @@ def logits_forward(model: ModelConfig, b: int, t: int) -> Work:
     L = tokens * V_t
     gemms = ((tokens, V_t, model.hidden, 1),)
     # layer norm 4, to [b, s, h] 4; logits to fp32 6, maximum 4, its subtraction 8, exponent 8, sum 4, division 8
-    reductions = (4.0 * tokens,) * 3 if t > 1 else ()
+    reductions = _reduced(logits_passes(model, b, t).forward)
     return Work(gemms, 8 * N + 38 * L, kernels=8, all_reduce_bytes=reductions, wide_bytes=36 * L)
 
 
@@ -172,4 +178,5 @@ def logits_backward(model: ModelConfig, b: int, t: int) -> Work:
     gemms = ((tokens, model.hidden, V_t, 1), *logits_weight_gradient(model, b, t).gemms)
     # softmax minus target, times the loss gradient 8, to fp16 6; layout 4, layer norm 10
     L = tokens * V_t
-    return Work(gemms, 14 * N + 14 * L, kernels=6, all_reduce_bytes=(2 * N,) if t > 1 else (), wide_bytes=12 * L)
+    reductions = _reduced(logits_passes(model, b, t).backward)
+    return Work(gemms, 14 * N + 14 * L, kernels=6, all_reduce_bytes=reductions, wide_bytes=12 * L)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.layout import Boundary, chunk_layers, layer_passes, messages_sent, rank_elements, step_collectives
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
@@ -32,7 +33,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
     costs = _picoseconds(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
-    parameters = model.rank_parameters(config)
+    parameters = rank_elements(config)
 
     reduction = [
         model.data_parallel(config, count, model.last_backward(config, stages, rank))
@@ -58,7 +59,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
         bubble_fraction=phases["bubble"] / sum(phases[name] for name in PHASES[:4]),
         peak_memory_bytes=peak,
         memory_bytes=memory,
-        link_bytes=_link_bytes(model, config, parameters),
+        link_bytes=_link_bytes(config, cluster),
         fits=peak <= cluster.usable_memory,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps) if timeline else (),
     )
@@ -118,29 +119,29 @@ def _memory(
     return max(ranks, key=lambda memory: sum(memory.values()))
 
 
-def _link_bytes(model: CostModel, config: TrainingConfig, parameters: Sequence[float]) -> dict[str, int]:
+def _link_bytes(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
-    Rings send 2(k-1)/k of an all-reduced and (k-1)/k of a gathered tensor from every GPU.
+    'tensor' are the collectives of the transformer layers (Section 3.2) and of scatter/gather.
     """
-    parallel = config.parallel
-    p, v, m, t, d = parallel.p, parallel.v, parallel.m, parallel.t, parallel.d
-    cluster = model.cluster
-    boundary = cluster.element_bytes * config.model.seq * parallel.b * config.model.hidden
-    # A rank in the middle sends an activation and a gradient per chunk; the first and last stage lack one each,
-    # and with p = 2 every rank has one of them.
-    messages = (2 * v - (1 if p == 2 else 0)) * m if p > 1 else 0
-    layers = config.layers_per_chunk * v
-    passes = 6 if parallel.recompute == "full" else 4
-    tensor = passes * layers * m * boundary * 2 * (t - 1) / t
-    if parallel.scatter_gather:
-        tensor += messages * boundary * (t - 1) / t
-    return {
-        "pipeline": round(messages * model.message_bytes(config)),
-        "tensor": round(tensor),
-        "data": round(cluster.gradient_bytes * max(parameters) * 2 * (d - 1) / d),
-        "embedding": round(cluster.gradient_bytes * config.padded_vocab / t * config.model.hidden) if p > 1 else 0,
-    }
+    model, parallel = config.model, config.parallel
+    p, t, v, m = parallel.p, parallel.t, parallel.v, parallel.m
+    boundary, layer = Boundary.of(config), layer_passes(model, parallel.b, t)
+    repeated = layer.forward if parallel.recompute == "full" else ()
+    per_layer = sum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
+    per_message = boundary.gather.sent(t) if boundary.gather else 0.0
+    sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
+    for pp, once in enumerate(step_collectives(config)):
+        layers = sum(map(len, chunk_layers(model.layers, p, v, pp)))
+        messages = messages_sent(p, v, m, pp)
+        rank = {
+            "pipeline": cluster.element_bytes * messages * boundary.message_elements,
+            "tensor": cluster.element_bytes * (m * layers * per_layer + messages * per_message),
+            "data": cluster.gradient_bytes * sum(call.sent(parallel.d) for call in once if call.group == "dp"),
+            "embedding": cluster.gradient_bytes * sum(call.sent(2) for call in once if call.group == "embedding"),
+        }
+        sent = {use: max(size, rank[use]) for use, size in sent.items()}
+    return {use: round(size) for use, size in sent.items()}
 
 
 def _timeline(

@@ -15,7 +15,7 @@ from reproduce.run.evaluator import Evaluator, Outcome, sources_digest
 SOURCES = (
     "ptdp_core/config.py",
     "ptdp_core/formulas.py",
-    "ptdp_core/layout.py",
+    "ptdp_core/layout",
     "ptdp_core/schedules",
     "ptdp_core/simulator",
 )

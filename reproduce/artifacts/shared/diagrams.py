@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.layout import COLUMN, ROW, Parameter, Shard
+from ptdp_core.layout import COLUMN, ROW, Parameter, ShardSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def _operator(axes: "Axes", x: float, y: float, text: str) -> None:
     axes.text(x, y, text, ha="center", va="center", fontsize=7, style="italic", bbox=look, zorder=4)
 
 
-def _matrix(axes: "Axes", x: float, y: float, weight: Parameter, shard: Shard, scale: float) -> None:
+def _matrix(axes: "Axes", x: float, y: float, weight: Parameter, shard: ShardSpec, scale: float) -> None:
     """The matrix as the paper writes it, inputs down and outputs across, with this rank's slice filled.
 
     Sides go by the square root of their size, so that all of them can be seen.

@@ -105,7 +105,7 @@ def test_a_lost_scatter_gather(mutant: Mutant) -> None:
 
 
 def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
-    edit = ("ptdp_core/simulator/costs.py", "shards = parallel.t if parallel.scatter_gather else 1", "shards = 1")
+    edit = ("ptdp_core/layout/communication.py", "parallel.t if scattered else 1", "1")
     (difference,) = mutant("simulated", edit)
     assert difference["headline"].startswith("communication (simulated): scatter/gather lost")
     sizes = changed(difference, "pipeline bytes")
@@ -152,8 +152,8 @@ def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
 def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
     edit = (
         "ptdp_core/simulator/operators.py",
-        "kernels=9, all_reduce_bytes=(2 * N, 2 * N)",
-        "kernels=9, all_reduce_bytes=(2 * N, 2 * N, 2 * N)",
+        "kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward)",
+        "kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward) + (2 * N,)",
     )
     (difference,) = mutant("simulated", edit)
     assert difference["headline"].startswith("communication (simulated): more layer forward all-reduces: +1 (in ")

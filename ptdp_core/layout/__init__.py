@@ -1,0 +1,77 @@
+"""Where everything is and who sends what: the ground on which the engine, the simulator and Figures 2, 5 and 9 stand.
+
+    grid            `RankGrid`: the p*t*d ranks and their groups (Section 3.1)
+    stages          the layers of each stage, the stages of each pipeline rank (Section 2.2.2)
+    parameters      every parameter by name, and the `ShardSpec` of a tensor rank's part (Section 2.3)
+    communication   collectives of a layer and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
+
+Standard library only; it knows the configuration and nothing of torch, times or bytes.
+"""
+
+from ptdp_core.layout.communication import (
+    ACTIVATION,
+    FP32,
+    GRADIENT,
+    Boundary,
+    Collective,
+    Passes,
+    Transfer,
+    all_reduces,
+    boundary_transfers,
+    embedding_passes,
+    gather_transfers,
+    layer_passes,
+    logits_passes,
+    messages_sent,
+    stage_all_reduces,
+    step_collectives,
+)
+from ptdp_core.layout.grid import Coordinates, RankGrid, node_of
+from ptdp_core.layout.parameters import (
+    COLUMN,
+    ROW,
+    Parameter,
+    ShardSpec,
+    chunk_parameters,
+    elements_held,
+    embedding_parameters,
+    layer_parameters,
+    rank_elements,
+    tied_elements,
+)
+from ptdp_core.layout.stages import chunk_layers, rank_stages, stage_layers
+
+__all__ = [
+    "ACTIVATION",
+    "COLUMN",
+    "FP32",
+    "GRADIENT",
+    "ROW",
+    "Boundary",
+    "Collective",
+    "Coordinates",
+    "Parameter",
+    "Passes",
+    "RankGrid",
+    "ShardSpec",
+    "Transfer",
+    "all_reduces",
+    "boundary_transfers",
+    "chunk_layers",
+    "chunk_parameters",
+    "elements_held",
+    "embedding_parameters",
+    "embedding_passes",
+    "gather_transfers",
+    "layer_parameters",
+    "layer_passes",
+    "logits_passes",
+    "messages_sent",
+    "node_of",
+    "rank_elements",
+    "rank_stages",
+    "stage_all_reduces",
+    "stage_layers",
+    "step_collectives",
+    "tied_elements",
+]

@@ -1,0 +1,219 @@
+"""What ranks send one another: collectives of a layer and of a step, and the messages between pipeline stages.
+
+Sizes are in elements; `Collective.element` says of what, which the precision of a run turns into bytes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from ptdp_core.config import ModelConfig, TrainingConfig
+from ptdp_core.layout.grid import RankGrid
+from ptdp_core.layout.parameters import COLUMN, ROW, Parameter, layer_parameters, rank_elements, tied_elements
+from ptdp_core.layout.stages import rank_stages, stage_layers
+
+ALL_REDUCE, ALL_GATHER = "all_reduce", "all_gather"
+ACTIVATION, GRADIENT, FP32 = "activation", "gradient", "fp32"
+
+
+class Collective(NamedTuple):
+    """One collective: its operation, its group ('tp', 'dp', or 'embedding': first and last pipeline rank), its size.
+
+    `elements` of the whole tensor, `element` what they are: 'activation' (or its gradient), 'gradient' (of
+    parameters, as it is reduced) or 'fp32' in every precision.
+    """
+
+    operation: str
+    group: str
+    elements: int
+    element: str
+
+    def sent(self, ranks: int) -> float:
+        """Elements each of `ranks` sends on a ring: (k-1)/k of the tensor, twice for an all-reduce (Section 3.3.1)."""
+        rounds = 2 if self.operation == ALL_REDUCE else 1
+        return self.elements * rounds * (ranks - 1) / ranks
+
+
+class Passes(NamedTuple):
+    """The collectives of one microbatch's forward and backward pass, in their order."""
+
+    forward: tuple[Collective, ...]
+    backward: tuple[Collective, ...]
+
+
+def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
+    """All-reduces of activations that these linears make, forward and backward (Figure 5).
+
+    Partial sums leave a row-parallel matrix through a g, which reduces going forward; a replicated input enters a
+    column-parallel one through an f, which reduces its gradient going backward.
+    """
+    splits = [parameter.split for parameter in parameters if len(parameter.shape) == 2]
+    return splits.count(ROW), splits.count(COLUMN)
+
+
+@lru_cache(maxsize=256)
+def layer_passes(model: ModelConfig, b: int, t: int) -> Passes:
+    """The tensor-parallel collectives of a transformer layer (Section 2.3); none if t = 1."""
+    if t == 1:
+        return Passes((), ())
+    reduced = Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION)
+    forward, backward = all_reduces(layer_parameters(model, 0))
+    return Passes((reduced,) * forward, (reduced,) * backward)
+
+
+def embedding_passes(model: ModelConfig, b: int, t: int) -> Passes:
+    """Those of the embedding: a rank looks up its part of the vocabulary, and the sum is every token's row."""
+    if t == 1:
+        return Passes((), ())
+    return Passes((Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),), ())
+
+
+def logits_passes(model: ModelConfig, b: int, t: int) -> Passes:
+    """Those of the output layer and the loss, split by vocabulary.
+
+    Forward the cross-entropy reduces per token the largest logit, the label's logit and the sum of exponentials;
+    backward the gradient of the output layer's replicated input is summed.
+    """
+    if t == 1:
+        return Passes((), ())
+    per_token = Collective(ALL_REDUCE, "tp", model.seq * b, FP32)
+    return Passes((per_token,) * 3, (Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),))
+
+
+def stage_all_reduces(config: TrainingConfig, stage: int) -> tuple[int, int]:
+    """All-reduces of whole activations in a stage's forward and backward pass of a microbatch, t > 1.
+
+    The backward pass includes the recomputed forward one; stage 0 embeds, the last computes logits and loss.
+    """
+    model, parallel = config.model, config.parallel
+    stages = stage_layers(model.layers, parallel.p * parallel.v)
+    sizes = model, parallel.b, parallel.t
+    layer = layer_passes(*sizes)
+    layers_forward, layers_backward = (len(stages[stage]) * len(calls) for calls in layer)
+    forward, backward = layers_forward, layers_backward
+    if parallel.recompute == "full":
+        backward += layers_forward
+    if stage == 0:
+        forward += len(embedding_passes(*sizes).forward)
+    if stage == len(stages) - 1:
+        backward += len(logits_passes(*sizes).backward)
+    return forward, backward
+
+
+def boundary_shape(model: ModelConfig, b: int) -> tuple[int, int, int]:
+    """Shape of the activation between two layers, [s, b, h]."""
+    return model.seq, b, model.hidden
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The tensor of one microbatch that crosses from one pipeline stage to the next, and its gradient coming back.
+
+    `shards` is how many parts it is cut into for the way: 1, or t where scatter/gather is in effect (Section 4.1).
+    """
+
+    shape: tuple[int, ...]
+    shards: int
+
+    @classmethod
+    def of(cls, config: TrainingConfig) -> "Boundary":
+        """The boundary of a configuration. Scatter/gather needs p > 1 and t > 1, and to be asked for."""
+        parallel = config.parallel
+        scattered = parallel.scatter_gather and parallel.p > 1
+        return cls(boundary_shape(config.model, parallel.b), parallel.t if scattered else 1)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether scatter/gather is in effect: each tensor rank sends its part, and the receivers gather them."""
+        return self.shards > 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole tensor: bsh."""
+        return prod(self.shape)
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        """What one GPU sends: the whole tensor, or its flat part."""
+        return (self.elements // self.shards,) if self.is_scattered else self.shape
+
+    @property
+    def message_elements(self) -> int:
+        """Elements one GPU sends."""
+        return prod(self.message_shape)
+
+    @property
+    def gather(self) -> Collective | None:
+        """What puts a received tensor together again; None if it arrives whole."""
+        return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.is_scattered else None
+
+
+def messages_sent(p: int, v: int, m: int, pp: int) -> int:
+    """Boundary tensors that a pipeline rank sends in an iteration: activations onwards, gradients back."""
+    if p == 1:
+        return 0
+    last = p * v - 1
+    return m * sum((stage < last) + (stage > 0) for stage in rank_stages(p, v, pp))
+
+
+def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
+    """What each pipeline rank's GPUs reduce once an iteration: their gradients, and those of the tied embedding."""
+    p, d = config.parallel.p, config.parallel.d
+    embedding = Collective(ALL_REDUCE, "embedding", tied_elements(config), GRADIENT)
+    return tuple(
+        (
+            *((Collective(ALL_REDUCE, "dp", elements, GRADIENT),) if d > 1 else ()),
+            *((embedding,) if p > 1 and pp in (0, p - 1) else ()),
+        )
+        for pp, elements in enumerate(rank_elements(config))
+    )
+
+
+class Transfer(NamedTuple):
+    """Elements [start, stop) of a flattened tensor, from one rank to another."""
+
+    source: int
+    destination: int
+    start: int
+    stop: int
+
+    @property
+    def elements(self) -> int:
+        """How many elements are sent."""
+        return self.stop - self.start
+
+
+def boundary_transfers(grid: RankGrid, pp: int, dp: int, elements: int, scatter_gather: bool) -> tuple[Transfer, ...]:
+    """What stage pp of replica dp sends to the next one for one boundary tensor; its gradient comes back likewise.
+
+    Every tensor rank sends to its peer: the whole tensor, or with scatter/gather 1/t of it (Section 4.1).
+    """
+    share = _share(elements, grid.t) if scatter_gather else 0
+    return tuple(
+        Transfer(
+            grid.rank(pp, dp, tp),
+            grid.rank((pp + 1) % grid.p, dp, tp),
+            tp * share,
+            (tp + 1) * share if scatter_gather else elements,
+        )
+        for tp in range(grid.t)
+    )
+
+
+def gather_transfers(grid: RankGrid, pp: int, dp: int, elements: int) -> tuple[Transfer, ...]:
+    """What the tensor ranks of receiving stage pp send one another until each has the whole tensor (Section 4.1)."""
+    share, group = _share(elements, grid.t), grid.tensor_group(pp, dp)
+    return tuple(
+        Transfer(source, destination, tp * share, (tp + 1) * share)
+        for tp, source in enumerate(group)
+        for destination in group
+        if destination != source
+    )
+
+
+def _share(elements: int, t: int) -> int:
+    if elements % t:
+        raise ValueError(f"t={t} does not divide a boundary tensor of {elements} elements; needs equal chunks; try t=1")
+    return elements // t

@@ -1,0 +1,162 @@
+"""The parameters of the model by global name: which stage has them, and which part of each a tensor rank holds.
+
+Matrices are [outputs, inputs], as they are stored: column-parallel in the paper's Y = XA is dimension 0 here,
+row-parallel is dimension 1.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
+from ptdp_core.layout.stages import chunk_layers
+
+COLUMN, ROW = 0, 1
+WORD_EMBEDDING = "embedding.word.weight"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter tensor of the whole model.
+
+    `split` is the dimension that tensor parallelism divides, None if every tensor rank holds all of it; `padded` is
+    the size along it with padding (the vocabulary's). `tied` marks the word embedding, which is also the output layer,
+    and `copy` the second copy of it that the last stage holds where that is not the first stage.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    split: int | None = None
+    padded: int | None = None
+    tied: bool = False
+    copy: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole tensor, without padding."""
+        return prod(self.shape)
+
+    def shard(self, t: int, tp: int) -> "ShardSpec":
+        """What tensor rank tp of t holds. Raises ValueError if t does not divide the size along `split`."""
+        if self.split is None:
+            return ShardSpec(self, self.shape, 0, self.shape[0])
+        whole = self.shape[self.split]
+        padded = self.padded or whole
+        if padded % t:
+            raise ValueError(f"t={t} does not divide {padded} of {self.name}; needs equal slices; try t=1")
+        size = padded // t
+        start = min(tp * size, whole)
+        shape = (*self.shape[: self.split], size, *self.shape[self.split + 1 :])
+        return ShardSpec(self, shape, start, min(start + size, whole))
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """The part of a parameter that one tensor rank holds, a tensor of `shape`.
+
+    Along `parameter.split` it is the slice [start, stop) of the whole, and then `padding` rows of zeros; a parameter
+    that is not split is held whole, and [start, stop) spans its first dimension.
+    """
+
+    parameter: Parameter
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+    @property
+    def elements(self) -> int:
+        """Elements held, padding included."""
+        return prod(self.shape)
+
+    @property
+    def padding(self) -> int:
+        """Rows along the split dimension that belong to no element of the whole tensor."""
+        return self.shape[self.parameter.split or 0] - (self.stop - self.start)
+
+    def counts(self, tp: int) -> bool:
+        """Whether tensor rank tp answers for this part in sums over all ranks, such as the gradient norm's.
+
+        A parameter that all tensor ranks hold is counted on the first of them, a tied copy nowhere.
+        """
+        return not self.parameter.copy and (self.parameter.split is not None or tp == 0)
+
+
+@lru_cache(maxsize=4096)
+def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
+    """The 12 parameters of a transformer layer, in the order of computation; slices of qkv are whole heads."""
+    h, name = model.hidden, f"layers.{layer}"
+
+    def linear(part: str, inputs: int, outputs: int, split: int) -> tuple[Parameter, Parameter]:
+        weight = Parameter(f"{name}.{part}.weight", (outputs, inputs), split)
+        # The bias of a row-parallel linear is added after the reduction: every rank has all of it.
+        return weight, Parameter(f"{name}.{part}.bias", (outputs,), COLUMN if split == COLUMN else None)
+
+    def norm(part: str) -> tuple[Parameter, Parameter]:
+        return Parameter(f"{name}.{part}.weight", (h,)), Parameter(f"{name}.{part}.bias", (h,))
+
+    return (
+        *norm("attention_norm"),
+        *linear("attention.qkv", h, 3 * h, COLUMN),
+        *linear("attention.projection", h, h, ROW),
+        *norm("mlp_norm"),
+        *linear("mlp.up", h, 4 * h, COLUMN),
+        *linear("mlp.down", 4 * h, h, ROW),
+    )
+
+
+def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, Parameter]:
+    """The word table, split by vocabulary over t tensor ranks, and the position table; both on the first stage."""
+    word = Parameter(WORD_EMBEDDING, (model.vocab, model.hidden), COLUMN, padded_vocab(model.vocab, t), tied=True)
+    return word, Parameter("embedding.position.weight", (model.seq, model.hidden))
+
+
+def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Parameter, ...]:
+    """The final layer norm, and with `own_table` a copy of the word table: what the last stage has."""
+    norm = tuple(Parameter(f"norm.{part}", (model.hidden,)) for part in ("weight", "bias"))
+    padded = padded_vocab(model.vocab, t)
+    table = Parameter(WORD_EMBEDDING, (model.vocab, model.hidden), COLUMN, padded, tied=True, copy=True)
+    return (*norm, table) if own_table else norm
+
+
+def chunk_parameters(model: ModelConfig, layers: range, t: int) -> tuple[Parameter, ...]:
+    """The parameters of the model chunk with these layers; the first chunk embeds too, the last one has the output."""
+    first, last = layers.start == 0, layers.stop == model.layers
+    return (
+        *(embedding_parameters(model, t) if first else ()),
+        *(parameter for layer in layers for parameter in layer_parameters(model, layer)),
+        *(output_parameters(model, t, own_table=not first) if last else ()),
+    )
+
+
+def elements_held(parameters: Iterable[Parameter], t: int) -> int:
+    """Elements of these parameters on a tensor rank, padding included; as many on each."""
+    return sum(parameter.shard(t, 0).elements for parameter in parameters)
+
+
+@lru_cache(maxsize=256)
+def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
+    """Elements on a tensor rank: of a layer, the embedding, the output without a table of its own, and with one."""
+    parts = (
+        layer_parameters(model, 0),
+        embedding_parameters(model, t),
+        output_parameters(model, t, own_table=False),
+        output_parameters(model, t, own_table=True),
+    )
+    layer, embedding, output, output_and_table = (elements_held(part, t) for part in parts)
+    return layer, embedding, output, output_and_table
+
+
+def rank_elements(config: TrainingConfig) -> list[int]:
+    """Parameters on one GPU of each pipeline rank: of all its chunks, the tied copy of the embedding included."""
+    model, parallel = config.model, config.parallel
+    layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
+    ranks = [layer * sum(map(len, chunk_layers(model.layers, parallel.p, parallel.v, pp))) for pp in range(parallel.p)]
+    ranks[0] += embedding
+    ranks[-1] += output if parallel.p * parallel.v == 1 else output_and_table
+    return ranks
+
+
+def tied_elements(config: TrainingConfig) -> int:
+    """Elements of the word table on a tensor rank, whose gradients the first and the last pipeline rank sum (p > 1)."""
+    return embedding_parameters(config.model, config.parallel.t)[0].shard(config.parallel.t, 0).elements
