@@ -2,7 +2,7 @@
 
     experiment/   what an experiment is: artifacts, quantities, claims, the published numbers
     artifacts/    the figures and tables, one module each
-    run/          points in, a Record out: the fidelities and the runner
+    running/      points in, a Record out: the fidelities and the runner
     output/       a Record shown: tables, figures, timelines, HTML
     analysis/     what is computed over records and clusters: scoring, planning, calibration, verification
     commands/     one module per subcommand; `cli` parses and dispatches

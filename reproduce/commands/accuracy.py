@@ -20,8 +20,8 @@ from reproduce.experiment import catalog
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, Table
 from reproduce.output.text import WIDTH, console, percent, print_table, shown, wrapped
-from reproduce.run.fidelities import open_cluster
-from reproduce.run.runner import require_folder
+from reproduce.running.fidelities import open_cluster
+from reproduce.running.runner import require_folder
 
 PAPER, MEASURED = "paper", "measured"
 HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.records.errors import DONE, UsageError
 from reproduce.artifacts.shared.measured_points import ranks_of
-from reproduce.run.runner import Plan
+from reproduce.running.runner import Plan
 
 PER_NODE = 8
 

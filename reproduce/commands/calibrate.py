@@ -24,8 +24,8 @@ from reproduce.analysis.scoring.measured import assess
 from reproduce.analysis.scoring.measured_text import print_assessment
 from reproduce.output.progress import progress
 from reproduce.output.text import shown
-from reproduce.run.fidelities import open_cluster
-from reproduce.run.runner import RECORD, require_folder
+from reproduce.running.fidelities import open_cluster
+from reproduce.running.runner import RECORD, require_folder
 
 MOST_RANKS = 8  # of a node that is measured: what the cluster format has room for
 TRAINING_S = 12.0  # seconds of the training runs of one number of ranks, about

@@ -18,7 +18,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.emulation import requirements
 from ptdp_core.emulation.network import PRIORITY
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.run.measured import GPUS_OF
+from reproduce.running.measured import GPUS_OF
 
 HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
 The simulated fidelity is tried: one iteration of the paper's 175-billion-parameter model. So is the emulated one: a

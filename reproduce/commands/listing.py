@@ -85,7 +85,7 @@ def print_description(id: str, as_json: bool) -> int:
 
 def _fidelities(artifact: Artifact) -> list[str]:
     """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
-    from reproduce.run.fidelities import scales_of  # here: `list` is quicker without the simulator
+    from reproduce.running.fidelities import scales_of  # here: `list` is quicker without the simulator
 
     found = []
     for name in artifact.fidelities:
@@ -97,7 +97,7 @@ def _fidelities(artifact: Artifact) -> list[str]:
 
 def _takes(artifact: Artifact, fidelity: str, scale: str) -> str:
     """', about 2 min': how long a run takes, if that is long."""
-    from reproduce.run.fidelities import expected_seconds
+    from reproduce.running.fidelities import expected_seconds
 
     seconds = sum(expected_seconds(fidelity, artifact.points(scale), "selene"))
     return f", about {spoken(seconds)}" if seconds >= LONG_S else ""

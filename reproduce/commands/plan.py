@@ -19,7 +19,7 @@ from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.search import Search, Takeaways, enough_gpus, least_memory, order, search, takeaways
 from ptdp_core.simulator.space import Job, data_parallel_kind, grids, nearest_batch
 from reproduce.experiment import published
-from reproduce.run.fidelities import open_cluster
+from reproduce.running.fidelities import open_cluster
 
 LIMITS = {"gpus": 1_000_000, "batch": 1_000_000, "layers": 10_000, "top": 100_000}
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")

@@ -9,7 +9,7 @@ from benchmarks.records.errors import InvalidResultsError, NothingSelectedError,
 from reproduce.commands.run import shown_path
 from reproduce.experiment import catalog
 from reproduce.output import figures
-from reproduce.run.runner import RECORD
+from reproduce.running.runner import RECORD
 
 HELP = """\
 NAME is an artifact (reproduce list) or a benchmark (python -m benchmarks list); without one, everything that has a

@@ -14,8 +14,8 @@ from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelected
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
-from reproduce.run.fidelities import code_digest
-from reproduce.run.runner import PARTIAL, RECORD
+from reproduce.running.fidelities import code_digest
+from reproduce.running.runner import PARTIAL, RECORD
 
 FIGURE = "figure.png"
 ACCURACY = "accuracy"

@@ -16,8 +16,8 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.output.progress import LONG_S, progress, spoken
-from reproduce.run.fidelities import expected_seconds, open_cluster, scales_of
-from reproduce.run.runner import RECORD, Plan, Run, plan, run
+from reproduce.running.fidelities import expected_seconds, open_cluster, scales_of
+from reproduce.running.runner import RECORD, Plan, Run, plan, run
 
 if TYPE_CHECKING:
     from rich.console import Console

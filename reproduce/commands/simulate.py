@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError, did_you_mean
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce.run.fidelities import oom_reason, open_cluster
+from reproduce.running.fidelities import oom_reason, open_cluster
 
 KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fields(part)), "cluster", "label")
 REQUIRED = ("layers", "hidden", "heads", "B")

@@ -22,8 +22,8 @@ from reproduce.experiment.artifact import Artifact, Results
 from reproduce.experiment.claims import judge
 from reproduce.output.progress import progress
 from reproduce.output.tables import VERDICT_STYLES
-from reproduce.run.fidelities import evaluator, open_cluster
-from reproduce.run.runner import REUSED, earlier_records, plan
+from reproduce.running.fidelities import evaluator, open_cluster
+from reproduce.running.runner import REUSED, earlier_records, plan
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.records import Metric, PaperValue, PointResult, Record
 from reproduce.artifacts import fig_interleaved
 from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 class Counter:

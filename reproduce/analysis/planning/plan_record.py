@@ -34,7 +34,7 @@ from reproduce.analysis.planning.plan_text import (
 )
 from reproduce.commands.plan import Plan
 from reproduce.output.tables import csv_text, markdown_table
-from reproduce.run.fidelities import simulated_metrics
+from reproduce.running.fidelities import simulated_metrics
 
 
 def print_json(plan: Plan, folder: Path) -> None:

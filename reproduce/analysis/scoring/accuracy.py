@@ -13,8 +13,8 @@ from reproduce.analysis.scoring.published_points import BLIND, Published, disagr
 from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
-from reproduce.run import simulated
-from reproduce.run.fidelities import Simulated
+from reproduce.running import simulated
+from reproduce.running.fidelities import Simulated
 
 OnDone = Callable[[str], None]
 

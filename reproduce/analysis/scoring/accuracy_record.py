@@ -10,7 +10,7 @@ from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, 
 from benchmarks.records.provenance import collect, timestamp
 from reproduce.analysis.scoring.accuracy import Assessment, Predicted, Scored
 from reproduce.analysis.scoring.sensitivity import Move
-from reproduce.run.runner import RECORD, require_folder
+from reproduce.running.runner import RECORD, require_folder
 
 FOLDER = "accuracy"
 

@@ -15,7 +15,7 @@ from reproduce.commands.run import shown_path
 from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
 from reproduce.output.tables import NONE, Table
 from reproduce.output.text import console, percent, print_table, wrapped
-from reproduce.run.runner import RECORD, require_folder
+from reproduce.running.runner import RECORD, require_folder
 
 FOLDER = "accuracy_measured"
 PLACES = "ID/measured*/record.json"

@@ -13,7 +13,7 @@ from ptdp_core.simulator import Cluster, Parameter
 from reproduce.analysis.scoring.published_points import FLOPS, Published, configuration
 from reproduce.analysis.scoring.scores import Pair, mean_error
 from reproduce.experiment.artifact import Point
-from reproduce.run.fidelities import Simulated
+from reproduce.running.fidelities import Simulated
 
 LOW, HIGH, DROPPED = "low", "high", "dropped"
 NOTHING = float("inf")  # an efficiency at which the work takes no time

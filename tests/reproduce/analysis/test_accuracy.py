@@ -16,7 +16,7 @@ from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment import catalog
 from reproduce.output.figures import style
-from reproduce.run.fidelities import evaluator
+from reproduce.running.fidelities import evaluator
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 

@@ -18,8 +18,8 @@ from reproduce.artifacts.shared import laptop_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment.claims import judge
 from reproduce.output import figures, tables
-from reproduce.run import runner
-from reproduce.run.fidelities import evaluator
+from reproduce.running import runner
+from reproduce.running.fidelities import evaluator
 
 SLOWER = 1.02
 COMMAND = ["reproduce"]

@@ -7,7 +7,7 @@ import pytest
 from reproduce.artifacts import fig_bubble as module
 from reproduce.experiment.artifact import Results
 from reproduce.experiment.claims import agreement
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")

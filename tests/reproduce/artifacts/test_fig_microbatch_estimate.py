@@ -6,7 +6,7 @@ import pytest
 
 from reproduce.artifacts import fig_microbatch_estimate as module
 from reproduce.experiment.artifact import Results
-from reproduce.run import runner
+from reproduce.running import runner
 
 FIGURE_7 = {1: 68, 2: 78, 4: 86, 8: 89, 16: 91}
 

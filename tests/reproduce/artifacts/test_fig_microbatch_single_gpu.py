@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_microbatch_single_gpu as module
 from reproduce.experiment.artifact import Results
-from reproduce.run import runner
+from reproduce.running import runner
 
 MAIN = "model_throughput_per_gpu"
 

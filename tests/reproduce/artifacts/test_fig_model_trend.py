@@ -9,7 +9,7 @@ from benchmarks.records import PaperValue
 from reproduce.artifacts import fig_model_trend as module
 from reproduce.experiment.artifact import Results
 from reproduce.output import figures
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")

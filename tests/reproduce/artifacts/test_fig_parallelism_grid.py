@@ -8,7 +8,7 @@ from ptdp_core import layout
 from reproduce.artifacts import fig_parallelism_grid as module
 from reproduce.experiment.artifact import Results
 from reproduce.output import figures
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from ptdp_core.layout import boundary_transfers
 from reproduce.artifacts import fig_scatter_gather_paths as module
 from reproduce.experiment.artifact import Results
 from reproduce.output import figures
-from reproduce.run import runner
+from reproduce.running import runner
 
 TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
 

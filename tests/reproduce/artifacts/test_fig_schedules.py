@@ -9,7 +9,7 @@ from reproduce.commands.listing import print_description
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Results
 from reproduce.output import figures
-from reproduce.run import runner
+from reproduce.running import runner
 
 ARTIFACT = fig_schedules.ARTIFACT
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")

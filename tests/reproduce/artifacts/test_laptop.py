@@ -5,8 +5,8 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts.shared import laptop
 from reproduce.experiment import catalog
-from reproduce.run import runner
-from reproduce.run.fidelities import expected_seconds, scales_of
+from reproduce.running import runner
+from reproduce.running.fidelities import expected_seconds, scales_of
 
 EMULATED = (*laptop.EXPERIMENTS, "fig_gpipe_timeline", "fig_interleaved_timeline")
 DIRECTIONS = {

@@ -12,8 +12,8 @@ from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Claim, Judgement
 from reproduce.output import figures
-from reproduce.run import measured, runner
-from reproduce.run.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
+from reproduce.running import measured, runner
+from reproduce.running.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
 from tests.reproduce import measured_jobs
 
 IDS = [id for id in catalog.ids() if "measured" in catalog.load(id).fidelities]

@@ -9,7 +9,7 @@ from benchmarks.suite.fused_step import Fusion
 from reproduce.artifacts.shared import measured_checkpoint, measured_fusion
 from reproduce.artifacts.shared.measured_points import CPU, GPU
 from reproduce.experiment import catalog
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 class Answer:

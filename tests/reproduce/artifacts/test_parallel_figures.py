@@ -253,7 +253,7 @@ def test_bytes_of_scatter_gather(verdict):
 
 def test_the_default_schedule_is_not_drawn(tmp_path):
     from reproduce.output import figures
-    from reproduce.run import runner
+    from reproduce.running import runner
 
     run = runner.run(runner.plan(fig_scatter_gather.ARTIFACT, tmp_path), ["reproduce"])
     with figures.style():

@@ -6,7 +6,7 @@ import pytest
 
 from reproduce.artifacts import table_checkpoint as module
 from reproduce.experiment.artifact import Results
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")

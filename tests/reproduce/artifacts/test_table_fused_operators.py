@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import table_fused_operators as module
 from reproduce.experiment.artifact import Results
-from reproduce.run import runner
+from reproduce.running import runner
 
 RATE = "throughput_per_gpu"
 

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.formulas import checkpoint_memory
 from reproduce.artifacts import table_recompute_memory as module
 from reproduce.experiment.artifact import Results
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")

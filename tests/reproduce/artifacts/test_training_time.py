@@ -6,7 +6,7 @@ from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import table_training_time as module
 from reproduce.artifacts.shared import table_1
 from reproduce.experiment.claims import judge
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 def test_the_configurations():

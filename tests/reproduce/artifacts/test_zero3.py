@@ -9,7 +9,7 @@ from reproduce.artifacts.shared import zero3_points
 from reproduce.experiment import published
 from reproduce.experiment.claims import judge
 from reproduce.output import figures, tables
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from benchmarks.records import Record, errors
 from reproduce import ROOT, cli
 from reproduce.cli import main
 from reproduce.experiment import catalog
-from reproduce.run import fidelities
+from reproduce.running import fidelities
 
 SCRIPT = Path(sys.executable).with_name("reproduce")
 HEAVY = ("torch", "pandas", "seaborn", "matplotlib", "numpy", "rich", "jsonschema")

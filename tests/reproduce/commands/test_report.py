@@ -14,7 +14,7 @@ from reproduce.commands import report
 from reproduce.experiment import catalog
 from reproduce.output.html.markup import Html, element, markup, png_image
 from reproduce.output.html.tables import number_text, plain
-from reproduce.run.runner import Run
+from reproduce.running.runner import Run
 
 VOID = {"meta", "img", "br", "hr"}
 

@@ -10,7 +10,7 @@ from benchmarks.records import Metric, PaperValue, read_record
 from reproduce.artifacts.fig_interleaved import ARTIFACT
 from reproduce.experiment import catalog
 from reproduce.output import tables
-from reproduce.run import runner
+from reproduce.running import runner
 
 
 def test_headings_have_units_and_origin(figure_12):

@@ -19,8 +19,8 @@ from reproduce.experiment.catalog import load
 from reproduce.output import figures, timelines
 from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
 from reproduce.output.traces import from_schedule
-from reproduce.run.fidelities import evaluator
-from reproduce.run.runner import plan, run
+from reproduce.running.fidelities import evaluator
+from reproduce.running.runner import plan, run
 
 SCHEDULES = [
     ("gpipe", 4, 8, 1, 2),

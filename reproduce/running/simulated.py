@@ -10,7 +10,7 @@ from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
 from reproduce.experiment.artifact import Artifact, Point, Scalar
-from reproduce.run.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
 
 SOURCES = (
     "ptdp_core/config.py",

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.records import read_record
 from reproduce import ROOT
 from reproduce.experiment import catalog
-from reproduce.run.fidelities import evaluator
+from reproduce.running.fidelities import evaluator
 
 pytestmark = pytest.mark.slow
 ID = "fig_pipeline_vs_data"

@@ -3,8 +3,8 @@
 import sys
 
 from reproduce.experiment.artifact import Artifact, Point
-from reproduce.run import simulated
-from reproduce.run.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running import simulated
+from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
 
 
 class Derived(Evaluator):

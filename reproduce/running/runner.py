@@ -30,7 +30,7 @@ from reproduce import ROOT
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact, Point, Results
 from reproduce.experiment.claims import accuracy, judge
-from reproduce.run.fidelities import (
+from reproduce.running.fidelities import (
     Devices,
     Evaluator,
     check_fidelity,

@@ -17,8 +17,8 @@ from benchmarks.records.errors import UnavailableError
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.artifacts.shared.measured_points import ranks_of
 from reproduce.experiment.artifact import Artifact, Point, Scalar, Take
-from reproduce.run.evaluator import Evaluator, Outcome, scales_of, sources_digest
-from reproduce.run.simulated import complete
+from reproduce.running.evaluator import Evaluator, Outcome, scales_of, sources_digest
+from reproduce.running.simulated import complete
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher

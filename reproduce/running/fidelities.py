@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from benchmarks.records import FIDELITIES
 from benchmarks.records.errors import UsageError
 from reproduce.experiment.artifact import Artifact, Point
-from reproduce.run import derived, emulated, measured, simulated
-from reproduce.run.evaluator import Evaluator, folder_name, scales_of
-from reproduce.run.measured import Devices
-from reproduce.run.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
+from reproduce.running import derived, emulated, measured, simulated
+from reproduce.running.evaluator import Evaluator, folder_name, scales_of
+from reproduce.running.measured import Devices
+from reproduce.running.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
 
 __all__ = [
     "Devices",

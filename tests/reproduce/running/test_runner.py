@@ -13,7 +13,7 @@ from benchmarks.records import StorageError, read_record
 from benchmarks.records.errors import InvalidResultsError, UsageError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.run import fidelities, runner
+from reproduce.running import fidelities, runner
 
 COMMAND = ["reproduce", "fig_squares"]
 

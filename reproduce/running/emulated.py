@@ -17,8 +17,8 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact, Point, Scalar
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
-from reproduce.run.evaluator import Evaluator, Outcome, sources_digest
-from reproduce.run.simulated import cluster_of, complete, oom_reason, open_cluster, simulated_metrics
+from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running.simulated import cluster_of, complete, oom_reason, open_cluster, simulated_metrics
 
 if TYPE_CHECKING:
     from ptdp_core.emulation import Emulation
