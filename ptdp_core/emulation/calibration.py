@@ -58,7 +58,7 @@ def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) 
 
 def measure_links(plan: Plan, groups: Groups, folder: Path) -> Measured:
     """Time what this configuration uses between nodes; every rank calls this, at the same time."""
-    watch, measured, parallel = Stopwatch(), Measured(), plan.config.parallel
+    watch, measured = Stopwatch(), Measured()
     if groups.pp.size > 1:
         _measure_exchanges(plan, groups, folder, watch, measured)
     if plan.data_spans_nodes:
@@ -70,8 +70,8 @@ def measure_links(plan: Plan, groups: Groups, folder: Path) -> Measured:
         alone = Axis("rank")
         size = min(LARGEST, max(stage.reduced_backward for stage in plan.stages))
         measured.collectives["tensor"] = _collective(watch, groups.tp.all_reduce, size, alone)
-        if parallel.scatter_gather and parallel.p > 1:
-            size = plan.boundary // parallel.t
+        if plan.boundary.is_scattered:
+            size = plan.boundary.message_elements
             measured.collectives["gather"] = _collective(watch, groups.tp.all_gather, size, alone)
     return measured
 
@@ -87,17 +87,16 @@ def _collective(watch: Stopwatch, operation: Callable[[torch.Tensor], object], e
 
 
 def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatch, measured: Measured) -> None:
-    shards = groups.tp.size if plan.config.parallel.scatter_gather else 1
-    p, me, stride = groups.pp.size, groups.pp.rank, groups.dp.size * groups.tp.size
+    p, me = groups.pp.size, groups.pp.rank
     patterns = {"pair": [_pair(me, p, 0), _pair(me, p, 1)], "both": [_both(me, p)]}
-    sizes, seconds = (TINY, max(SMALLEST, plan.boundary // shards)), []
+    sizes, seconds = (TINY, max(SMALLEST, plan.boundary.message_elements)), []
     for size in sizes:
         wire = RendezvousWire(groups, (size,), torch.float32, folder)
         seconds.append([watch.time(partial(_post, wire, x)) for pattern in patterns.values() for x in pattern])
         wire.close()
     exchanges = [(name, exchange) for name, pattern in patterns.items() for exchange in pattern]
     for (name, exchange), tiny, full in zip(exchanges, *seconds, strict=True):
-        peers = [groups.rank + (message.destination - me) * stride for message in exchange.sends]
+        peers = [groups.grid.rank(message.destination, groups.dp.rank, groups.tp.rank) for message in exchange.sends]
         if len(peers) == (1 if name == "pair" else 2):  # the ends of a pipeline have one neighbour
             crossing = {plan.between_nodes(groups.rank, peer) for peer in peers}
             crosses = crossing.pop() if len(crossing) == 1 else None

@@ -54,7 +54,7 @@ class Plan:
 
     config: TrainingConfig
     gpus_per_node: int
-    boundary: int
+    boundary: Boundary
     gather: float | None
     stages: tuple[StagePlan, ...]
     ranks: tuple[RankPlan, ...]
@@ -82,14 +82,15 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
     parallel, model = config.parallel, CostModel(cluster)
     spans = parallel.t > cluster.gpus_per_node
     computing = CostModel(_without_tensor_communication(cluster, parallel.t)) if spans else model
-    boundary = cluster.element_bytes * Boundary.of(config).elements
+    boundary = Boundary.of(config)
+    boundary_bytes = cluster.element_bytes * boundary.elements
     stages = computing.stages(config)
     return Plan(
         config=config,
         gpus_per_node=cluster.gpus_per_node,
-        boundary=shrunk(boundary, parallel.t),
+        boundary=replace(boundary, shape=(shrunk(boundary_bytes, parallel.t),)),
         gather=None if spans else model.gather(config),
-        stages=tuple(_stage(config, i, stage, boundary if spans else 0) for i, stage in enumerate(stages)),
+        stages=tuple(_stage(config, i, stage, boundary_bytes if spans else 0) for i, stage in enumerate(stages)),
         ranks=tuple(_rank(config, model, rank) for rank in range(parallel.p)),
         host=cluster.iteration_host_time,
         iterations=iterations,

@@ -109,8 +109,8 @@ def _slots(
             there = [arrived[grid.rank(peer, dp, tp)][message] for message, peer in peers]
             slots.append(Slot("exchange", None, max(start, *there), end))
     group = {rank, *grid.data_group(pp, tp)}
-    if grid.p > 1 and pp in (0, grid.p - 1):  # the tied embedding's
-        group |= {grid.rank(0, dp, tp), grid.rank(grid.p - 1, dp, tp)}
+    if rank in (embedding := grid.embedding_group(dp, tp)):
+        group |= set(embedding)
     if len(group) > 1:
         end = iteration.reduction.end
         together = max(ranks[other].reduction.start for other in group)

@@ -23,8 +23,9 @@ from torch import nn
 
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.p2p import Pair, Wire
-from ptdp_core.engine.parameters import Placement
+from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.tensor_parallel import gather, split
+from ptdp_core.layout import Boundary, Parameter
 from ptdp_core.schedules import Action, Message
 
 
@@ -110,25 +111,24 @@ class _Pass(torch.autograd.Function):
 class VirtualChunk(nn.Module):
     """A model chunk on a virtual accelerator, called as `model.Chunk` is.
 
-    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. With
-    `scatter_gather` the boundary tensors are flat and this tensor rank's 1/t of `shape`. It is a `SplitStage`.
+    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. It is a
+    `SplitStage`.
     """
 
     def __init__(
         self,
         times: ChunkTimes,
         parameters: Sequence[nn.Parameter],
-        shape: tuple[int, ...],
+        boundary: Boundary,
         tp: Axis,
         pace: Pace,
         *,
-        scatter_gather: bool,
         is_last: bool,
     ) -> None:
         super().__init__()
-        self.times, self.shape, self.tp, self.pace = times, shape, tp, pace
+        self.times, self.boundary, self.tp, self.pace = times, boundary, tp, pace
         self.pieces = list(parameters)
-        self.scatter_gather, self.is_last = scatter_gather and tp.size > 1, is_last
+        self.is_last = is_last
         self.last = False  # the backward pass that completes the gradients is running
         self.left = 0  # pieces of the backward pass still to come
         self.put_off = 0.0  # seconds of the running backward pass that come later
@@ -137,15 +137,15 @@ class VirtualChunk(nn.Module):
     def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
         received = x is not None
         if x is None:
-            x = torch.zeros(self.shape, requires_grad=True)
-        elif self.scatter_gather:
-            x = gather(x, self.shape, self.tp)
-        self.pace.input_ready(self.times.gather if received and self.scatter_gather else 0.0)
+            x = torch.zeros(self.boundary.shape, requires_grad=True)
+        elif self.boundary.is_scattered:
+            x = gather(x, self.boundary.shape, self.tp)
+        self.pace.input_ready(self.times.gather if received and self.boundary.is_scattered else 0.0)
         for i, parameter in enumerate(self.pieces):
             x = _Pass.apply(x, parameter, self, i == 0)
         if self.is_last:
             return x.sum()
-        return split(x, self.tp) if self.scatter_gather else x
+        return split(x, self.tp) if self.boundary.is_scattered else x
 
     def compute_forward(self) -> None:
         """The whole forward pass's time."""
@@ -156,7 +156,7 @@ class VirtualChunk(nn.Module):
         """The time of one piece of the backward pass."""
         if self.left == 0:
             self.left = len(self.pieces)
-            self.pace.input_ready(self.times.gather if self.scatter_gather and not self.is_last else 0.0)
+            self.pace.input_ready(self.times.gather if self.boundary.is_scattered and not self.is_last else 0.0)
         self.left -= 1
         self.pace.spend((self.times.backward - self.put_off) / len(self.pieces))
         if self.left == 0:
@@ -179,17 +179,19 @@ class VirtualChunk(nn.Module):
             self.pace.restart()
 
 
-def virtual_parameters(elements: Sequence[Sequence[int]], tied: int) -> list[tuple[nn.Parameter, Placement, int]]:
+def virtual_parameters(elements: Sequence[Sequence[int]], tied: int) -> list[LocalParameter]:
     """Parameters as `Gradients` takes them: `elements[chunk][piece]`, and `tied` of the embedding on chunk 0."""
-    made = []
-    for chunk, sizes in enumerate(elements):
-        for piece, size in enumerate(sizes):
-            name = f"virtual.{chunk}.{piece}"
-            made.append((nn.Parameter(torch.zeros(size)), Placement(name, (size,), None, 0, size, False), chunk))
-    if tied:
-        where = Placement("virtual.tied", (tied,), None, 0, tied, False, tied=True)
-        made.append((nn.Parameter(torch.zeros(tied)), where, 0))
-    return made
+    parameters = [
+        _virtual_parameter(f"virtual.{chunk}.{piece}", size, chunk)
+        for chunk, sizes in enumerate(elements)
+        for piece, size in enumerate(sizes)
+    ]
+    return [*parameters, _virtual_parameter("virtual.tied", tied, 0, tied=True)] if tied else parameters
+
+
+def _virtual_parameter(name: str, size: int, chunk: int, tied: bool = False) -> LocalParameter:
+    shard = Parameter(name, (size,), tied=tied).shard(1, 0)
+    return LocalParameter(nn.Parameter(torch.zeros(size)), shard, chunk)
 
 
 class RendezvousWire(Wire):
@@ -230,7 +232,7 @@ class RendezvousWire(Wire):
 
     def _acknowledge(self, message: Message) -> None:
         groups = self.groups
-        sender = groups.rank + (message.source - groups.pp.rank) * groups.dp.size * groups.tp.size
+        sender = groups.grid.rank(message.source, groups.dp.rank, groups.tp.rank)
         self._socket.sendto(str(message).encode(), str(self._folder / str(sender)))
 
     def _wait_for(self, message: bytes) -> None:

@@ -24,6 +24,7 @@ from ptdp_core.emulation.virtual import (
 from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.pipeline import Executor, Run, last_backward
+from ptdp_core.layout import rank_stages
 from ptdp_core.schedules import Action, build, lower
 
 
@@ -47,19 +48,21 @@ class VirtualRank:
         self.plan, self.groups, parallel = plan, groups, plan.config.parallel
         self.mine, self.watch = plan.ranks[groups.pp.rank], Stopwatch()
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
-        made = virtual_parameters(self.mine.elements, self.mine.tied)
+        parameters = virtual_parameters(self.mine.elements, self.mine.tied)
         self.overlap = parallel.data_parallel == "torch"
-        self.gradients = Gradients(made, groups, overlap=self.overlap, sharded=False, bucket_bytes=ELEMENT_BYTES)
+        self.gradients = Gradients(parameters, groups, overlap=self.overlap, sharded=False, bucket_bytes=ELEMENT_BYTES)
         self.pace = Pace()
-        self.chunks = [self._chunk(c, [x for x, _, chunk in made if chunk == c]) for c in range(parallel.v)]
-        shards = parallel.t if parallel.scatter_gather else 1
-        self.wire = RendezvousWire(groups, (plan.boundary // shards,), torch.float32, folder)
+        self.chunks = [
+            self._chunk(chunk, [local.tensor for local in parameters if local.chunk == chunk])
+            for chunk in range(parallel.v)
+        ]
+        self.wire = RendezvousWire(groups, plan.boundary.message_shape, torch.float32, folder)
         self.program, self.last = program, last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record=True)
 
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
-        index = chunk * groups.pp.size + groups.pp.rank
+        index = rank_stages(groups.pp.size, plan.config.parallel.v, groups.pp.rank)[chunk]
         stage, pieces = plan.stages[index], len(self.mine.elements[chunk])
         times = ChunkTimes(
             stage.forward,
@@ -72,10 +75,9 @@ class VirtualRank:
         return VirtualChunk(
             times,
             parameters[:pieces],
-            (plan.boundary,),
+            plan.boundary,
             groups.tp,
             self.pace,
-            scatter_gather=plan.config.parallel.scatter_gather,
             is_last=index == len(plan.stages) - 1,
         )
 

@@ -35,17 +35,16 @@ def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
     out: dict[str, Pieces] = {}
     shares = {id(e): _share(trainer, b) for b in trainer.gradients.buckets for e in b.entries}
     for segment in trainer.optimizer.segments:
-        where, start, stop = segment.entry.placement, segment.start, segment.stop
+        shard, start, stop = segment.entry.shard, segment.start, segment.stop
         if saving:
-            if not where.counts(trainer.groups.tp.rank):
+            if not shard.counts(trainer.groups.tp.rank):
                 continue
             first, end = shares[id(segment.entry)]
             start, stop = max(start, first), min(stop, end)
         for name, tensor in _tensors(trainer, segment):
-            pieces = out.setdefault(f"{name}.{where.name}", Pieces(where.shape))
-            local = tuple(segment.entry.parameter.shape)
+            pieces = out.setdefault(f"{name}.{shard.parameter.name}", Pieces(shard.parameter.shape))
             offset = segment.entry.start
-            for at, size, begin in rectangles(where, local, start - offset, stop - offset):
+            for at, size, begin in rectangles(shard, start - offset, stop - offset):
                 begin += offset - segment.start
                 pieces.held[torch.Size(at)] = tensor[begin : begin + math.prod(size)].view(size)
     return {name: pieces for name, pieces in out.items() if pieces.held}

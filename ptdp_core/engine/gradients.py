@@ -6,6 +6,7 @@ bucket, reduced after the pipeline flush; 'torch' has many, each reduced while t
 summed over its two stages after the flush, and its bucket waits for that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +14,8 @@ import torch.distributed as dist
 from torch import nn
 
 from ptdp_core.engine.groups import Groups, gather_flat, reduce_scatter_flat
-from ptdp_core.engine.parameters import Placement
+from ptdp_core.engine.parameters import LocalParameter
+from ptdp_core.layout import ShardSpec
 
 MIB = 1 << 20
 
@@ -23,7 +25,7 @@ class Entry:
     """A parameter and where it lies in the flat buffers."""
 
     parameter: nn.Parameter
-    placement: Placement
+    shard: ShardSpec
     chunk: int
     start: int
 
@@ -54,7 +56,7 @@ class Gradients:
 
     def __init__(
         self,
-        made: list[tuple[nn.Parameter, Placement, int]],
+        parameters: Sequence[LocalParameter],
         groups: Groups,
         *,
         overlap: bool,
@@ -62,32 +64,32 @@ class Gradients:
         bucket_bytes: int = 25 * MIB,
     ) -> None:
         self.groups, self.overlap, self.sharded = groups, overlap, sharded
-        self.dtype = torch.promote_types(made[0][0].dtype, torch.float32)
+        self.dtype = torch.promote_types(parameters[0].tensor.dtype, torch.float32)
         limit = max(1, bucket_bytes // self.dtype.itemsize) if overlap else None
-        self.buckets = self._lay_out(made, limit)
+        self.buckets = self._lay_out(parameters, limit)
         self.entries = [entry for bucket in self.buckets for entry in bucket.entries]
-        self._make_buffers(made[0][0])
+        self._make_buffers(parameters[0].tensor)
         self._last: set[int] = set()
         for bucket in self.buckets:
             for entry in bucket.entries:
                 entry.parameter.register_post_accumulate_grad_hook(self._hook(entry, bucket))
 
-    def _lay_out(self, made: list[tuple[nn.Parameter, Placement, int]], limit: int | None) -> list[Bucket]:
+    def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
         """Cut the parameters into buckets, last made first; the tied embedding has its own if there are several."""
-        tied = {i for i, (_, where, _) in enumerate(made) if self._is_tied(where)}
-        order = [i for i in reversed(range(len(made))) if i not in tied] + sorted(tied)
+        tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
+        order = [i for i in reversed(range(len(parameters))) if i not in tied] + sorted(tied)
         buckets, offset = [Bucket(0)], 0
         for i in order:
-            parameter, where, chunk = made[i]
+            tensor, shard, chunk = parameters[i]
             bucket = buckets[-1]
             full = limit is not None and bucket.entries and offset - bucket.start >= limit
             new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
             if full or new_chunk or (self.overlap and i in tied and bucket.entries):
                 offset = self._close(bucket, offset)
                 buckets.append(Bucket(offset))
-            buckets[-1].entries.append(Entry(parameter, where, chunk, offset))
+            buckets[-1].entries.append(Entry(tensor, shard, chunk, offset))
             buckets[-1].tied |= i in tied
-            offset += parameter.numel()
+            offset += tensor.numel()
         self._close(buckets[-1], offset)
         return buckets
 
@@ -96,8 +98,8 @@ class Gradients:
         bucket.stop = -(-offset // d) * d
         return bucket.stop
 
-    def _is_tied(self, where: Placement) -> bool:
-        return self.groups.pp.size > 1 and where.tied
+    def _is_tied(self, shard: ShardSpec) -> bool:
+        return self.groups.pp.size > 1 and shard.parameter.tied
 
     def _make_buffers(self, like: nn.Parameter) -> None:
         size = self.buckets[-1].stop
@@ -180,7 +182,7 @@ class Gradients:
         """Sum the tied embedding's gradient over the first and the last stage: an all-reduce of two ranks."""
         pp = self.groups.pp
         for entry in self.entries:
-            if self._is_tied(entry.placement):
+            if self._is_tied(entry.shard):
                 peer = 0 if self.groups.is_last else pp.size - 1
                 own = self.main(entry).contiguous()
                 other = torch.empty_like(own)

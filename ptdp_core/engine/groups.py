@@ -1,44 +1,28 @@
-"""Process groups for p*t*d ranks: one mesh with axes pp, dp and tp, tp fastest (Section 3.1).
+"""Process groups of the p*t*d ranks of `layout.RankGrid`, along its axes pp, dp and tp (Section 3.1).
 
-Rank r = (pp*d + dp)*t + tp, so that a tensor-parallel group is t neighbouring ranks: one server's GPUs under
-`torchrun` and Slurm. Nothing here is global: a `Groups` object is made once and passed to whoever communicates.
+Nothing here is global: a `Groups` object is made once and passed to whoever communicates.
 """
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
 from ptdp_core.config import ParallelConfig
-
-AXES = ("pp", "dp", "tp")
+from ptdp_core.layout import RankGrid
 
 # torch 2.13 renamed these two, and warns about the old names on every rank.
 gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
-class Coordinates(NamedTuple):
-    """Where a rank is on the mesh."""
-
-    pp: int
-    dp: int
-    tp: int
-
-    @classmethod
-    def of(cls, rank: int, parallel: ParallelConfig) -> "Coordinates":
-        """The place of a global rank, for figures and messages; the mesh of `Groups.create` agrees with it."""
-        return cls(rank // (parallel.d * parallel.t), rank // parallel.t % parallel.d, rank % parallel.t)
-
-
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the mesh, as this rank sees it: its group, its place in it, and what went over it.
+    """One axis of the grid, as this rank sees it: its group, its place in it, and what went over it.
 
     The collectives return at once where the axis has one rank. `calls` counts those that communicated.
     """
@@ -96,24 +80,27 @@ class Groups:
 
         Raises `ValueError` if the world has not p*t*d ranks.
         """
-        device = torch.device(device)
         check_world_size(dist.get_world_size(), parallel)
-        p, t, d = parallel.p, parallel.t, parallel.d
-        mesh = init_device_mesh(device.type, (p, d, t), mesh_dim_names=AXES)
-        axes: dict[str, Any] = {
-            name: Axis(name, mesh.get_local_rank(name), mesh.size(i), mesh.get_group(name))
-            for i, name in enumerate(AXES)
-        }
-        lanes: list[dist.ProcessGroup | None] = [None, None]
-        if p > 1:
-            pipelines = mesh.mesh.reshape(p, d * t).T.tolist()
-            lanes = [dist.new_subgroups_by_enumeration(pipelines)[0] for _ in range(2)]
-        return cls(device=device, up=lanes[0], down=lanes[1], **axes)
+        grid = RankGrid.of(parallel)
+        here = grid.coordinates(dist.get_rank())
+        return cls(
+            pp=Axis("pp", here.pp, grid.p, _subgroup(grid.pipelines())),
+            dp=Axis("dp", here.dp, grid.d, _subgroup(grid.data_groups())),
+            tp=Axis("tp", here.tp, grid.t, _subgroup(grid.tensor_groups())),
+            device=torch.device(device),
+            up=_subgroup(grid.pipelines()),
+            down=_subgroup(grid.pipelines()),
+        )
+
+    @property
+    def grid(self) -> RankGrid:
+        """The grid of all ranks."""
+        return RankGrid(self.pp.size, self.tp.size, self.dp.size)
 
     @property
     def rank(self) -> int:
         """This process's global rank."""
-        return (self.pp.rank * self.dp.size + self.dp.rank) * self.tp.size + self.tp.rank
+        return self.grid.rank(self.pp.rank, self.dp.rank, self.tp.rank)
 
     @property
     def is_first(self) -> bool:
@@ -124,6 +111,14 @@ class Groups:
     def is_last(self) -> bool:
         """On the last pipeline rank."""
         return self.pp.rank == self.pp.size - 1
+
+
+def _subgroup(groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
+    """The one of these disjoint groups that this rank is in; none is made for a rank alone. All ranks call this."""
+    if len(groups[0]) == 1:
+        return None
+    group: dist.ProcessGroup = dist.new_subgroups_by_enumeration([list(ranks) for ranks in groups])[0]
+    return group
 
 
 def check_world_size(world: int, parallel: ParallelConfig) -> None:

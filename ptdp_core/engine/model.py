@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.groups import Axis
-from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.recompute import recomputed
 from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.tensor_parallel import (
@@ -31,10 +31,10 @@ from ptdp_core.engine.tensor_parallel import (
     split,
 )
 from ptdp_core.engine.weight_gradients import Owed
+from ptdp_core.layout import WORD_EMBEDDING, Boundary, chunk_layers, chunk_parameters
 
 STD = 0.02
 EPSILON = 1e-5
-TIED = "embedding.word.weight"
 EMBEDDING_LAYER = -1  # as a place for random draws
 ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
 
@@ -56,14 +56,13 @@ class Build:
     """What every module of a rank's chunks needs to be built and to run."""
 
     model: ModelConfig
-    padded_vocab: int
-    make: Parameters
+    boundary: Boundary
+    make: ParameterStore
     tp: Axis
     ops: Operators
     streams: Streams
     dropout: float = 0.0
     recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
-    scatter_gather: bool = False
     attention: str = "operators"
 
 
@@ -73,8 +72,8 @@ class LayerNorm(nn.Module):
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
         self.ops = build.ops
-        self.weight = build.make(f"{name}.weight", (build.model.hidden,), fill=1.0)
-        self.bias = build.make(f"{name}.bias", (build.model.hidden,))
+        self.weight = build.make(f"{name}.weight", fill=1.0)
+        self.bias = build.make(f"{name}.bias")
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
@@ -89,11 +88,11 @@ class Attention(nn.Module):
 
     def __init__(self, build: Build, name: str, layer: int) -> None:
         super().__init__()
-        h, self.heads = build.model.hidden, build.model.heads // build.tp.size
         self.build, self.layer = build, layer
+        self.heads = build.model.heads // build.tp.size
         out_std = STD / sqrt(2 * build.model.layers)
-        self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", h, 3 * h, STD, build.tp)
-        self.projection = RowParallelLinear(build.make, f"{name}.projection", h, h, out_std, build.tp)
+        self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, build.tp)
+        self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, build.tp)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         s, b, _ = x_SBH.shape
@@ -128,11 +127,10 @@ class MLP(nn.Module):
 
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
-        h = build.model.hidden
         self.ops = build.ops
         out_std = STD / sqrt(2 * build.model.layers)
-        self.up = ColumnParallelLinear(build.make, f"{name}.up", h, 4 * h, STD, build.tp)
-        self.down = RowParallelLinear(build.make, f"{name}.down", 4 * h, h, out_std, build.tp)
+        self.up = ColumnParallelLinear(build.make, f"{name}.up", STD, build.tp)
+        self.down = RowParallelLinear(build.make, f"{name}.down", out_std, build.tp)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
         return self.down(self.ops.bias_gelu(self.up(x_SBH, add_bias=False), self.up.bias))
@@ -173,15 +171,14 @@ class Chunk(nn.Module):
         super().__init__()
         self.build, model, make = build, build.model, build.make
         self.is_first, self.is_last = layers.start == 0, layers.stop == model.layers
-        table = {"dim": 0, "std": STD, "padded": build.padded_vocab, "tied": True}
         if self.is_first:
-            self.word = make(TIED, (model.vocab, model.hidden), **table)  # type: ignore[arg-type]
-            self.position = make("embedding.position.weight", (model.seq, model.hidden), std=STD)
+            self.word = make(WORD_EMBEDDING, std=STD)
+            self.position = make("embedding.position.weight", std=STD)
         self.layers = nn.ModuleList(Layer(build, layer) for layer in layers)
         if self.is_last:
             self.norm = LayerNorm(build, "norm")
             if not self.is_first:
-                self.word = make(TIED, (model.vocab, model.hidden), copy=True, **table)  # type: ignore[arg-type]
+                self.word = make(WORD_EMBEDDING, std=STD)
         self._owed: dict[int, list[Owed]] = {}
 
     @contextmanager
@@ -201,21 +198,20 @@ class Chunk(nn.Module):
         tokens_BS: torch.Tensor | None = None,
         labels_BS: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        build, (s, h) = self.build, (self.build.model.seq, self.build.model.hidden)
+        build, scattered = self.build, self.build.boundary.is_scattered
         flat = False
         if self.is_first:
             assert tokens_BS is not None
             x = self._embed(tokens_BS)
         else:
             assert x is not None
-            flat = build.scatter_gather and build.tp.size > 1
-        shape = (s, x.numel() * (build.tp.size if flat else 1) // (s * h), h)
+            flat = scattered
         step = build.recompute_layers or max(1, len(self.layers))
         for start in range(0, len(self.layers), step):
-            block = self._block(start, start + step, shape if flat else None)
+            block = self._block(start, start + step, gathering=flat)
             if build.recompute_layers:
                 # What arrived as 1/t is stashed as it is; anything else is split first.
-                stash = build.tp if build.scatter_gather and build.tp.size > 1 and not flat else None
+                stash = build.tp if scattered and not flat else None
                 x = recomputed(block, x, stash)
             else:
                 x = block(x)
@@ -223,12 +219,12 @@ class Chunk(nn.Module):
         if self.is_last:
             assert labels_BS is not None
             return self._loss(x, labels_BS)
-        return split(x, build.tp) if build.scatter_gather else x
+        return split(x, build.tp) if scattered else x
 
-    def _block(self, start: int, stop: int, gathered: tuple[int, ...] | None) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _block(self, start: int, stop: int, gathering: bool) -> Callable[[torch.Tensor], torch.Tensor]:
         def run(x: torch.Tensor) -> torch.Tensor:
-            if gathered is not None:
-                x = gather(x, gathered, self.build.tp)
+            if gathering:
+                x = gather(x, self.build.boundary.shape, self.build.tp)
             for layer in self.layers[start:stop]:
                 x = layer(x)
             return x
@@ -249,19 +245,10 @@ class Chunk(nn.Module):
         return cross_entropy(logits_SBVt, labels_BS.T, self.build.model.vocab, tp).mean()
 
 
-def boundary_shape(model: ModelConfig, b: int, t: int, scatter_gather: bool) -> tuple[int, ...]:
-    """Shape of what crosses a pipeline boundary: [s, b, h], or flat 1/t of it (Section 4.1)."""
-    if scatter_gather and t > 1:
-        return (model.seq * b * model.hidden // t,)
-    return (model.seq, b, model.hidden)
-
-
 def build_chunks(build: Build, pp: Axis, v: int) -> list[Chunk]:
-    """The v chunks of a pipeline rank; chunk c of rank r is stage c*p + r of p*v equal stages (Section 2.2.2)."""
-    per_stage = build.model.layers // (pp.size * v)
+    """The v model chunks of a pipeline rank, in order (Section 2.2.2)."""
     chunks = []
-    for c in range(v):
-        build.make.chunk = c
-        first = (c * pp.size + pp.rank) * per_stage
-        chunks.append(Chunk(build, range(first, first + per_stage)))
+    for chunk, layers in enumerate(chunk_layers(build.model.layers, pp.size, v, pp.rank)):
+        build.make.begin_chunk(chunk, chunk_parameters(build.model, layers, build.tp.size))
+        chunks.append(Chunk(build, layers))
     return chunks

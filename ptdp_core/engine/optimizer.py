@@ -83,8 +83,8 @@ class Optimizer:
             for entry in bucket.entries
             if max(gradients.owned(bucket)[0], entry.start) < min(gradients.owned(bucket)[1], entry.stop)
         ]
-        decay = [s.master for s in self.segments if s.entry.placement.decay]
-        plain = [s.master for s in self.segments if not s.entry.placement.decay]
+        decay = [s.master for s in self.segments if s.entry.shard.parameter.is_matrix]
+        plain = [s.master for s in self.segments if not s.entry.shard.parameter.is_matrix]
         self.adam = torch.optim.AdamW(
             [
                 {"params": group, "weight_decay": weight_decay}
@@ -105,7 +105,7 @@ class Optimizer:
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         for s in self.segments:
-            counts = s.entry.placement.counts(groups.tp.rank)
+            counts = s.entry.shard.counts(groups.tp.rank)
             (self._counted if counts else self._uncounted).append(self._gradient(s))
 
     def _segment(self, entry: Entry, first: int, end: int) -> Segment:

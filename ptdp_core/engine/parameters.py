@@ -1,45 +1,31 @@
-"""Parameters by global name: how the whole tensor is initialised, and which part of it this rank holds.
+"""The parameters of a rank: how the whole tensor is initialised, and the part of it that this rank holds.
 
-A parameter's values come from a seed derived from its name, and are then sliced. So weights are equal for every
-(p, t, d, v), and a checkpoint can be read at another one.
+A parameter's values come from a seed derived from its name, and are then sliced as its `layout.ShardSpec` says. So
+weights are equal for every (p, t, d, v), and a checkpoint can be read at another one.
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from ptdp_core import layout
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.weight_gradients import WeightGradients
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Which part of which global tensor a local parameter is.
+class LocalParameter(NamedTuple):
+    """A parameter tensor on this rank, which part of which global one it is, and the model chunk it belongs to."""
 
-    `shape` is the global shape without padding; the part starts at `offset` along `dim` (None: replicated over the
-    tensor ranks) and its first `valid` rows along it are real, the rest padding. `tied` marks the
-    embedding that is also the output layer, `copy` its second copy on the last pipeline stage: that is neither counted
-    nor saved.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dim: int | None
-    offset: int
-    valid: int
-    decay: bool
-    tied: bool = False
-    copy: bool = False
-
-    def counts(self, tp_rank: int) -> bool:
-        """Whether this rank answers for the parameter in sums over ranks (gradient norm, parameter count)."""
-        return not self.copy and (self.dim is not None or tp_rank == 0)
+    tensor: nn.Parameter
+    shard: layout.ShardSpec
+    chunk: int
 
 
-class Parameters:
-    """Makes the parameters of a rank, and remembers them with their placement, by global name and model chunk.
+class ParameterStore:
+    """Makes the parameters of a rank as the layout says, and keeps them in the order in which they were made.
 
     `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them.
     """
@@ -54,41 +40,32 @@ class Parameters:
     ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
         self.weight_gradients = weight_gradients or WeightGradients()
-        self.chunk = 0
-        self.made: list[tuple[nn.Parameter, Placement, int]] = []
+        self.parameters: list[LocalParameter] = []
+        self._chunk = 0
+        self._to_make: dict[str, layout.Parameter] = {}
 
-    def __call__(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        *,
-        dim: int | None = None,
-        std: float | None = None,
-        fill: float = 0.0,
-        padded: int | None = None,
-        tied: bool = False,
-        copy: bool = False,
-    ) -> nn.Parameter:
-        """A parameter: the part of the global tensor `name` along `dim` that is this tensor rank's.
+    def begin_chunk(self, chunk: int, parameters: Iterable[layout.Parameter]) -> None:
+        """The next parameters to be made are those of a model chunk, each of them once."""
+        assert not self._to_make, f"chunk {self._chunk} has no module for {list(self._to_make)}"
+        self._chunk, self._to_make = chunk, {parameter.name: parameter for parameter in parameters}
 
-        Normal with `std`, or filled with `fill`. `padded` is the global size along `dim` with padding, of zeros.
-        Matrices decay, biases and layer norms do not.
+    def __call__(self, name: str, *, std: float | None = None, fill: float = 0.0) -> nn.Parameter:
+        """This tensor rank's part of the global parameter `name`: normal with `std`, or filled with `fill`.
+
+        Padding is zero.
         """
-        full = torch.full(shape, fill)  # drawn in fp32, so that every precision starts from the same values
+        parameter = self._to_make.pop(name)
+        full = torch.full(parameter.shape, fill)  # drawn in fp32, so that every precision starts from the same values
         if std is not None:
             full.normal_(0.0, std, generator=named_generator(self.seed, name))
-        offset, valid = 0, full.size(dim or 0)
-        if dim is not None:
-            size = (padded or shape[dim]) // self.tp.size
-            offset = min(size * self.tp.rank, shape[dim])
-            valid = min(size, shape[dim] - offset)
-            part = full.narrow(dim, offset, valid)
-            full = part.new_zeros((*shape[:dim], size, *shape[dim + 1 :]))
-            full.narrow(dim, 0, valid).copy_(part)
-        parameter = nn.Parameter(full.to(self.device, self.dtype))
-        placement = Placement(name, shape, dim, offset, valid, len(shape) > 1, tied, copy)
-        self.made.append((parameter, placement, self.chunk))
-        return parameter
+        shard = parameter.shard(self.tp.size, self.tp.rank)
+        if parameter.split is not None:
+            part = full.narrow(parameter.split, shard.start, shard.stop - shard.start)
+            full = part.new_zeros(shard.shape)
+            full.narrow(parameter.split, 0, shard.stop - shard.start).copy_(part)
+        tensor = nn.Parameter(full.to(self.device, self.dtype))
+        self.parameters.append(LocalParameter(tensor, shard, self._chunk))
+        return tensor
 
 
 def named_generator(seed: int, name: str) -> torch.Generator:

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
-from ptdp_core.engine.parameters import Placement
+from ptdp_core.layout import ShardSpec
 
 
 class Pieces:
@@ -83,22 +83,21 @@ class LoadPlanner(dcp.DefaultLoadPlanner):
         return self.state_dict[index.fqn].at(index)
 
 
-def rectangles(
-    where: Placement, local: tuple[int, ...], start: int, stop: int
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
+def rectangles(shard: ShardSpec, start: int, stop: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
     """Cut the run [start, stop) of a flattened local parameter into rectangles of the global one, without padding.
 
     Yields (global offsets, sizes, where it starts in the local parameter). At most a partial row, whole rows, a partial
     row.
     """
-    if len(local) == 1:
-        stop = min(stop, where.valid) if where.dim == 0 else stop
+    split, held = shard.parameter.split, shard.stop - shard.start
+    if len(shard.shape) == 1:
+        stop = min(stop, held)
         if start < stop:
-            yield ((where.offset if where.dim == 0 else 0) + start,), (stop - start,), start
+            yield (shard.start + start,), (stop - start,), start
         return
-    width = local[1]
-    row0, column0 = (where.offset, 0) if where.dim == 0 else (0, where.offset if where.dim == 1 else 0)
-    stop = min(stop, where.valid * width) if where.dim == 0 else stop
+    width = shard.shape[1]
+    row0, column0 = (shard.start, 0) if split == 0 else (0, shard.start if split == 1 else 0)
+    stop = min(stop, held * width) if split == 0 else stop
     while start < stop:
         row, column = divmod(start, width)
         if column or stop - start < width:

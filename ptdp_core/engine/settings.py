@@ -101,11 +101,6 @@ class Settings:
         """Layers per recomputed block; 0 keeps all activations."""
         return self.parallel.checkpoint_layers if self.parallel.recompute == "full" else 0
 
-    @property
-    def scatter_gather(self) -> bool:
-        """Whether boundary tensors travel as 1/t (Section 4.1): asked for, and there is both t > 1 and p > 1."""
-        return self.parallel.scatter_gather and self.parallel.t > 1 and self.parallel.p > 1
-
 
 SECTIONS: dict[str, Any] = {
     "model": ModelConfig,

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from ptdp_core.engine.groups import Axis
-from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.weight_gradients import Owed, WeightGradients
 
 
@@ -116,11 +116,11 @@ class ColumnParallelLinear(nn.Module):
     `weight` is [F/t, H] as torch stores it, `bias` [F/t].
     """
 
-    def __init__(self, make: Parameters, name: str, h: int, features: int, std: float, tp: Axis) -> None:
+    def __init__(self, make: ParameterStore, name: str, std: float, tp: Axis) -> None:
         super().__init__()
         self.tp, self.gradients = tp, make.weight_gradients
-        self.weight = make(f"{name}.weight", (features, h), dim=0, std=std)
-        self.bias = make(f"{name}.bias", (features,), dim=0)
+        self.weight = make(f"{name}.weight", std=std)
+        self.bias = make(f"{name}.bias")
 
     def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
         return linear(x_SBH, self.weight, self.bias if add_bias else None, self.tp, self.gradients)
@@ -132,11 +132,11 @@ class RowParallelLinear(nn.Module):
     `weight` is [H, F/t], `bias` [H] and replicated.
     """
 
-    def __init__(self, make: Parameters, name: str, features: int, h: int, std: float, tp: Axis) -> None:
+    def __init__(self, make: ParameterStore, name: str, std: float, tp: Axis) -> None:
         super().__init__()
         self.tp, self.gradients = tp, make.weight_gradients
-        self.weight = make(f"{name}.weight", (h, features), dim=1, std=std)
-        self.bias = make(f"{name}.bias", (h,))
+        self.weight = make(f"{name}.weight", std=std)
+        self.bias = make(f"{name}.bias")
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
         return g(linear(x_SBFt, self.weight, None, None, self.gradients), self.tp)

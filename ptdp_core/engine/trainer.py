@@ -11,14 +11,15 @@ import torch
 
 from ptdp_core.engine.gradients import MIB, Gradients
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.model import Build, Operators, boundary_shape, build_chunks
+from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
 from ptdp_core.engine.p2p import Wire
-from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.weight_gradients import WeightGradients
+from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
 
 TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -53,33 +54,32 @@ class Trainer:
         check_order(program)
         self.schedule = program.schedule
         weight_gradients = WeightGradients(accumulate, self.schedule.is_split)
-        self.make = Parameters(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
+        self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
+        boundary = Boundary.of(settings.training)
         self.chunks = build_chunks(
             Build(
                 model,
-                settings.training.padded_vocab,
-                self.make,
+                boundary,
+                self.store,
                 groups.tp,
                 ops,
                 self.streams,
                 engine.dropout,
                 settings.recompute_layers,
-                settings.scatter_gather,
                 engine.attention,
             ),
             groups.pp,
             parallel.v,
         )
         self.gradients = Gradients(
-            self.make.made,
+            self.store.parameters,
             groups,
             overlap=overlap,
             sharded=engine.sharded_optimizer,
             bucket_bytes=int(engine.bucket_mib * MIB),
         )
         self.optimizer = Optimizer(self.gradients, groups, settings.optimizer)
-        shape = boundary_shape(model, parallel.b, parallel.t, settings.scatter_gather)
-        self.wire = Wire(groups, shape, dtype)
+        self.wire = Wire(groups, boundary.message_shape, dtype)
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record)
 

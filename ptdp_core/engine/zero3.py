@@ -13,13 +13,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.model import Build, Chunk, Operators
+from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, learning_rate
-from ptdp_core.engine.parameters import Parameters, Placement
+from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Run
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.trainer import TORCH_DTYPES, TrainStep
+from ptdp_core.layout import Boundary
 
 
 class Zero3Trainer:
@@ -31,11 +32,11 @@ class Zero3Trainer:
         dtype = TORCH_DTYPES[engine.dtype]
         self.dtype = torch.promote_types(dtype, torch.float32)
         self.streams = Streams(engine.seed, groups.device)
-        make = Parameters(engine.seed, groups.tp, groups.device, self.dtype)
+        store = ParameterStore(engine.seed, groups.tp, groups.device, self.dtype)
         build = Build(
             settings.model,
-            settings.training.padded_vocab,
-            make,
+            Boundary.of(settings.training),
+            store,
             groups.tp,
             ops,
             self.streams,
@@ -43,8 +44,9 @@ class Zero3Trainer:
             settings.recompute_layers,
             attention=engine.attention,
         )
-        self.model = Chunk(build, range(settings.model.layers))
-        self.names = {name: where.name for name, where in self._names(make).items()}
+        (self.model,) = build_chunks(build, groups.pp, 1)
+        names = {id(local.tensor): local.shard.parameter.name for local in store.parameters}
+        self.names = {name: names[id(parameter)] for name, parameter in self.model.named_parameters()}
         if groups.dp.size > 1:
             self._shard(dtype)
         self.scale = LossScale.of(options)
@@ -56,10 +58,6 @@ class Zero3Trainer:
             betas=(options.beta1, options.beta2),
             eps=options.eps,
         )
-
-    def _names(self, make: Parameters) -> dict[str, Placement]:
-        places = {id(parameter): where for parameter, where, _ in make.made}
-        return {name: places[id(parameter)] for name, parameter in self.model.named_parameters()}
 
     def _shard(self, dtype: torch.dtype) -> None:
         mesh = init_device_mesh(self.groups.device.type, (self.groups.dp.size,), mesh_dim_names=("dp",))

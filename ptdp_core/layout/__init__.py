@@ -30,6 +30,7 @@ from ptdp_core.layout.grid import Coordinates, RankGrid, node_of
 from ptdp_core.layout.parameters import (
     COLUMN,
     ROW,
+    WORD_EMBEDDING,
     Parameter,
     ShardSpec,
     chunk_parameters,
@@ -47,6 +48,7 @@ __all__ = [
     "FP32",
     "GRADIENT",
     "ROW",
+    "WORD_EMBEDDING",
     "Boundary",
     "Collective",
     "Coordinates",

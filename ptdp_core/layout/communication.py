@@ -49,7 +49,7 @@ def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
     Partial sums leave a row-parallel matrix through a g, which reduces going forward; a replicated input enters a
     column-parallel one through an f, which reduces its gradient going backward.
     """
-    splits = [parameter.split for parameter in parameters if len(parameter.shape) == 2]
+    splits = [parameter.split for parameter in parameters if parameter.is_matrix]
     return splits.count(ROW), splits.count(COLUMN)
 
 

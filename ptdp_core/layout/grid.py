@@ -62,6 +62,11 @@ class RankGrid:
         """The p ranks that a tensor goes through, in the order of their stages."""
         return tuple(self.rank(pp, dp, tp) for pp in range(self.p))
 
+    def embedding_group(self, dp: int, tp: int) -> tuple[int, ...]:
+        """The ranks of a pipeline that hold the tied embedding, and sum its gradients: the first and the last."""
+        pipeline = self.pipeline(dp, tp)
+        return pipeline if self.p <= 2 else (pipeline[0], pipeline[-1])
+
     def tensor_groups(self) -> tuple[tuple[int, ...], ...]:
         """All p*d tensor-parallel groups."""
         return tuple(self.tensor_group(pp, dp) for pp in range(self.p) for dp in range(self.d))

@@ -37,6 +37,11 @@ class Parameter:
         """Elements of the whole tensor, without padding."""
         return prod(self.shape)
 
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a weight matrix or a table, to which weight decay applies, and no bias or layer norm."""
+        return len(self.shape) > 1
+
     def shard(self, t: int, tp: int) -> "ShardSpec":
         """What tensor rank tp of t holds. Raises ValueError if t does not divide the size along `split`."""
         if self.split is None:

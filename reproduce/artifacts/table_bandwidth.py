@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from benchmarks.records import Metric, Number, PaperValue
 from ptdp_core.formulas import ring_factor
-from ptdp_core.layout import RankGrid, boundary_transfers, chunk_layers, chunk_parameters
+from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.artifacts.shared import table_1
@@ -82,14 +82,7 @@ def _data(estimate: Estimate) -> tuple[int, float, float]:
     """
     config, parallel = estimate.config, estimate.config.parallel
     grid = RankGrid.of(parallel)
-    held = [
-        sum(
-            parameter.shard(parallel.t, 0).elements
-            for chunk in chunk_layers(config.model.layers, parallel.p, parallel.v, pp)
-            for parameter in chunk_parameters(config.model, chunk, parallel.t)
-        )
-        for pp in range(parallel.p)
-    ]
+    held = rank_elements(config)
     crossings, sent = 0, 0.0
     for ring in grid.data_groups():
         halves = [2 * grid.coordinates(rank).dp < parallel.d for rank in ring]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import parameters, pipeline_elements, scatter_gather_elements, tensor_parallel_elements
 from ptdp_core.layout import (
+    Boundary,
     Parameter,
     RankGrid,
     all_reduces,
@@ -151,34 +152,39 @@ def test_the_engine_holds_the_same_slices(p, t, v):
     torch = pytest.importorskip("torch")
     for module in ("parameters", "groups", "model"):
         pytest.importorskip(f"ptdp_core.engine.{module}", exc_type=ImportError)
-    from ptdp_core.config import padded_vocab
-    from ptdp_core.engine.groups import Axis, Coordinates
-    from ptdp_core.engine.model import Build, boundary_shape, build_chunks
-    from ptdp_core.engine.parameters import Parameters
+    from ptdp_core.engine.groups import Axis
+    from ptdp_core.engine.model import Build, build_chunks
+    from ptdp_core.engine.parameters import ParameterStore
 
-    parallel, model = ParallelConfig(p=p, t=t, v=v, B=p), MODEL
-    grid = RankGrid.of(parallel)
+    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
+    grid = RankGrid.of(config.parallel)
     for rank in range(grid.n):
-        pp, dp, tp = grid.coordinates(rank)
-        assert (pp, dp, tp) == tuple(Coordinates.of(rank, parallel))
+        pp, _, tp = grid.coordinates(rank)
         axis = Axis("tp", tp, t)
-        make = Parameters(0, axis, torch.device("cpu"), torch.float32)
-        build_chunks(Build(model, padded_vocab(model.vocab, t), make, axis, None, None), Axis("pp", pp, p), v)
-        engine = [
-            (q.name, q.shape, q.dim, q.copy, q.offset, q.offset + q.valid, chunk, tuple(tensor.shape))
-            for tensor, q, chunk in make.made
-        ]
-        ours = []
-        for chunk, layers in enumerate(chunk_layers(model.layers, p, v, pp)):
-            for q in chunk_parameters(model, layers, t):
-                shard = q.shard(t, tp)
-                ours.append((q.name, q.shape, q.split, q.copy, shard.start, shard.stop, chunk, shard.shape))
-        assert sorted(engine, key=str) == sorted(ours, key=str)
-    size = pipeline_elements(model, 1)
+        store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
+        build_chunks(Build(MODEL, Boundary.of(config), store, axis, None, None), Axis("pp", pp, p), v)
+        held = {(local.shard, local.chunk) for local in store.parameters}
+        assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
+        assert held == {
+            (parameter.shard(t, tp), chunk)
+            for chunk, layers in enumerate(chunk_layers(MODEL.layers, p, v, pp))
+            for parameter in chunk_parameters(MODEL, layers, t)
+        }
+        assert sum(local.tensor.numel() for local in store.parameters) == rank_elements(config)[pp]
+
+
+@pytest.mark.parametrize(("p", "t", "asked"), [(1, 2, True), (2, 1, True), (2, 2, False), (2, 2, True)])
+def test_scatter_gather_is_in_effect_where_there_are_both_stages_and_tensor_ranks(p, t, asked):
+    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, B=p, scatter_gather=asked))
+    boundary, size = Boundary.of(config), pipeline_elements(MODEL, 1)
+    in_effect = p > 1 and t > 1 and asked
+    assert boundary.is_scattered is in_effect
+    assert boundary.elements == size
+    assert (boundary.gather is not None) is in_effect
+    assert boundary.message_elements == (scatter_gather_elements(MODEL, 1, t) if in_effect else size)
     if p > 1:
-        for on in (False, True):
-            (elements,) = {s.elements for s in boundary_transfers(grid, 0, 0, size, on)}
-            assert elements == torch.Size(boundary_shape(model, 1, t, on)).numel()
+        sent = boundary_transfers(RankGrid.of(config.parallel), 0, 0, size, asked)
+        assert {transfer.elements for transfer in sent} == {boundary.message_elements}
 
 
 def test_it_stands_on_the_ground_floor():

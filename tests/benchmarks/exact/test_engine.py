@@ -8,6 +8,7 @@ from benchmarks.exact import command, engine
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import SCHEDULES
 from ptdp_core.launch.local import RankError
+from ptdp_core.layout import Boundary
 
 
 def test_a_program_that_would_hang_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_the_cases_cover_what_the_engine_can_do() -> None:
     assert {case.parallel.schedule for case in cases} == set(SCHEDULES)
     assert {case.engine.exchange for case in cases} == {"blocking", "overlapped"}
     assert {case.parallel.recompute for case in cases} == {"full", "none"}
-    assert {case.scatter_gather for case in cases} == {True, False}
+    assert {Boundary.of(case.training).is_scattered for case in cases} == {True, False}
     assert {case.engine.sharded_optimizer for case in cases} == {True, False}
     assert any(min(case.parallel.p, case.parallel.t, case.parallel.d) > 1 for case in cases)
     for count, of_count in engine.CASES.items():

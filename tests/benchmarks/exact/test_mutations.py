@@ -22,11 +22,7 @@ ALL_REDUCE = (
     "        ctx.mark_dirty(x)\n",
     "        ctx.mark_dirty(x)\n        dist.all_reduce(x.clone(), group=tp.group)\n",
 )
-NO_SCATTER_GATHER = (
-    "ptdp_core/engine/settings.py",
-    "return self.parallel.scatter_gather and self.parallel.t > 1 and self.parallel.p > 1",
-    "return False",
-)
+NO_SCATTER_GATHER = ("ptdp_core/layout/communication.py", "parallel.t if scattered else 1", "1")
 
 
 @pytest.fixture
@@ -105,8 +101,7 @@ def test_a_lost_scatter_gather(mutant: Mutant) -> None:
 
 
 def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
-    edit = ("ptdp_core/layout/communication.py", "parallel.t if scattered else 1", "1")
-    (difference,) = mutant("simulated", edit)
+    (difference,) = mutant("simulated", NO_SCATTER_GATHER)
     assert difference["headline"].startswith("communication (simulated): scatter/gather lost")
     sizes = changed(difference, "pipeline bytes")
     old, new = sizes["Figure 18, scatter/gather on, B=48", None]

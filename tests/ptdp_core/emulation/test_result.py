@@ -92,9 +92,9 @@ def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster
 def test_times_are_the_cost_models_and_sizes_are_shrunk():
     job, cluster = config(LARGE, p=2, t=2, b=1, B=8), replace(SELENE, gpus_per_node=2)
     inside, outside = (make_plan(job, replace(cluster, gpus_per_node=n), 1, 0) for n in (2, 1))
-    assert inside.boundary * 4 * SHRINK == 2 * LARGE.seq * LARGE.hidden
+    assert inside.boundary.elements * 4 * SHRINK == 2 * LARGE.seq * LARGE.hidden
     assert inside.stages[0].reduced_forward == 0
     # 4 layers and the embedding; between nodes all-reduces are not modelled but run.
-    assert outside.stages[0].reduced_forward == (2 * 4 + 1) * inside.boundary
+    assert outside.stages[0].reduced_forward == (2 * 4 + 1) * inside.boundary.elements
     assert outside.stages[0].forward < inside.stages[0].forward
     assert outside.gather is None

@@ -68,11 +68,12 @@ def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> 
 
 def local_part(whole: torch.Tensor, entry: Any) -> torch.Tensor:
     """This rank's part of a global tensor, padded with zeros as the engine pads, flat."""
-    where = entry.placement
-    if where.dim is None:
+    shard = entry.shard
+    if shard.parameter.split is None:
         return whole.reshape(-1)
     out = torch.zeros(entry.parameter.shape, dtype=whole.dtype)
-    out.narrow(where.dim, 0, where.valid).copy_(whole.narrow(where.dim, where.offset, where.valid))
+    split, held = shard.parameter.split, shard.stop - shard.start
+    out.narrow(split, 0, held).copy_(whole.narrow(split, shard.start, held))
     return out.reshape(-1)
 
 
@@ -102,13 +103,13 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
         worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
         worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
         for s in trainer.optimizer.segments:
-            whole = reference["gradients"][step][s.entry.placement.name]
+            whole = reference["gradients"][step][s.entry.shard.parameter.name]
             mine = slice(s.start - s.entry.start, s.stop - s.entry.start)
             part = local_part(whole, s.entry)[mine]
             error = _error(captured["flat"][s.start : s.stop], part, whole.abs().max().item())
             worst["gradient"] = max(worst["gradient"], error)
     for entry in trainer.gradients.entries:
-        whole = reference["parameters"][entry.placement.name]
+        whole = reference["parameters"][entry.shard.parameter.name]
         error = _error(entry.parameter.detach().reshape(-1), local_part(whole, entry), whole.abs().max().item())
         worst["parameter"] = max(worst["parameter"], error)
     return worst
@@ -220,7 +221,7 @@ def state(trainer: Trainer) -> dict[str, torch.Tensor]:
     """This rank's part of parameters and moments by name, flat, with its place in the local parameter."""
     out = {}
     for s in trainer.optimizer.segments:
-        name = f"{s.entry.placement.name} {s.start - s.entry.start}"
+        name = f"{s.entry.shard.parameter.name} {s.start - s.entry.start}"
         adam = trainer.optimizer.adam.state[s.master]
         out[name] = torch.stack([s.master.detach(), adam["exp_avg"], adam["exp_avg_sq"]])
     return out
@@ -316,7 +317,7 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
 
 def gradients_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     """This rank's main gradients by global name (p = t = 1, so whole)."""
-    return {e.placement.name: trainer.gradients.main(e).clone() for e in trainer.gradients.entries}
+    return {e.shard.parameter.name: trainer.gradients.main(e).clone() for e in trainer.gradients.entries}
 
 
 def zero3(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:

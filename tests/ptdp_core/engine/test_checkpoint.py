@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptdp_core.engine.checkpoint import MANIFEST, newest, problem, resolve
-from ptdp_core.engine.parameters import Placement
 from ptdp_core.engine.pieces import rectangles
 from ptdp_core.launch.local import RankError, launch
+from ptdp_core.layout import Parameter, ShardSpec
 from tests.ptdp_core.engine import jobs
 
 BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
@@ -175,10 +175,10 @@ def test_rectangles_cover_a_tensor_exactly_once(
             offset = min(rank * size, whole.size(dim))
             valid = min(size, whole.size(dim) - offset)
             local.narrow(dim, 0, valid).copy_(whole.narrow(dim, offset, valid))
-        where = Placement("x", tuple(whole.shape), dim, offset, valid, True)
+        shard = ShardSpec(Parameter("x", tuple(whole.shape), dim), tuple(local.shape), offset, offset + valid)
         edges = [0, *sorted(min(c, local.numel()) for c in cuts), local.numel()]
         for start, stop in itertools.pairwise(edges):
-            for at, size2, begin in rectangles(where, tuple(local.shape), start, stop):
+            for at, size2, begin in rectangles(shard, start, stop):
                 part = back[at[0] : at[0] + size2[0], at[1] : at[1] + size2[1]]
                 assert (part == -1).all()
                 part.copy_(local.reshape(-1)[begin : begin + part.numel()].view(size2))

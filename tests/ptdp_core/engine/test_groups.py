@@ -3,8 +3,9 @@
 import pytest
 
 from ptdp_core.config import ParallelConfig
-from ptdp_core.engine.groups import Coordinates, check_world_size, local_device
+from ptdp_core.engine.groups import check_world_size, local_device
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import RankGrid
 from tests.ptdp_core.engine import jobs
 
 
@@ -22,7 +23,7 @@ def test_axes_are_pp_dp_tp_with_tp_fastest() -> None:
 def test_the_paper_s_grid_fits_into_one_process(rank: int) -> None:
     pp, dp, tp, again, _ = launch(jobs.pretend, 1, (rank,), process_group=False, timeout=60)[0]
     assert again == rank
-    assert (pp, dp, tp) == Coordinates.of(rank, ParallelConfig(p=64, t=8, d=6, B=384))
+    assert (pp, dp, tp) == RankGrid(p=64, t=8, d=6).coordinates(rank)
 
 
 def test_wrong_world_size() -> None:

@@ -9,9 +9,10 @@ import torch
 from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.optimizer import LossScale, learning_rate
-from ptdp_core.engine.parameters import Parameters
+from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import Parameter
 from tests.ptdp_core.engine import jobs
 
 
@@ -78,19 +79,20 @@ def test_learning_rate_warms_up_and_follows_half_a_cosine() -> None:
 
 
 def buffers(overlap: bool, bucket_bytes: int, d: int = 3) -> Gradients:
-    make = Parameters(1, Axis("tp"), torch.device("cpu"), torch.float32)
-    for i, size in enumerate((5, 7, 11, 2)):
-        make(f"w{i}", (size,))
+    store = ParameterStore(1, Axis("tp"), torch.device("cpu"), torch.float32)
+    store.begin_chunk(0, [Parameter(f"w{i}", (size,)) for i, size in enumerate((5, 7, 11, 2))])
+    for i in range(4):
+        store(f"w{i}")
     groups = Groups(Axis("pp"), Axis("dp", 1, d), Axis("tp"), torch.device("cpu"))
-    return Gradients(make.made, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
+    return Gradients(store.parameters, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
 
 
 def test_local_has_one_bucket_torch_has_many() -> None:
     assert len(buffers(overlap=False, bucket_bytes=1).buckets) == 1
     many = buffers(overlap=True, bucket_bytes=8)
-    assert [[e.placement.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
+    assert [[e.shard.parameter.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
     few = buffers(overlap=True, bucket_bytes=40)
-    assert [[e.placement.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
+    assert [[e.shard.parameter.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
 
 
 def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:

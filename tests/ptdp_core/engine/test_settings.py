@@ -33,9 +33,7 @@ def test_file_and_overrides(tmp_path: Path) -> None:
     assert made.run.steps == 3
 
 
-def test_scatter_gather_and_recomputation_follow_from_the_settings() -> None:
-    for p, t, expected in ((1, 2, False), (2, 1, False), (2, 2, True)):
-        assert from_mapping(override(recipe("tiny"), [f"p={p}", f"t={t}"])).scatter_gather is expected
+def test_recomputation_follows_from_the_settings() -> None:
     assert from_mapping(override(recipe("tiny"), ["recompute=full", "checkpoint_layers=2"])).recompute_layers == 2
     assert settings("tiny").recompute_layers == 0
 

@@ -10,6 +10,7 @@ from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.pipeline import SplitStage
 from ptdp_core.engine.weight_gradients import Owed, WeightGradients
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import Boundary
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check, draw_rest
 
@@ -75,7 +76,7 @@ def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
 
     times = ChunkTimes(forward=3.0, backward=6.0, weight_gradient=2.0)
     pieces = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    chunk = VirtualChunk(times, pieces, (4,), Axis("tp"), Recorded(), scatter_gather=False, is_last=True)
+    chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Recorded(), is_last=True)
     assert isinstance(chunk, SplitStage)
     with chunk.put_off_weight_gradients(0):
         chunk(None).backward()
