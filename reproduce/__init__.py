@@ -6,6 +6,7 @@
     output/       a Record shown: tables, figures, timelines, HTML
     analysis/     what is computed over records and clusters: scoring, planning, calibration, verification
     commands/     one module per subcommand; `cli` parses and dispatches
+    interface     for notebooks and scripts: `reproduce.load`, `run`, `simulate`, `plan` (imported when first used)
 
 `kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so
 its folder goes first on the path here. Where even that is not enough, importing this ends the process with one line
@@ -14,7 +15,12 @@ its folder goes first on the path here. Where even that is not enough, importing
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from reproduce.interface import Record, load, plan, run, simulate
+
+__all__ = ["Record", "load", "plan", "run", "simulate"]
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = ("kernels", "ptdp_core", "benchmarks")
 
@@ -47,3 +53,16 @@ if _foreign := foreign_packages():
         file=sys.stderr,
     )
     raise SystemExit(3)  # errors.UNAVAILABLE, which cannot be imported now
+
+
+def __getattr__(name: str) -> Any:
+    """The names of the Python interface: imported when first asked for, since importing the package must stay light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'reproduce' has no attribute {name!r}")
+    from reproduce import interface
+
+    return getattr(interface, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,175 @@
+"""The Python interface, for notebooks and scripts: `import reproduce`, then these names as `reproduce.load` and so on.
+
+    load       results as one tidy pandas DataFrame
+    run        an artifact at a fidelity: what `reproduce ID` does
+    simulate   training configurations of one's own: what `reproduce simulate` does
+    plan       how to train a model on n GPUs: what `reproduce plan` does
+    Record     what the last three return, with `.frame()` and `.figure()`
+
+The guide is `docs/python.md`. What goes wrong raises `benchmarks.records.errors.ReproduceError`, whose text is one line
+that says how to mend it.
+"""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import records
+from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.records import RecordError, provenance, read_record
+from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
+from reproduce import ROOT
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact, Point, Scalar
+from reproduce.running import fidelities, runner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+RESULTS = ROOT / "results" / "runs"
+Place = str | os.PathLike[str]
+
+
+class Record(records.Record):
+    """The results of an artifact, a benchmark, a plan or a simulation, with methods that show them."""
+
+    @classmethod
+    def of(cls, record: records.Record) -> "Record":
+        """The same record, with this class's methods."""
+        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
+
+    def frame(self) -> "DataFrame":
+        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.frame`)."""
+        from reproduce.output.frame import frame
+
+        return frame(self)
+
+    def figure(self) -> "Figure":
+        """The record's figure, drawn anew. Raises `UsageError` if it has none (tables, plans, simulations)."""
+        from reproduce.output.figures import figure_of
+
+        return figure_of(self)
+
+
+def load(what: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]", results: Place = RESULTS) -> "DataFrame":
+    """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.frame`).
+
+    `what` is a record's file, a folder with records anywhere below it, the id of an artifact or a benchmark that has
+    records below the folder `results`, or several of these. Raises `UsageError` for what is none of them,
+    `NothingSelectedError` where there is no record, `InvalidResultsError` for a file that holds none.
+    """
+    from reproduce.output.frame import concatenated, frame
+
+    names = [what] if isinstance(what, str | os.PathLike) else list(what)
+    paths = dict.fromkeys(path for name in names for path in _records(name, Path(results)))
+    return concatenated([frame(_read(path)) for path in paths])
+
+
+def _records(name: Place, results: Path) -> list[Path]:
+    path, known = Path(name), (*catalog.ids(), *BENCHMARKS)
+    if name in known:
+        found = sorted(path for path in results.rglob(runner.RECORD) if name in path.relative_to(results).parts)
+        hint = f"python -m benchmarks run {name}" if name in BENCHMARKS else f"reproduce.run({name!r})"
+    elif path.exists():
+        found, hint = sorted(path.rglob(runner.RECORD)) if path.is_dir() else [path], "reproduce.run(...)"
+    else:
+        raise UsageError(f"{str(name)!r} is no artifact, benchmark, file or folder{did_you_mean(str(name), known)}")
+    if not found:
+        raise NothingSelectedError(f"{name} has no record in {results}; try {hint}")
+    return found
+
+
+def _read(path: Path) -> records.Record:
+    try:
+        return read_record(path)
+    except RecordError as error:
+        raise InvalidResultsError(str(error)) from None
+
+
+def run(
+    id: str,
+    fidelity: str | None = None,
+    scale: str | None = None,
+    cluster: str = "selene",
+    results: Place = RESULTS,
+    fresh: bool = False,
+) -> Record:
+    """Run an artifact and return its record; files are written below `results` as `reproduce ID` writes them.
+
+    Fidelity and scale are the artifact's first unless given, `cluster` is a name or a .toml file. Points that are there
+    already are reused unless `fresh`. Raises `ReproduceError` and `StorageError`.
+    """
+    plan = runner.plan(catalog.load(id), Path(results), fidelity, scale)
+    command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", cluster]
+    return Record.of(runner.run(plan, command, cluster, fresh).record)
+
+
+def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **shared: Scalar) -> Record:
+    """Simulate training configurations on a cluster: a record with a point for each.
+
+    A configuration has the keys of `ptdp_core.config` (layers, hidden, heads, p, t, d, v, b, B, ...), and may have a
+    `label`. What all have in common can be given by keyword; without any mapping the keywords are the configuration.
+    One that cannot be run, or does not fit into memory, is a point with status 'invalid' or 'oom' and the reason.
+    Raises `UsageError` for an unknown key or cluster.
+    """
+    from reproduce.commands.simulate import check_keys
+
+    points = []
+    for number, own in enumerate(configurations or ({},), 1):
+        given = {**shared, **own}
+        try:
+            check_keys(given)
+        except ValueError as error:
+            raise UsageError(f"configuration {number}: {error}") from None
+        label = str(given.pop("label", f"configuration {number}"))
+        points.append(Point(f"configuration_{number}", "", label, given))
+    artifact = Artifact(
+        "simulate", "Simulation", NOT_IN_PAPER, "Training configurations", "", ("simulated",), lambda scale: (), (), {}
+    )
+    evaluator = fidelities.evaluator(artifact, "simulated", cluster)
+    started = provenance.timestamp()
+    return Record(
+        kind="comparison",
+        id=artifact.id,
+        title=artifact.title,
+        paper=None,
+        fidelity="simulated",
+        scale="own",
+        state="complete",
+        points=tuple(evaluator.evaluate(point) for point in points),
+        provenance=provenance.collect(
+            ["reproduce", "simulate"], None, started, 0.0, evaluator.cluster_ref, evaluator.code_digest
+        ),
+    )
+
+
+def plan(
+    model: str | None = None,
+    gpus: int | None = None,
+    batch: int | None = None,
+    cluster: str = "selene",
+    top: int = 10,
+    **sizes: int,
+) -> Record:
+    """How to train a model on `gpus` GPUs with `batch` sequences per iteration: the `top` configurations as a record.
+
+    The model is one of the paper's ('175b'), whose Table 1 may give GPUs and batch, or one's own: layers, hidden,
+    heads, seq, vocab. The notes say what the paper's takeaways choose. Raises `UsageError`, and
+    `NothingSelectedError` if nothing fits into memory.
+    """
+    from reproduce.analysis.planning import plan_record
+    from reproduce.commands.plan import SIZES, make_plan, request
+
+    if unknown := sizes.keys() - set(SIZES):
+        raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(SIZES)}")
+    started = provenance.timestamp()
+    open_cluster, reference = fidelities.open_cluster(cluster)
+    asked: dict[str, Any] = {"model": model, "gpus": gpus, "batch": batch, "top": top}
+    name, job = request(Namespace(**asked, **{**dict.fromkeys(SIZES), **sizes}))
+    found = make_plan(name, job, open_cluster, reference.name, top)
+    made = provenance.collect(["reproduce", "plan"], None, started, 0.0, reference, plan_record.code_digest())
+    return Record.of(plan_record.to_record(found, made))
