@@ -1,14 +1,12 @@
 """A record as a table (ours, paper, ratio, verdict): as Markdown, LaTeX and CSV, and on a terminal."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.records import PointResult, Record
-from reproduce.experiment.artifact import Artifact, Quantity, Scalar
+from reproduce.experiment.artifact import Artifact, Quantity
 from reproduce.experiment.claims import agreement, ratio_to_paper
 from reproduce.experiment.predictions import PREFIX, ratio_to_prediction
 
@@ -229,33 +227,10 @@ def failures(record: Record) -> list[str]:
 
 
 def csv_text(record: Record) -> str:
-    """All numbers of the record in base units: a row per point, a column per parameter and metric.
+    """The record's tidy frame as CSV: all numbers in base units and full precision; missing values are empty."""
+    from reproduce.output.frame import frame
 
-    Headings say what, unit and origin: 'throughput_per_gpu [FLOP/s] simulated'. Missing values are empty.
-    """
-    # Sorted, since a record that was read back has its maps sorted: the table must not depend on what was reused.
-    parameters = sorted({name for p in record.points for name in p.parameters})
-    metrics = dict(sorted((name, (m.unit, m.origin)) for p in record.points for name, m in p.metrics.items()))
-    paper = dict(sorted((name, value.unit) for p in record.points for name, value in p.paper.items()))
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(
-        ["key", "series", "label", *parameters, "status", "reason"]
-        + [f"{name} [{unit}] {origin}" for name, (unit, origin) in metrics.items()]
-        + [heading for name, unit in paper.items() for heading in (f"{name} [{unit}] paper", f"{name} ours/paper")]
-    )
-    for point in record.points:
-        row: list[Scalar] = [point.key, point.series, point.label]
-        row += [point.parameters.get(name) for name in parameters]
-        row += [point.status, point.reason]
-        row += [point.metrics[name].value if name in point.metrics else None for name in metrics]
-        for name in paper:
-            theirs, ours = point.paper.get(name), point.metrics.get(name)
-            both = theirs and theirs.value and ours and ours.value is not None
-            row += [theirs.value if theirs else None]
-            row += [ours.value / theirs.value if both and ours and theirs and ours.value is not None else None]
-        writer.writerow(["" if cell is None else cell for cell in row])
-    return buffer.getvalue()
+    return str(frame(record).to_csv(index=False, lineterminator="\n"))
 
 
 VERDICT_STYLES = {
