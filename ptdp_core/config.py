@@ -146,12 +146,11 @@ class TrainingConfig:
                 f"rank; try t={largest_divisor(model.heads, parallel.t)}"
             )
         chunks = parallel.p * parallel.v
-        if model.layers % chunks:
+        if model.layers < chunks:
             raise ValueError(
-                f"layers={model.layers} does not split into p*v={parallel.p}*{parallel.v}={chunks} equal stages; "
-                f"needs a multiple of {chunks}; try layers={(model.layers // chunks + 1) * chunks}"
+                f"layers={model.layers} for p*v={parallel.p}*{parallel.v}={chunks} stages; needs a layer for each "
+                f"stage; try layers={chunks}, or a smaller p"
             )
-
         if parallel.checkpoint_layers > self.layers_per_chunk:
             raise ValueError(
                 f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
@@ -176,8 +175,8 @@ class TrainingConfig:
 
     @property
     def layers_per_chunk(self) -> int:
-        """Transformer layers in one model chunk: l/(p*v)."""
-        return self.model.layers // (self.parallel.p * self.parallel.v)
+        """Transformer layers in one model chunk, l/(p*v), rounded up: a chunk may have one less (`layout.stages`)."""
+        return -(-self.model.layers // (self.parallel.p * self.parallel.v))
 
     @property
     def padded_vocab(self) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, node_of, rank_elements, stage_all_reduces, tied_elements
+from ptdp_core.layout import Boundary, chunk_layers, node_of, rank_elements, stage_all_reduces, tied_elements
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import GRADIENT_COPY_BYTES, CostModel, StageTimes
 from ptdp_core.simulator.network import data_group
@@ -119,10 +119,14 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     exposed = model.data_parallel(config, parameters, last_backward) - copies
     holds_table = parallel.p > 1 and rank in (0, parallel.p - 1)
     table = tied_elements(config) if holds_table else 0
-    pieces = LINEARS_PER_LAYER * config.layers_per_chunk if parallel.data_parallel == "torch" else 1
-    piece = shrunk(gradient_bytes * (parameters - table) / (parallel.v * pieces))
+    layers = [len(chunk) for chunk in chunk_layers(config.model.layers, parallel.p, parallel.v, rank)]
+    pieces = [LINEARS_PER_LAYER * k if parallel.data_parallel == "torch" else 1 for k in layers]
+    shares = [k / sum(layers) / count for k, count in zip(layers, pieces, strict=True)]  # of a piece in the gradients
     return RankPlan(
-        elements=((piece,) * pieces,) * parallel.v,
+        elements=tuple(
+            (shrunk(gradient_bytes * (parameters - table) * share),) * count
+            for share, count in zip(shares, pieces, strict=True)
+        ),
         tied=shrunk(gradient_bytes * table) if table else 0,
         reduce=exposed if group.nodes == 1 else None,
         copies=copies,

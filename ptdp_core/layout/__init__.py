@@ -40,7 +40,7 @@ from ptdp_core.layout.parameters import (
     rank_elements,
     tied_elements,
 )
-from ptdp_core.layout.stages import chunk_layers, rank_stages, stage_layers
+from ptdp_core.layout.stages import chunk_layers, longest_chunk, rank_stages, stage_layers
 
 __all__ = [
     "ACTIVATION",
@@ -68,6 +68,7 @@ __all__ = [
     "layer_parameters",
     "layer_passes",
     "logits_passes",
+    "longest_chunk",
     "messages_sent",
     "node_of",
     "rank_elements",

@@ -1,23 +1,37 @@
 """Which layers each pipeline stage has, and which stages each pipeline rank (Section 2.2.2)."""
 
 from functools import lru_cache
+from itertools import accumulate
+
+from ptdp_core.config import TrainingConfig
 
 
 @lru_cache(maxsize=256)
 def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
-    """The layers of each of `stages` equal stages, in model order."""
-    if layers % stages:
-        raise ValueError(
-            f"layers={layers} does not split into {stages} equal stages; needs a multiple of {stages}; "
-            f"try layers={-(-layers // stages) * stages}"
-        )
-    size = layers // stages
-    return tuple(range(stage * size, (stage + 1) * size) for stage in range(stages))
+    """The layers of each stage, in model order: as equal as can be, and the stages at the ends get one less.
+
+    Where `stages` does not divide `layers`, the short stages are the last, the first, the last but one, the second,
+    and so on, because the last also computes logits and loss, and the first the embedding. So 126 layers on 16 stages
+    are 7, then 14 times 8, then 7. Raises ValueError if a stage would have none.
+    """
+    if layers < stages:
+        raise ValueError(f"layers={layers} for {stages} stages; needs a layer for each stage; try layers={stages}")
+    sizes = [-(-layers // stages)] * stages
+    for k in range(-layers % stages):
+        sizes[k // 2 if k % 2 else stages - 1 - k // 2] -= 1
+    stops = list(accumulate(sizes))
+    return tuple(range(stop - size, stop) for size, stop in zip(sizes, stops, strict=True))
 
 
 def rank_stages(p: int, v: int, pp: int) -> range:
     """The stages of pipeline rank pp in the order of its v model chunks: chunk c is stage c*p + pp of p*v."""
     return range(pp, p * v, p)
+
+
+def longest_chunk(config: TrainingConfig, pp: int) -> int:
+    """Layers in the longest model chunk of pipeline rank pp."""
+    model, parallel = config.model, config.parallel
+    return max(map(len, chunk_layers(model.layers, parallel.p, parallel.v, pp)))
 
 
 def chunk_layers(layers: int, p: int, v: int, pp: int) -> tuple[range, ...]:

@@ -4,7 +4,7 @@ Both are cheap, so that a search need not simulate what does not fit or cannot w
 """
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import rank_elements
+from ptdp_core.layout import longest_chunk, rank_elements
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import rank_memory
@@ -32,13 +32,19 @@ def stash(config: TrainingConfig, rank: int) -> int:
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU: what `simulate` finds, without executing the schedule.
 
-    The first rank has the most parameters and stashes most, the last computes the loss; no other has more than these.
+    With equal stages the first rank has the most parameters and stashes most, the last computes the loss; no other has
+    more than these.
     """
     last = config.parallel.p - 1
+    equal = config.model.layers % (config.parallel.p * config.parallel.v) == 0
     parameters = rank_elements(config)
     return max(
-        sum(rank_memory(config, model.cluster, parameters[rank], stash(config, rank), rank == last).values())
-        for rank in {0, last}
+        sum(
+            rank_memory(
+                config, model.cluster, parameters[rank], longest_chunk(config, rank), stash(config, rank), rank == last
+            ).values()
+        )
+        for rank in ({0, last} if equal else range(last + 1))
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, RankGrid, layer_parameters, tied_elements
+from ptdp_core.layout import Boundary, RankGrid, layer_parameters, stage_layers, tied_elements
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
@@ -75,7 +75,6 @@ class CostModel:
         model, parallel = config.model, config.parallel
         b, t = parallel.b, parallel.t
         group = tensor_group(t, self.cluster.gpus_per_node)
-        layers = config.layers_per_chunk
         table = tied_elements(config)
 
         def accumulated(backward: operators.Work, parameters: float, tensors: int) -> operators.Work:
@@ -92,14 +91,11 @@ class CostModel:
         forward, backward = self.seconds(layer_forward, group), self.seconds(layer_backward, group)
         weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *layer_weights), group)
         recompute = forward if parallel.recompute == "full" else 0.0
-        inner = StageTimes(
-            self.cluster.microbatch_host_time,
-            layers * forward,
-            layers * recompute,
-            layers * backward,
-            weight_gradient=layers * weights,
-        )
-        stages = [inner] * (parallel.p * parallel.v)
+        fetch = self.cluster.microbatch_host_time
+        stages = [
+            StageTimes(fetch, k * forward, k * recompute, k * backward, weight_gradient=k * weights)
+            for k in map(len, stage_layers(model.layers, parallel.p * parallel.v))
+        ]
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
         for stage, into, out_of, weight_gradient in (
             (0, operators.embedding_forward(model, b, t), operators.embedding_backward(model, b, t), operators.Work()),

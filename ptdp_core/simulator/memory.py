@@ -32,27 +32,26 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     return 10 * unit + (24 * unit + 5 * parallel.b * model.heads * model.seq**2) // parallel.t
 
 
-def stash_bytes(config: TrainingConfig, cluster: Cluster) -> int:
-    """Bytes that one chunk keeps of one microbatch between its forward and its backward pass.
+def stash_bytes(config: TrainingConfig, cluster: Cluster, layers: int) -> int:
+    """Bytes that a chunk of so many layers keeps of one microbatch between its forward and its backward pass.
 
     With recomputation the inputs of every `checkpoint_layers` layers, tensors of one size. Without, everything the
     backward pass needs, in many sizes, of which the caching allocator can fill only a part of the memory.
     """
-    layers = config.layers_per_chunk
     if config.parallel.recompute == "none":
         return round(layers * layer_intermediate_bytes(config) / cluster.allocator_efficiency)
     return -(-layers // config.parallel.checkpoint_layers) * layer_input_bytes(config)
 
 
-def owed_bytes(config: TrainingConfig, cluster: Cluster, computes_loss: bool) -> int:
-    """Bytes that one chunk keeps of one microbatch between the two halves of a split backward pass.
+def owed_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> int:
+    """Bytes that a chunk of so many layers keeps of one microbatch between the two halves of a split backward pass.
 
     The inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer, and on the last
     stage those of the output layer. With or without recomputation: what a layer recomputes in I, W does not again.
     """
     unit, t = config.model.seq * config.parallel.b * config.model.hidden, config.parallel.t
     logits = 2 * unit + 2 * config.model.seq * config.parallel.b * config.padded_vocab // t if computes_loss else 0
-    return round((config.layers_per_chunk * (8 * unit + 24 * unit // t) + logits) / cluster.allocator_efficiency)
+    return round((layers * (8 * unit + 24 * unit // t) + logits) / cluster.allocator_efficiency)
 
 
 def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
@@ -74,13 +73,20 @@ def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
 
 
 def rank_memory(
-    config: TrainingConfig, cluster: Cluster, parameters: float, stash: int, computes_loss: bool, owed: int = 0
+    config: TrainingConfig,
+    cluster: Cluster,
+    parameters: float,
+    layers: int,
+    stash: int,
+    computes_loss: bool,
+    owed: int = 0,
 ) -> dict[str, int]:
     """Bytes on one GPU of a pipeline rank at its fullest, by use.
 
-    `parameters` of that GPU; `stash`, the most microbatches of a chunk whose activations it holds at once, and `owed`
-    those whose backward pass is only half done meanwhile (`ptdp_core.schedules.fullest`). The fullest moment is in a
-    backward pass, or in the optimizer step.
+    `parameters` of that GPU; `layers` of its longest chunk; `stash`, the most microbatches of a chunk whose activations
+    it holds at once, and `owed` those whose backward pass is only half done meanwhile (`ptdp_core.schedules.fullest`).
+    The fullest moment is in a backward pass, or in the optimizer step. A rank whose chunks differ in length is taken to
+    hold only the longest.
     """
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
     states = {
@@ -89,7 +95,8 @@ def rank_memory(
         "optimizer": round(OPTIMIZER_BYTES * parameters),
     }
     backward = {
-        "stashed_activations": stash * stash_bytes(config, cluster) + owed * owed_bytes(config, cluster, computes_loss),
+        "stashed_activations": stash * stash_bytes(config, cluster, layers)
+        + owed * owed_bytes(config, cluster, layers, computes_loss),
         "working_activations": working_bytes(config, computes_loss),
         # the outputs sent and not yet given up, and one buffer for each message on its way
         "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, chunk_layers, layer_passes, messages_sent, rank_elements, step_collectives
+from ptdp_core.layout import (
+    Boundary,
+    chunk_layers,
+    layer_passes,
+    longest_chunk,
+    messages_sent,
+    rank_elements,
+    step_collectives,
+)
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
@@ -112,7 +120,7 @@ def _memory(
     """Memory of the fullest pipeline rank, at its fullest."""
     last = config.parallel.p - 1
     ranks = [
-        rank_memory(config, cluster, parameters[rank], stash, rank == last, owed)
+        rank_memory(config, cluster, parameters[rank], longest_chunk(config, rank), stash, rank == last, owed)
         for rank, moments in enumerate(fullest)
         for stash, owed in moments
     ]

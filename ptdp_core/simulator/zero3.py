@@ -70,7 +70,7 @@ def _memory(config: TrainingConfig, model: CostModel) -> dict[str, int]:
         "weights": round(WEIGHT_BYTES * own) + whole,
         "gradients": round(GRADIENT_BYTES * own),
         "optimizer": round(OPTIMIZER_BYTES * own),
-        "stashed_activations": stash_bytes(config, model.cluster),
+        "stashed_activations": stash_bytes(config, model.cluster, config.model.layers),
         "working_activations": working_bytes(config, computes_loss=True),
         "boundary_buffers": 0,
         "unscaled_gradients": 0,

@@ -74,8 +74,8 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
         ),
         ({"t": 5}, "t=5 does not divide heads=96; needs whole attention heads on every tensor rank; try t=4"),
         (
-            {"p": 7, "B": 7},
-            "layers=96 does not split into p*v=7*1=7 equal stages; needs a multiple of 7; try layers=98",
+            {"p": 64, "v": 2, "B": 64},
+            "layers=96 for p*v=64*2=128 stages; needs a layer for each stage; try layers=128, or a smaller p",
         ),
     ],
 )

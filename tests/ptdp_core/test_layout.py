@@ -22,6 +22,7 @@ from ptdp_core.layout import (
     layer_parameters,
     node_of,
     rank_elements,
+    stage_layers,
 )
 from ptdp_core.simulator.network import data_group, tensor_group
 from ptdp_core.simulator.operators import layer_backward, layer_forward
@@ -62,16 +63,43 @@ def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
         assert any(len(nodes(hop)) == 2 for hop in hops) == grid.link_leaves_node(pp, per_node)
 
 
+@pytest.mark.parametrize(
+    ("layers", "stages", "sizes"),
+    [
+        (126, 16, [7, *[8] * 14, 7]),  # Llama 3: one layer less on the first and on the last stage
+        (70, 12, [5, *[6] * 10, 5]),  # BLOOM
+        (22, 8, [2, *[3] * 6, 2]),
+        (7, 4, [2, 2, 2, 1]),
+        (5, 4, [1, 2, 1, 1]),
+    ],
+)
+def test_uneven_stages_have_a_layer_less_at_the_ends(layers, stages, sizes):
+    assert [len(stage) for stage in stage_layers(layers, stages)] == sizes
+
+
+@given(stages=st.integers(1, 40), more=st.integers(0, 200))
+def test_stages_hold_every_layer_once_and_differ_by_one_at_most(stages, more):
+    layers = stages + more
+    split = stage_layers(layers, stages)
+    assert [layer for stage in split for layer in stage] == list(range(layers))
+    sizes = list(map(len, split))
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes[-1] == min(sizes)
+
+
+def test_a_stage_without_a_layer_is_an_error():
+    with pytest.raises(ValueError, match="layers=3 for 4 stages; needs a layer for each stage; try layers=4"):
+        stage_layers(3, 4)
+
+
 def test_chunks_are_as_the_paper_lays_them_out():
     one_based = lambda ranges: [layer + 1 for chunk in ranges for layer in chunk]  # noqa: E731
     assert one_based(chunk_layers(16, 4, 1, 0)) == [1, 2, 3, 4]
     assert one_based(chunk_layers(16, 4, 2, 0)) == [1, 2, 9, 10]  # Section 2.2.2
     assert one_based(chunk_layers(16, 4, 2, 1)) == [3, 4, 11, 12]
-    with pytest.raises(ValueError, match=r"layers=10 does not split into 4 equal stages; .* try layers=12"):
-        chunk_layers(10, 2, 2, 0)
 
 
-@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (4, 2), (8, 1)])
+@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (8, 1)])
 def test_all_chunks_together_are_the_model(p, v):
     chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, p, v, pp)]
     found = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]

@@ -131,6 +131,17 @@ def test_parity(references: References) -> None:
     check(GRID[::PARTS], references)
 
 
+def test_parity_with_uneven_stages(references: References) -> None:
+    check(
+        [
+            {"p": 4, "t": 2, "d": 1, "B": 4, "layers": 6, "recompute": "full", "scatter_gather": True},
+            {"p": 4, "t": 1, "d": 2, "B": 8, "layers": 7, "schedule": "zb-h1", "data_parallel": "torch"},
+            {"p": 2, "v": 2, "t": 2, "d": 2, "B": 4, "layers": 5, "recompute": "none", "sharded_optimizer": True},
+        ],
+        references,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, PARTS))
 def test_parity_of_the_rest(part: int, references: References) -> None:

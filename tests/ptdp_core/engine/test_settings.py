@@ -55,7 +55,7 @@ MISTAKES = {
     "beta2=1.0": r"beta2=1.0 is out of range; needs 0 <= beta2 < 1; try 0.9",
     "loss_scale=big": r"loss_scale='big' is no scale; needs a positive number or 'dynamic'; try 8192",
     "save_every=5": r"save_every=5 without a place to save; needs save=<folder>; try save='checkpoints'",
-    "layers=5 p=2": r"layers=5 does not split into p\*v=2\*1=2 equal stages; needs a multiple of 2; try layers=6",
+    "layers=1 p=2": r"layers=1 for p\*v=2\*1=2 stages; needs a layer for each stage; try layers=2, or a smaller p",
     "t=3": r"t=3 does not divide heads=4; needs whole attention heads on every tensor rank; try t=2",
     "scheme=zero3 t=2": r"scheme='zero3' with p=1, t=2; needs p=1 and t=1, since it shards",
     "pp=2": r"field='pp' is unknown; needs one of .*; try 'p'",

@@ -139,7 +139,7 @@ USAGE = {
         "ranks=3 for p*t*d=2*1*1=2; needs as many ranks as p*t*d; try --ranks 2",
     ),
     "no device": (arguments("device=tpu"), "device='tpu' is unknown"),
-    "impossible configuration": (arguments("p=3", ranks=3), "layers=4 does not split into p*v=3*1=3 equal stages"),
+    "impossible configuration": (arguments("p=5", ranks=5), "layers=4 for p*v=5*1=5 stages"),
     "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
     "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no usable checkpoint"),
     "zero3 has none": (arguments("scheme=zero3", "load=/x"), "save or load with scheme='zero3'; needs scheme='ptdp'"),

@@ -22,6 +22,7 @@ from ptdp_core.simulator import (
     read_parameters,
     simulate,
 )
+from ptdp_core.simulator.bounds import least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 
 SELENE = load_cluster("selene")
@@ -192,6 +193,29 @@ def test_recomputation_trades_time_for_memory() -> None:
     assert none.iteration_s < full.iteration_s
     assert none.memory_bytes["stashed_activations"] > 5 * full.memory_bytes["stashed_activations"]
     assert none.phases_s["recompute"] == 0
+
+
+@pytest.mark.parametrize(("layers", "p", "v", "schedule"), [(70, 12, 1, ""), (126, 16, 1, "zb-h1"), (70, 6, 2, "")])
+@pytest.mark.parametrize("recompute", ["full", "none"])
+def test_uneven_stages_lie_between_their_even_neighbours(
+    layers: int, p: int, v: int, schedule: str, recompute: str
+) -> None:
+    """BLOOM's and Llama 3's numbers of layers; the longest stages are as long as those of the next even model."""
+    parallel = ParallelConfig(p=p, t=8, v=v, B=4 * p, schedule=schedule, recompute=recompute)
+    even = -(-layers // (p * v)) * p * v
+    models = [ModelConfig(count, 8192, 64) for count in (even - p * v, layers, even)]
+    below, uneven, above = (simulate(TrainingConfig(model, parallel), SELENE) for model in models)
+    assert below.iteration_s < uneven.iteration_s < above.iteration_s
+    assert below.peak_memory_bytes < uneven.peak_memory_bytes <= above.peak_memory_bytes
+    assert below.link_bytes["tensor"] < uneven.link_bytes["tensor"] == above.link_bytes["tensor"]
+    assert uneven.link_bytes["pipeline"] == above.link_bytes["pipeline"]
+    passes = sum(uneven.phases_s[name] for name in ("forward", "recompute", "backward"))
+    assert passes * even == pytest.approx(
+        layers * sum(above.phases_s[name] for name in ("forward", "recompute", "backward"))
+    )
+    if schedule != "zb-h1":
+        assert peak_memory(uneven.config, CostModel(SELENE)) == uneven.peak_memory_bytes
+        assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_s
 
 
 def test_what_does_not_fit_says_so() -> None:
