@@ -13,6 +13,7 @@ from benchmarks.harness.registry import BENCHMARKS, find
 from benchmarks.records import errors
 from benchmarks.records.errors import NothingSelectedError
 from benchmarks.records.storage import PROJECT
+from ptdp_core import interrupts
 
 PROGRAM = "python -m benchmarks"
 CODES = (
@@ -25,6 +26,7 @@ CODES = (
     errors.INVALID_RESULTS,
     errors.NOTHING_SELECTED,
     errors.INTERRUPTED,
+    errors.TERMINATED,
 )
 EXAMPLES = f"""\
 examples:
@@ -105,7 +107,7 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
         except KeyboardInterrupt:
             rest = shlex.join([*PROGRAM.split(), "run", *names[index:]])
             print(f"benchmarks: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
-            return errors.INTERRUPTED
+            return interrupts.exit_code()
         _tell("")
         path = record_path(asked.results, name)
         write_record(record, path)
@@ -135,4 +137,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    interrupts.run_program("benchmarks", main)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.records import errors
 from benchmarks.records.errors import ReproduceError, UsageError
 from benchmarks.records.storage import StorageError
+from ptdp_core import interrupts
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,15 +35,21 @@ def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Cal
         _drop_output()
         return errors.DONE
     except KeyboardInterrupt as error:
-        resume = shlex.join([*program.split(), *(a for a in arguments if a != "--fresh")])
-        _say(name, f"{str(error) or 'interrupted'}; resume with: {resume}")
-        return errors.INTERRUPTED
+        return _interrupted(name, program, arguments, error)
     except Exception as error:
+        if interrupts.received():  # a library made its own exception of it
+            return _interrupted(name, program, arguments, KeyboardInterrupt())
         if "--debug" in arguments:
             import traceback
 
             traceback.print_exc()
         return _explain(name, error)
+
+
+def _interrupted(name: str, program: str, arguments: Sequence[str], error: KeyboardInterrupt) -> int:
+    resume = shlex.join([*program.split(), *(a for a in arguments if a != "--fresh")])
+    _say(name, f"{str(error) or 'interrupted'}; resume with: {resume}")
+    return interrupts.exit_code()
 
 
 def _drop_output() -> None:

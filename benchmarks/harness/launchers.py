@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness.job import Failure, Job, read_errors, read_results, write_job
 from benchmarks.records.errors import UnavailableError, UsageError
 from benchmarks.records.storage import PROJECT
+from ptdp_core.interrupts import allowed, held
 
 if TYPE_CHECKING:
     from ptdp_core.launch.local import RankError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("local", "torchrun", "slurm")
 TIMEOUT_S = 300.0  # of one rank that waits for another
 LIMIT_S = 1800.0  # of a whole job
-END_S = 10.0  # in which a launcher ends its ranks when told to
+END_S = 3.0  # in which a launcher ends its ranks when told to
 CONSEQUENCES = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "heartbeat")
 
 
@@ -61,11 +62,11 @@ class Launcher:
             from benchmarks.harness.ranks import run_ranks
 
             return run_ranks(function, ranks, args, device)
-        with tempfile.TemporaryDirectory(prefix=".job-", dir=self.folder) as name:
+        with held(), tempfile.TemporaryDirectory(prefix=".job-", dir=self.folder) as name, allowed():
             folder = Path(name).absolute()
             write_job(folder, Job(function, args, device, TIMEOUT_S))
             worker = ("-m", "benchmarks.harness.worker", str(folder))
-            command = torchrun(ranks, worker) if self.name == "torchrun" else srun(ranks, worker)
+            command = torchrun(ranks, worker, name) if self.name == "torchrun" else srun(ranks, worker)
             code, output = _run(command)
             results = read_results(folder)
             if code == 0 and results is not None:
@@ -73,11 +74,12 @@ class Launcher:
             raise _failure(code, output, read_errors(folder))
 
 
-def torchrun(ranks: int, worker: Sequence[str]) -> list[str]:
-    """The command that starts `ranks` ranks on this machine."""
+def torchrun(ranks: int, worker: Sequence[str], logs: str) -> list[str]:
+    """The command that starts `ranks` ranks on this machine; it writes its logs to the folder `logs`."""
     port = check_port()
     meet = ["--standalone"] if port is None else ["--master-addr", "127.0.0.1", "--master-port", str(port)]
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *meet, *worker]
+    here = ["--nproc-per-node", str(ranks), "--log-dir", logs]
+    return [sys.executable, "-m", "torch.distributed.run", *here, *meet, *worker]
 
 
 def srun(ranks: int, worker: Sequence[str]) -> list[str]:
@@ -108,28 +110,30 @@ def check_port() -> int | None:
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Exit code and output of a launcher in a session of its own; it does not outlive an error or an interrupt here."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=PROJECT,
-            env=environment,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from None
-    try:
-        output, _ = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        raise TimeoutError(f"the ranks were not done in {LIMIT_S:g} s") from None
-    except BaseException:
-        _end(process)
-        raise
+    with held():
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=PROJECT,
+                env=environment,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UnavailableError(f"cannot start {command[0]}: {error.strerror}") from None
+        try:
+            with allowed():
+                output, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise TimeoutError(f"the ranks were not done in {LIMIT_S:g} s") from None
+        except BaseException:
+            _end(process)
+            raise
     return process.returncode, output
 
 

@@ -11,6 +11,7 @@ INCONCLUSIVE = 7
 INVALID_RESULTS = 8
 NOTHING_SELECTED = 9
 INTERRUPTED = 130
+TERMINATED = 143
 
 MEANINGS = {
     DONE: "done",
@@ -23,7 +24,8 @@ MEANINGS = {
     INCONCLUSIVE: "inconclusive: neither a regression nor its absence could be shown",
     INVALID_RESULTS: "an invalid results file (it is left as it is), or results that cannot be compared",
     NOTHING_SELECTED: "nothing was selected, measured, or in common",
-    INTERRUPTED: "interrupted; what is finished is kept, and the message says how to resume",
+    INTERRUPTED: "interrupted by Ctrl-C; what is finished is kept, and the message says how to resume",
+    TERMINATED: "ended by SIGTERM, in the same way",
 }
 
 

@@ -16,7 +16,6 @@ node would not do: gloo does not bind the connections it opens, and all of a nod
 import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 from typing import NoReturn
@@ -118,7 +117,6 @@ def down() -> list[str]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends us
     if os.geteuid():
         become_root_of_a_user_namespace()
     for line in sys.stdin:

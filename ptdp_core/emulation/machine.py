@@ -6,6 +6,7 @@ import shutil
 import sys
 
 from ptdp_core.emulation.network import Network, UnavailableError
+from ptdp_core.interrupts import held
 
 ELSEWHERE = ("/usr/sbin", "/sbin")
 
@@ -23,7 +24,7 @@ def requirements() -> tuple[str, ...]:
         missing.append("torch is not installed: pip install -e . in the project's folder")
     if not missing:
         try:
-            with Network(ranks=4, per_node=2, rate=1e6):
+            with held(), Network(ranks=4, per_node=2, rate=1e6):
                 pass
         except UnavailableError as error:
             missing.append(f"{error}; run as root, or allow unprivileged user namespaces")

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ def wake_on_time() -> None:
 class Network:
     """`ranks` emulated GPUs, `per_node` of them on a node, with an HCA of `rate` B/s each. Use it in a `with`.
 
-    Raises `UnavailableError` with what the machine refused.
+    Enter and leave it with signals held (`ptdp_core.interrupts`). Raises `UnavailableError` with what the machine
+    refused.
     """
 
     def __init__(self, ranks: int, per_node: int, rate: float) -> None:
@@ -76,7 +78,11 @@ class Network:
 
     def __enter__(self) -> "Network":
         self._fabric = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(FABRIC)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-I", "-S", str(FABRIC)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # so that Ctrl-C does not reach it: it is ended here, with the tools it runs
         )
         try:
             answer = self._ask(self.request)
@@ -113,5 +119,6 @@ class Network:
         return answer
 
     def _close(self) -> None:
-        self._fabric.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._fabric.pid, signal.SIGKILL)
         self._fabric.communicate()

@@ -11,6 +11,7 @@ from ptdp_core.emulation.plan import SHRINK, Plan, make_plan
 from ptdp_core.emulation.prediction import describe
 from ptdp_core.emulation.report import Report
 from ptdp_core.emulation.result import Emulation, assemble
+from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build
 from ptdp_core.simulator import Cluster, simulate
@@ -32,8 +33,10 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     plan = make_plan(config, machine, iterations, WARMUP)
     expected = simulate(config, machine).iteration_s
     with (
+        held(),
         TemporaryDirectory(prefix="ptdp-") as folder,
         Network(config.parallel.n, gpus_per_node, machine.hca_bandwidth / SHRINK) as network,
+        allowed(),
     ):
         try:
             reports: list[Report] = launch(

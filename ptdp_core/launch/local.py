@@ -19,13 +19,18 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
+
+from ptdp_core.interrupts import allowed, check, held
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
 # What every rank needs, imported once. torch loads its compiler when the first optimizer is made: a second per rank.
+END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
 PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
 
 
@@ -70,12 +75,13 @@ def launch(
     every other one.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOAD, *preload])
-    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+    with held(), tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        context = _fork_server(preload)
         follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
         members: list[_Rank] = []
         try:
+            with allowed():
+                _await(context)
             for index in range(ranks):
                 ours, theirs = context.Pipe(duplex=True)
                 setup = _Setup(index, ranks, folder, timeout, process_group, device, enter)
@@ -83,11 +89,40 @@ def launch(
                 process.start()
                 theirs.close()
                 members.append(_Rank(index, process, ours, Path(folder) / f"stacks-{index}"))
-            return _supervise(members, timeout)
+            with allowed():
+                return _supervise(members, timeout)
         finally:
             _end(members)
             follow.close()
             alive.close()
+
+
+def _fork_server(preload: Sequence[str]) -> ForkServerContext:
+    """What starts processes from the fork server, which is started if it does not run yet.
+
+    Ctrl-C does not reach the server, nor its ranks: this process ends them. The server ends with this process.
+    """
+    first = (END_WITH_PARENT,) if threading.current_thread() is threading.main_thread() else ()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*first, *PRELOAD, *preload])
+    resource_tracker.ensure_running()  # before the mask, which it would change
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return context
+
+
+def _await(context: ForkServerContext) -> None:
+    """Wait until the fork server has imported everything, by a process that does nothing."""
+    process = context.Process(target=_nothing)
+    process.start()
+    process.join()
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -103,6 +138,7 @@ class _Setup:
 
 def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
     while not all(member.done for member in members):
+        check()
         waiting = [m for m in members if not m.done]
         ready = wait([m.pipe for m in waiting] + [m.process.sentinel for m in waiting], timeout=0.5)
         for member in waiting:

@@ -29,7 +29,7 @@ exec {command}
 
 def sbatch(settings: Settings, arguments: Sequence[str], per_node: int, folder: Path | None = None) -> str:
     """The script for a run of p*t*d ranks with these command-line arguments, `per_node` ranks to a node."""
-    command = as_rank([sys.executable, "-m", "ptdp_core.launch.train", *arguments])
+    command = as_rank([sys.executable, "-m", "ptdp_core.launch", *arguments])
     quoted = command.replace("'", "'\\''")
     on_gpus = settings.engine.device != "cpu"
     return script(

@@ -3,11 +3,11 @@
     ptdp-train --recipe tiny                                      one process
     ptdp-train --recipe tiny --set p=2 --set t=2 --ranks 4        four processes on this machine
     ptdp-train run.toml --set lr=3e-4                             a configuration file, changed
-    torchrun --nproc-per-node 4 -m ptdp_core.launch.train --recipe tiny --set p=2 --set t=2
+    torchrun --nproc-per-node 4 -m ptdp_core.launch --recipe tiny --set p=2 --set t=2
     ptdp-train --recipe gpt-175b --print-sbatch > job.sh          a Slurm batch script
 
-Also as `python -m ptdp_core.launch.train`. Exit codes: 0 done, 1 a rank failed, 2 the configuration or the data cannot
-work, 130 interrupted.
+Also as `python -m ptdp_core.launch`. Exit codes: 0 done, 1 a rank failed, 2 the configuration or the data cannot
+work, 130 interrupted by Ctrl-C, 143 ended by SIGTERM.
 """
 
 import argparse
@@ -25,10 +25,11 @@ from ptdp_core.engine.report import Report
 from ptdp_core.engine.settings import Settings, from_mapping, override, read
 from ptdp_core.engine.trainer import Trainer, TrainStep
 from ptdp_core.engine.zero3 import Zero3Trainer
+from ptdp_core.interrupts import exit_code
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, USAGE = 0, 1, 2
 
 
 def train(beat: Callable[[], None], settings: Settings) -> list[float]:
@@ -134,11 +135,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RankError as error:
         print(f"ptdp-train: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        save = settings.run.save
-        resume = f"; to go on: the same command with --set load={save}" if save and settings.run.save_every else ""
-        print(f"ptdp-train: interrupted{resume}", file=sys.stderr)
-        return INTERRUPTED
 
 
 def _run(settings: Settings, ranks: int | None) -> int:
@@ -154,12 +150,11 @@ def _run(settings: Settings, ranks: int | None) -> int:
     local_device(settings.engine.device)
     settings = preflight(settings)
     n = settings.parallel.n
-    launch(train, n, (settings,), timeout=settings.run.timeout, process_group=n > 1, device=settings.engine.device)
+    try:
+        launch(train, n, (settings,), timeout=settings.run.timeout, process_group=n > 1, device=settings.engine.device)
+    except KeyboardInterrupt:
+        save = settings.run.save
+        resume = f"; to go on: the same command with --set load={save}" if save and settings.run.save_every else ""
+        print(f"ptdp-train: interrupted{resume}", file=sys.stderr)
+        return exit_code()
     return OK
-
-
-if __name__ == "__main__":
-    # As `__main__` this module would be pickled for the ranks under a name they do not have.
-    from ptdp_core.launch.train import main as imported_main
-
-    sys.exit(imported_main())

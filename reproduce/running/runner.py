@@ -26,6 +26,7 @@ from benchmarks.records import (
 )
 from benchmarks.records.errors import InvalidResultsError, UsageError
 from benchmarks.records.provenance import collect, timestamp
+from ptdp_core import interrupts
 from reproduce import ROOT
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact, Point, Results
@@ -161,6 +162,7 @@ class _Session:
         found = self.reusable(point)
         if found is None:
             found = self.evaluate.evaluate(point)
+            interrupts.check()
             self.computed += 1
         self.points.append(found)
         if self.computed and time.monotonic() - self.saved >= SAVE_EVERY_S:
@@ -265,19 +267,20 @@ def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
     """Write the record, its figure and its tables: all of them, or, if anything fails, none."""
     contents = _contents(plan.artifact, record)
     staging = plan.folder / f".new-{os.getpid()}"
-    try:
-        require_folder(staging)
-        for name, data in contents.items():
-            _write(staging / name, data)
-        _write_record(record, staging / RECORD)
-        for name in (*contents, RECORD):  # the record last: it vouches for the others
-            os.replace(staging / name, plan.folder / name)
-    finally:
-        with suppress(OSError):
-            for path in staging.iterdir():
-                path.unlink()
-            staging.rmdir()
-    (plan.folder / PARTIAL).unlink(missing_ok=True)
+    with interrupts.held():
+        try:
+            require_folder(staging)
+            for name, data in contents.items():
+                _write(staging / name, data)
+            _write_record(record, staging / RECORD)
+            for name in (*contents, RECORD):  # the record last: it vouches for the others
+                os.replace(staging / name, plan.folder / name)
+        finally:
+            with suppress(OSError):
+                for path in staging.iterdir():
+                    path.unlink()
+                staging.rmdir()
+        (plan.folder / PARTIAL).unlink(missing_ok=True)
     return tuple(plan.folder / name for name in (RECORD, *contents))
 
 

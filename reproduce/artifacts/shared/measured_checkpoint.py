@@ -32,11 +32,12 @@ def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     from benchmarks.harness.setup import Setup
     from benchmarks.suite.checkpoint import measure_here
     from ptdp_core.config import TrainingConfig
+    from ptdp_core.interrupts import allowed, held
 
     plain: Any = point.parameters
     config, device = TrainingConfig.from_plain(plain), str(plain["device"])
     setup = Setup(device, samples=SAMPLES)
-    with tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder:
+    with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
         where = str(folder)
         found = launcher(measure_here, config.parallel.n, (config.model, config.parallel, setup, where), device)[0]
     return {

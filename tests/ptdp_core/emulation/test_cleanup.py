@@ -2,120 +2,81 @@
 
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ptdp_core.emulation import LinkError, emulate
-from ptdp_core.launch.local import RankError
-from ptdp_core.simulator import load_cluster
-from tests.processes import descendants, processes
+from tests.processes import Program, wait_for
 from tests.ptdp_core.emulation.conftest import interfaces, namespace
-from tests.ptdp_core.emulation.jobs import LARGE, config
-
-ROOT = Path(__file__).parents[3]
-SOON = 60  # seconds, on a busy machine
-RANKS = 4
+from tests.ptdp_core.emulation.jobs import RANKS
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+class Emulated(Program):
+    """An emulation that lasts."""
 
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        super().__init__(folder, "-m", "tests.ptdp_core.emulation.jobs", *arguments)
 
-def ranks_of(root: int) -> list[int]:
-    """Processes of an emulation that are in a namespace of their own: its ranks."""
-    ours = namespace(os.getpid())
-    return [pid for pid in descendants(root) if namespace(pid) not in ("", ours) and not is_fabric(pid)]
+    def in_namespaces(self) -> dict[int, str]:
+        """Its processes in network namespaces of their own: the ranks, and what holds the network."""
+        spaces = {pid: namespace(pid) for pid in self.processes()}
+        return {pid: space for pid, space in spaces.items() if space not in ("", namespace(os.getpid()))}
 
-
-def is_fabric(pid: int) -> bool:
-    try:
-        return "fabric.py" in (Path("/proc") / str(pid) / "cmdline").read_text()
-    except OSError:
-        return False
-
-
-class Emulated:
-    """The processes and namespaces of a running emulation below `root`; others may run on this machine."""
-
-    def __init__(self, root: int) -> None:
-        ranks = ranks_of(root)
-        self.processes = {*ranks, *filter(is_fabric, descendants(root))}
-        self.namespaces = {namespace(pid) for pid in self.processes}
-        self.interfaces = interfaces()
-        assert len(self.namespaces) == RANKS + 1
-
-    def is_gone(self) -> bool:
-        """Whether no process of it is left, and none in its namespaces, which nothing else keeps alive."""
-        return not self.processes & processes().keys() and not any(
-            namespace(pid) in self.namespaces for pid in processes()
+    def fabric(self) -> int:
+        """The process that holds the network."""
+        (pid,) = (
+            pid for pid in self.in_namespaces() if b"fabric.py" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
         )
+        return pid
+
+    def wait_for_ranks(self) -> None:
+        """Return when every rank is in a namespace of its own."""
+        wait_for(lambda: self.process.poll() is not None or len(set(self.in_namespaces().values())) == RANKS + 1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
-def test_a_stopped_run(able, how, tmp_path):
-    command = [sys.executable, "-m", "tests.ptdp_core.emulation.jobs"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # kill -9 leaves temporary folders
-    run = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, start_new_session=True)
-    wait_for(lambda: len(ranks_of(run.pid)) == RANKS)
-    emulated = Emulated(run.pid)
-    if how is signal.SIGINT:
-        os.killpg(run.pid, how)  # as a terminal does: the whole group
-    else:
-        run.kill()
-    assert run.wait(SOON) == (130 if how is signal.SIGINT else -signal.SIGKILL)
-    wait_for(emulated.is_gone)
-    assert interfaces() == emulated.interfaces
-    assert how is signal.SIGKILL or not list(tmp_path.glob("ptdp-*"))
-    assert run.stdout is not None
-    run.stdout.close()
+@pytest.fixture
+def start(able, tmp_path) -> Iterator[Callable[..., Emulated]]:
+    """Starts an emulation; after the test nothing may be left of it: its namespaces live as long as its processes."""
+    before, programs = interfaces(), []
+
+    def started(*arguments: str) -> Emulated:
+        programs.append(Emulated(tmp_path, *arguments))
+        programs[0].wait_for_ranks()
+        return programs[0]
+
+    yield started
+    with programs[0] as program:
+        program.wait_until_gone()
+        assert interfaces() == before
 
 
-def during(action: Callable[[Emulated], None]) -> tuple[threading.Thread, list[Emulated]]:
-    """Do something a bit after the ranks of this process's emulation are in their namespaces."""
-    found: list[Emulated] = []
-
-    def act() -> None:
-        wait_for(lambda: len(ranks_of(os.getpid())) == RANKS)
-        found.append(Emulated(os.getpid()))
-        time.sleep(1)
-        action(found[0])
-
-    thread = threading.Thread(target=act)
-    thread.start()
-    return thread, found
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run(number, code, start):
+    run = start()
+    run.signal_group(number)  # as a terminal does
+    assert run.wait() == code
+    assert run.stderr == "lasting: interrupted\n"
+    assert not run.temporary_files()
 
 
-def test_a_killed_rank(able):
-    def kill(emulated: Emulated) -> None:
-        os.kill(ranks_of(os.getpid())[0], signal.SIGKILL)
-
-    thread, found = during(kill)
-    with pytest.raises(RankError, match=r"rank \d was killed by SIGKILL"):
-        emulate(config(LARGE, p=RANKS, b=1, B=64), load_cluster(), gpus_per_node=1)
-    thread.join()
-    assert found[0].is_gone()
-    assert interfaces() == found[0].interfaces
+def test_a_killed_run(start):
+    run = start()
+    run.process.kill()
+    run.wait()
 
 
-def test_a_dropped_link(able, monkeypatch):
-    monkeypatch.setattr("ptdp_core.emulation.run.PATIENCE_ITERATIONS", 0)
-    monkeypatch.setattr("ptdp_core.emulation.run.PATIENCE_SECONDS", 12)
+def test_a_killed_rank(start):
+    run = start()
+    os.kill(max(run.in_namespaces().keys() - {run.fabric()}), signal.SIGKILL)
+    run.wait()
+    assert "was killed by SIGKILL" in run.stderr
+    assert not run.temporary_files()
 
-    def drop(emulated: Emulated) -> None:  # with the process that holds them, all links go
-        for pid in filter(is_fabric, emulated.processes):
-            os.kill(pid, signal.SIGKILL)
 
-    thread, found = during(drop)
-    with pytest.raises(LinkError, match="the whole emulated network went down"):
-        emulate(config(LARGE, p=RANKS, b=1, B=4), load_cluster(), gpus_per_node=1)
-    thread.join()
-    assert found[0].is_gone()
+def test_a_dropped_link(start):
+    run = start("12")
+    os.kill(run.fabric(), signal.SIGKILL)  # with the process that holds them, all links go
+    run.wait()
+    assert "the whole emulated network went down" in run.stderr
+    assert not run.temporary_files()

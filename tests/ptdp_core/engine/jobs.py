@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -176,8 +177,16 @@ def pretend(beat: Any, rank: int) -> tuple[int, int, int, int, float]:
     return groups.pp.rank, groups.dp.rank, groups.tp.rank, groups.rank, time.monotonic() - start
 
 
-def misbehave(beat: Any, how: str, who: int) -> None:
+def pids(folder: Path, ranks: int) -> list[int]:
+    """The processes that `misbehave` ran in."""
+    return [int((folder / f"pid-{rank}").read_text()) for rank in range(ranks)]
+
+
+def misbehave(beat: Any, how: str, who: int, folder: Path) -> None:
     """Train a little; then one rank fails in the way asked for, while the others go on."""
+    started = folder / f"started-{os.getpid()}"
+    started.write_text(str(os.getpid()))
+    started.rename(folder / f"pid-{os.environ['RANK']}")
     settings, groups, trainer = make({"p": 2, "t": 2, "B": 4})
     data = batches(4)
     for step in range(1000):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pytest
 from ptdp_core.engine.checkpoint import newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.launch.train import main
-from tests.processes import descendants
+from tests.processes import Program, needs_proc, parent, wait_for
 
-COMMAND = [sys.executable, "-m", "ptdp_core.launch.train"]
+MODULE = ["-m", "ptdp_core.launch"]
 SMALL = ["hidden=16", "heads=4", "seq=16", "layers=4", "b=2", "B=8"]
 
 
@@ -97,7 +96,9 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
         "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
         f'[run]\nsteps=2\ncache="{cache}"\n'
     )
-    done = subprocess.run([*COMMAND, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert "p=2 t=1 d=1" in done.stdout
     assert "step     2  loss" in done.stdout
@@ -108,7 +109,7 @@ def test_torchrun(tmp_path: Path, cache: str) -> None:
     words = [word for s in sets for word in ("--set", s)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, "-m", "ptdp_core.launch.train", "--recipe", "tiny", *words],
+        [*command, *MODULE, "--recipe", "tiny", *words],
         capture_output=True,
         text=True,
         timeout=90,
@@ -128,7 +129,7 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
         "#SBATCH --gpus-per-node=8",
     ):
         assert line in out.splitlines()
-    assert "-m ptdp_core.launch.train --recipe gpt-175b --set lr=1e-4" in out
+    assert "-m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--per-node", "7"]) == 2
     assert "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96" in capsys.readouterr().err
 
@@ -148,13 +149,14 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_mistakes_end_before_any_process_starts(name: str, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = descendants(os.getpid())
+def test_mistakes_end_before_any_process_starts(
+    name: str, cache: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ptdp_core.launch.train.launch", lambda *arguments, **options: pytest.fail("a launch"))
     words, message = USAGE[name]
     extra = ["--set", f"cache={cache}"] if words else []
     assert main([*words, *extra]) == 2
     assert f"ptdp-train: {message}" in capsys.readouterr().err
-    assert descendants(os.getpid()) <= before
 
 
 def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,47 +178,29 @@ def test_a_token_file_that_turns_out_corrupt_in_the_run(tmp_path: Path, capsys: 
     assert "holds token 200 after position" in err
 
 
-def start(tmp_path: Path, cache: str, *sets: str) -> subprocess.Popen[str]:
+def start(tmp_path: Path, cache: str, *sets: str) -> Program:
     """A run of four ranks that saves after every step, and has saved twice."""
     more = [f"cache={cache}", *SMALL, "p=2", "t=2", "steps=100000", "log_every=1000000"]
     words = arguments(*more, f"save={tmp_path / 'saved'}", "save_every=1", *sets, ranks=4)
-    run = subprocess.Popen(
-        [*COMMAND, *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Tests in the background of a shell ignore Ctrl-C, and so would what they start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "saved" / "step_00000002").exists():
-        assert time.monotonic() < deadline
-        assert run.poll() is None
-        time.sleep(0.1)
+    run = Program(tmp_path, *MODULE, *words)
+    wait_for(lambda: run.process.poll() is not None or (tmp_path / "saved" / "step_00000002").exists())
     return run
 
 
-def ranks_of(run: subprocess.Popen[str]) -> list[int]:
-    """The processes of a run's ranks: those started by its fork server."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit() and (path / "stat").exists():
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(path.name))
-    return sorted(pid for child in parents.get(run.pid, []) for pid in parents.get(child, []))
+def ranks_of(run: Program) -> list[int]:
+    """The processes of a run's ranks in order: those started by its fork server."""
+    server = {pid for pid in run.processes() if parent(pid) == run.process.pid}
+    return sorted(pid for pid in run.processes() if parent(pid) in server)
 
 
+@needs_proc
 @pytest.mark.parametrize("who", [0, 3])
 def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
-    before = descendants(os.getpid())
-    run = start(tmp_path, cache)
-    victim = ranks_of(run)[who]
-    os.kill(victim, signal.SIGKILL)
-    _, err = run.communicate(timeout=30)  # long before the timeout of those who wait for the rank
-    assert run.returncode == 1
-    assert f"ptdp-train: rank {who} was killed by SIGKILL before it was done" in err
-    time.sleep(0.5)
-    assert descendants(os.getpid()) <= before
+    with start(tmp_path, cache) as run:
+        os.kill(ranks_of(run)[who], signal.SIGKILL)
+        assert run.wait() == 1
+        assert f"ptdp-train: rank {who} was killed by SIGKILL before it was done" in run.stderr
+        run.wait_until_gone()
     last = newest(tmp_path / "saved")
     assert last is not None
     assert problem(last) is None
@@ -225,28 +209,26 @@ def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_pat
     assert list(resumed) == [step + 1]
 
 
-def test_interrupt(tmp_path: Path, cache: str) -> None:
-    before = descendants(os.getpid())
-    run = start(tmp_path, cache)
-    run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=30)
-    assert run.returncode == 130
-    assert "interrupted; to go on: the same command with --set load=" in err
-    time.sleep(0.5)
-    assert descendants(os.getpid()) <= before
+@needs_proc
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt(number: int, code: int, tmp_path: Path, cache: str) -> None:
+    with start(tmp_path, cache) as run:
+        run.signal_group(number)
+        assert run.wait() == code
+        assert run.stderr.startswith("ptdp-train: interrupted; to go on: the same command with --set load=")
+        assert len(run.stderr.splitlines()) == 1
+        run.wait_until_gone()
+        assert not run.temporary_files()
 
 
+@needs_proc
 def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
     """A rank that is stopped cannot even say where it is."""
-    before = descendants(os.getpid())
-    run = start(tmp_path, cache, "timeout=3")
-    victim = ranks_of(run)[1]
-    os.kill(victim, signal.SIGSTOP)
-    _, err = run.communicate(timeout=30)
-    assert run.returncode == 1
-    assert "ptdp-train: rank 1 hangs" in err
-    time.sleep(0.5)
-    assert descendants(os.getpid()) <= before
+    with start(tmp_path, cache, "timeout=3") as run:
+        os.kill(ranks_of(run)[1], signal.SIGSTOP)
+        assert run.wait() == 1
+        assert "ptdp-train: rank 1 hangs" in run.stderr
+        run.wait_until_gone()
 
 
 def settings_for(**fields: Any) -> list[str]:

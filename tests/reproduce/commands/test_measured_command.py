@@ -5,9 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +13,9 @@ from benchmarks.harness.job import Failure
 from benchmarks.harness.launchers import Launcher
 from benchmarks.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
 from ptdp_core.launch.local import RankError
-from reproduce import ROOT
 from reproduce.cli import main
-from tests.processes import descendants
-from tests.reproduce import measured_jobs
+from tests.processes import Program, needs_proc, wait_for
+from tests.reproduce import blocked_run, measured_jobs
 
 MEASURED = ["fig_interleaved", "--fidelity", "measured"]
 SRUN = """#!/bin/bash
@@ -113,7 +109,7 @@ def test_where_launchers_cannot_work(monkeypatch):
         with pytest.raises(UnavailableError, match=f"MASTER_PORT={port} cannot be used: .*in use; needs a free port"):
             Launcher("torchrun")
     assert launchers.check_port() == port
-    assert str(port) in launchers.torchrun(2, ())
+    assert str(port) in launchers.torchrun(2, (), "logs")
     monkeypatch.setenv("MASTER_PORT", "http")
     with pytest.raises(UsageError, match="MASTER_PORT='http' is no port"):
         Launcher("torchrun")
@@ -162,42 +158,24 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     assert "--results" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@needs_proc
 @pytest.mark.parametrize("launcher", ["local", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_interrupted(launcher, tmp_path):
     """Ctrl-C: finished points are kept, no rank goes on, and the message resumes."""
-    command = ["-m", "reproduce", "table_weak_scaling", "--fidelity", "measured", "--scale", "cpu"]
-    command += ["--launcher", launcher, "--results", str(tmp_path)]
-    run = subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert run.stderr is not None
-    line = next(line for line in run.stderr if "1 of 3 done" in line)
-    assert "left" in line
-    before = descendants(run.pid)
-    deadline = time.monotonic() + 60
-    while len(before) < 3 and time.monotonic() < deadline:  # the ranks of the next point
-        time.sleep(0.1)
-        before = descendants(run.pid)
-    os.kill(run.pid, signal.SIGINT)
-    said = run.stderr.read()
-    assert run.wait(60) == INTERRUPTED
-    assert "interrupted: 1 of 3 points of table_weak_scaling are finished and kept; resume with:" in said
-    assert f"--launcher {launcher}" in said
-    deadline = time.monotonic() + 30
-    while (left := {pid for pid in before if Path(f"/proc/{pid}").exists() and alive(pid)}) and (
-        time.monotonic() < deadline
-    ):
-        time.sleep(0.1)
-    assert not left
-    record = json.loads((tmp_path / "table_weak_scaling" / "measured" / "record.json").read_text())
+    results, waits = tmp_path / "results", [tmp_path / f"waits-{rank}" for rank in range(blocked_run.RANKS)]
+    command = ["table_weak_scaling", "--fidelity", "measured", "--scale", "cpu", "--launcher", launcher]
+    module = ["-m", "tests.reproduce.blocked_run", str(tmp_path)]
+    with Program(tmp_path, *module, *command, "--results", str(results)) as run:
+        wait_for(lambda: run.process.poll() is not None or all(path.exists() for path in waits))
+        run.signal_group(signal.SIGINT)
+        assert run.wait() == INTERRUPTED
+        run.wait_until_gone()
+        assert not run.temporary_files()
+        *progress, last = run.stderr.splitlines()
+        assert all(line.startswith("table_weak_scaling: ") for line in progress)
+    assert "interrupted: 1 of 3 points of table_weak_scaling are finished and kept; resume with:" in last
+    assert f"--launcher {launcher}" in last
+    record = json.loads((results / "table_weak_scaling" / "measured" / "record.json").read_text())
     assert record["state"] == "partial"
     assert [point["status"] for point in record["points"]] == ["ok"]
-    assert not list((tmp_path / "table_weak_scaling" / "measured").glob(".job-*"))
-
-
-def alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert [path.name for path in (results / "table_weak_scaling" / "measured").iterdir()] == ["record.json"]
