@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.records.errors import DONE, POINTS_FAILED
 from reproduce.analysis.calibration.write import host_of
@@ -18,10 +19,13 @@ from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands.run import shown_path
 from reproduce.experiment import catalog
 from reproduce.output.progress import progress
-from reproduce.output.tables import NONE, Table
-from reproduce.output.text import WIDTH, console, percent, print_table, shown, wrapped
+from reproduce.output.tables import NONE, print_table, text_table
+from reproduce.output.text import WIDTH, console, percent, shown, wrapped
 from reproduce.running.fidelities import open_cluster
 from reproduce.running.runner import require_folder
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 PAPER, MEASURED = "paper", "measured"
 HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:
@@ -110,20 +114,20 @@ def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
     )
 
 
-def score_table(assessment: Assessment) -> Table:
+def score_table(assessment: Assessment) -> "DataFrame":
     """One row per artifact, then the parts and the whole."""
     headings = ("", "n", "mean", "bias", "rank", "const", "line h", "bubble", "worst", "at")
     rows = [_row(_name(group), group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
     rows += [_row(name, scored) for name, scored in assessment.parts.items()]
     rows.append(_row("all", assessment.overall))
-    return Table(headings, tuple(rows), (False, *[True] * 8, False))
+    return text_table(headings, rows)
 
 
 def _name(group: Group) -> str:
     return group.artifact.id + (" (blind)" if group.blind else "")
 
 
-def move_table(assessment: Assessment) -> Table:
+def move_table(assessment: Assessment) -> "DataFrame":
     """One row per parameter or mechanism that was moved, the most effective first."""
     rows = []
     for moves in by_effect(assessment):
@@ -133,7 +137,7 @@ def move_table(assessment: Assessment) -> Table:
         means = (percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
         rows.append((moves[0].name, *values, *means, _most_moved(assessment, moves)))
     headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
-    return Table(headings, tuple(rows), (False, *[True] * 6, False))
+    return text_table(headings, rows)
 
 
 def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:

@@ -182,7 +182,7 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
     from reproduce.commands.run import console
-    from reproduce.output.tables import NONE, Table, print_table
+    from reproduce.output.tables import NONE, print_table, text_table
 
     def row(point: Mapping[str, Any]) -> tuple[str, ...]:
         if point["iteration_s"] is None:
@@ -201,7 +201,7 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     out = console()
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
-    print_table(out, Table(HEADINGS, tuple(map(row, points)), (False, False, *[True] * (len(HEADINGS) - 2))), title)
+    print_table(out, text_table(HEADINGS, [row(point) for point in points]), title)
     for point in points:
         if point["reason"]:
             out.print(Text(f"{point['label']}: {point['status']}: {point['reason']}"), soft_wrap=True)

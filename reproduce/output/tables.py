@@ -1,34 +1,48 @@
-"""A record as a table (ours, paper, ratio, verdict): as Markdown, LaTeX and CSV, and on a terminal."""
+"""Tables: DataFrames of text with one row per point, as Markdown, LaTeX and HTML, and on a terminal; the tidy CSV.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+A heading says what, in which unit and from where: 'ours (teraFLOP/s) [simulated]'. Where there is room for it, these
+parts stand on a line each. Pandas is imported by what makes a table, not by this module, so that commands stay light.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.records import PointResult, Record
 from reproduce.experiment.artifact import Artifact, Quantity
-from reproduce.experiment.claims import agreement, ratio_to_paper
-from reproduce.experiment.predictions import PREFIX, ratio_to_prediction
+from reproduce.experiment.claims import agreement
+from reproduce.experiment.predictions import PREFIX
 
 if TYPE_CHECKING:
+    from pandas import DataFrame, Series
     from rich.console import Console
 
 NONE = "-"
-Cell = Callable[[PointResult], str]
+HEADING = re.compile(r"(.*?)(?: \(([^()]*)\))?(?: \[([^]]*)\])?")  # what, unit, origin
+NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( ?%| [a-zA-Zµ/]+)?")
+LEAST_WIDTH = 24  # letters of a terminal that a last column of text needs
 
 
-@dataclass(frozen=True)
-class Table:
-    """Headings and rows of text; `numeric` columns are aligned right."""
+def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> "DataFrame":
+    """A table of these cells."""
+    from pandas import DataFrame
 
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: tuple[bool, ...]
+    return DataFrame([list(row) for row in rows], columns=list(headings), dtype=object)
 
 
-def _parameter(name: str, point: PointResult) -> str:
-    value = point.parameters.get(name)
-    return NONE if value is None else str(value)
+def numeric(table: "DataFrame") -> list[bool]:
+    """Which columns hold numbers, and are aligned right: every cell that says something begins with one."""
+    cells = [[cell for cell in column if cell not in ("", NONE)] for _, column in table.items()]
+    return [bool(column) and all(map(NUMBER.fullmatch, column)) for column in cells]
+
+
+def parts(heading: str) -> tuple[str, str, str]:
+    """What, unit and origin of a column, by its heading; empty where it does not say."""
+    match = HEADING.fullmatch(heading)
+    assert match is not None  # the expression takes any text
+    what, unit, origin = match.groups("")
+    return what, unit, origin
 
 
 def origin_of(record: Record) -> str:
@@ -37,46 +51,57 @@ def origin_of(record: Record) -> str:
     return f"{record.fidelity} on {cluster.name}" if cluster else record.fidelity
 
 
-def result_table(artifact: Artifact, record: Record) -> Table:
+def result_table(artifact: Artifact, record: Record) -> "DataFrame":
     """One row per point: what it is, the main quantity (ours, predicted, paper, ratios, verdict), the others."""
-    main = artifact.main
-    paper = any(main.name in point.paper for point in record.points)
-    columns: list[tuple[str, Cell]] = []
-    if any(point.series for point in record.points):
-        columns.append(("series", lambda point: point.series))
-    columns += [
-        (heading, partial(_parameter, name)) for name, heading in artifact.columns.items() if _known(name, record)
-    ]
-    left = len(columns)
-    unit = f" ({main.shown})" if main.shown else ""
-    columns.append((f"ours{unit} [{record.fidelity}]", partial(ours_text, main)))
-    if _predicted(artifact, record):
-        columns.append((f"predicted{unit} [simulated]", partial(ours_text, predicted_quantity(main))))
-        columns.append(("ratio", lambda point: _ratio(ratio_to_prediction(point, main.name))))
-    if paper:
-        columns.append((f"paper{unit}", partial(paper_text, main)))
-        columns.append(("ratio", lambda point: _ratio(ratio_to_paper(main, point))))
-    columns.append(("verdict" if paper else "status", lambda point: outcome(artifact, point, paper)))
+    from reproduce.output.frame import column, frame
+
+    tidy, main = frame(record), artifact.main
+    points = tidy.drop_duplicates("key").set_index("key")
+    paper = _has_paper(record, main.name)
+    table = points[["series"]] if any(points.series) else points[[]]
+    known = {column(name): heading for name, heading in artifact.columns.items() if column(name) in points}
+    known = known or {"label": "point"}
+    table = table.join(points[list(known)].rename(columns=known)).astype(object).fillna(NONE).astype(str)
+    numbers = tidy.dropna(subset="metric").set_index(["key", "metric"])[["value", "paper"]].unstack("metric")
+    numbers = numbers.reindex(points.index)
+    for heading, values in _main_columns(main, numbers, record):
+        table[heading] = values
+    table["verdict" if paper else "status"] = [outcome(artifact, point, paper) for point in record.points]
     for quantity in artifact.quantities[1:]:
-        columns += _further(quantity, record)
-    headings = tuple(heading for heading, _ in columns)
-    rows = tuple(tuple(cell(point) for _, cell in columns) for point in record.points)
-    text = {"series", "verdict", "status"}
-    return Table(headings, rows, tuple(i >= left and name not in text for i, name in enumerate(headings)))
+        for of in (quantity, predicted_quantity(quantity)):
+            if _has(record, of.name):
+                table[f"{of.heading} [{_origins(of, record)}]"] = _shown(of, numbers["value"][of.name])
+        if _has_paper(record, quantity.name):
+            table[f"{quantity.heading} [paper, {_hows(quantity, record)}]"] = _shown(
+                quantity, numbers["paper"][quantity.name]
+            )
+    return table.reset_index(drop=True)
 
 
-def _further(quantity: Quantity, record: Record) -> list[tuple[str, Cell]]:
-    """The columns of a further quantity: ours, the predicted and the paper's values, where there are any."""
-    found: list[tuple[str, Cell]] = []
-    predicted = _has(record, PREFIX + quantity.name)
-    if _has(record, quantity.name):
-        found.append((f"{quantity.heading} [{_origin(quantity, record)}]", partial(ours_text, quantity)))
-    if predicted:
-        shown = predicted_quantity(quantity)
-        found.append((f"{shown.heading} [{_origin(shown, record)}]", partial(ours_text, shown)))
-    if any(quantity.name in point.paper for point in record.points):
-        found.append((f"{quantity.heading} [paper]", partial(paper_text, quantity)))
-    return found
+def _main_columns(main: Quantity, numbers: "DataFrame", record: Record) -> "Iterator[tuple[str, Series[str]]]":
+    """Ours; what was predicted and what the paper says, where there is such a thing, each with our ratio to it."""
+    from pandas import Series
+
+    unit = f" ({main.shown})" if main.shown else ""
+    ours = numbers["value"].get(main.name, Series(index=numbers.index, dtype=float))
+    valid = ours.where([point.status == "ok" for point in record.points])
+    yield f"ours{unit} [{record.fidelity}]", _shown(main, ours)
+    others = {}
+    if _has(record, PREFIX + main.name):
+        others[f"predicted{unit} [simulated]"] = numbers["value"][PREFIX + main.name]
+    if _has_paper(record, main.name):
+        others[f"paper{unit} [{_hows(main, record)}]"] = numbers["paper"][main.name]
+    for heading, values in others.items():
+        ratios = (valid / values.replace(0, float("nan"))).map("{:.3f}".format, "ignore")
+        yield heading, _shown(main, values)
+        yield f"ours/{parts(heading)[0]}", ratios.fillna(NONE)
+
+
+def _shown(quantity: Quantity, values: "Series[float]") -> "Series[str]":
+    """Values of a quantity (base unit) as text in its shown unit."""
+    digits = quantity.digits
+    rounded = (values / quantity.factor).round(digits) + 0.0  # no '-0.0'
+    return rounded.map(f"{{:.{digits}f}}".format, "ignore").fillna(NONE)
 
 
 def predicted_quantity(quantity: Quantity) -> Quantity:
@@ -84,26 +109,23 @@ def predicted_quantity(quantity: Quantity) -> Quantity:
     return replace(quantity, name=PREFIX + quantity.name, label=f"{quantity.label} (predicted)")
 
 
-def _predicted(artifact: Artifact, record: Record) -> bool:
-    return _has(record, PREFIX + artifact.main.name)
-
-
-def _known(parameter: str, record: Record) -> bool:
-    return any(parameter in point.parameters for point in record.points)
-
-
 def _has(record: Record, metric: str) -> bool:
     return any(metric in point.metrics for point in record.points)
 
 
-def _ratio(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}"
+def _has_paper(record: Record, metric: str) -> bool:
+    return any(metric in point.paper for point in record.points)
 
 
-def _origin(quantity: Quantity, record: Record) -> str:
+def _hows(quantity: Quantity, record: Record) -> str:
+    """How the paper's values of a quantity were read: from a table, its text, a plot or a script."""
+    return ", ".join(sorted({p.paper[quantity.name].how for p in record.points if quantity.name in p.paper}))
+
+
+def _origins(quantity: Quantity, record: Record) -> str:
     """Where our values of a quantity come from: in a simulated record, some may be derived."""
     origins = dict.fromkeys(p.metrics[quantity.name].origin for p in record.points if quantity.name in p.metrics)
-    return ", ".join(origins) or record.fidelity
+    return ", ".join(origins)
 
 
 def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
@@ -115,48 +137,35 @@ def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
     return f"{point.status}, as in the paper" if point.status == expected else f"{found}; {expected} in the paper"
 
 
-def paper_text(quantity: Quantity, point: PointResult) -> str:
-    """The paper's value of a quantity in its shown unit, or '-'."""
-    value = point.paper.get(quantity.name)
-    return NONE if value is None else quantity.show(value.value)
-
-
-def ours_text(quantity: Quantity, point: PointResult) -> str:
-    """Our value of a quantity in its shown unit, or '-'."""
-    metric = point.metrics.get(quantity.name)
-    if metric is None or metric.value is None:
-        return NONE
-    text = quantity.show(metric.value)
-    return text.lstrip("-") if float(text) == 0 else text  # no '-0.0'
-
-
-def claim_table(record: Record) -> Table:
+def claim_table(record: Record) -> "DataFrame":
     """One row per claim: its id, the verdict, and why."""
-    rows = tuple((claim.id, claim.verdict, claim.explanation) for claim in record.claims)
-    return Table(("claim", "verdict", "why"), rows, (False, False, False))
+    rows = [(claim.id, claim.verdict, claim.explanation) for claim in record.claims]
+    return text_table(("claim", "verdict", "why"), rows)
 
 
-def markdown_table(table: Table) -> list[str]:
-    """The lines of `table` in Markdown."""
+def markdown_table(table: "DataFrame") -> str:
+    """The table in Markdown."""
+    escaped = table.map(_one_line).rename(columns=_one_line)
+    sides = ["right" if right else "left" for right in numeric(table)]
+    return str(escaped.to_markdown(index=False, disable_numparse=True, colalign=sides))
 
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
-    rule = "|" + "|".join(" ---: " if right else " --- " for right in table.numeric) + "|"
-    return [line(table.headings), rule, *(line(row) for row in table.rows)]
+def _one_line(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def markdown(artifact: Artifact, record: Record) -> str:
     """The whole record for people: what it is, the table, why points failed, claims with sentences, notes."""
-    setting = artifact.setting(record.scale)
+    setting, main = artifact.setting(record.scale), artifact.main.name
     lines = [f"# {artifact.label}: {setting.title}", "", setting.description, ""]
     lines += [
         f"Artifact `{artifact.id}`, scale {record.scale}, ours: {origin_of(record)}. State: {record.state}.",
         "",
     ]
-    with_what, other = ("what was predicted", "predicted") if _predicted(artifact, record) else ("the paper", "paper")
-    lines += [f"Compared with {with_what}: {artifact.main.heading}; ratio is ours/{other}.", ""]
-    lines += markdown_table(result_table(artifact, record))
+    others = {"what was predicted": _has(record, PREFIX + main), "the paper": _has_paper(record, main)}
+    if compared := [name for name, there in others.items() if there]:
+        lines += [f"Compared with {' and '.join(compared)}: {artifact.main.heading}.", ""]
+    lines += [markdown_table(result_table(artifact, record))]
     if reasons := failures(record):
         lines += ["", "## Points without a result", "", *(f"- {reason}" for reason in reasons)]
     if record.claims:
@@ -171,50 +180,30 @@ def markdown(artifact: Artifact, record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-
-
-def latex_text(text: str) -> str:
-    """`text` with what is special to LaTeX escaped."""
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def _latex_heading(heading: str) -> str:
-    """A heading over several lines: what, unit, origin. Braces keep a bracket from being the break's argument."""
-    lines = heading.replace(" (", "\n(").replace(" [", "\n[").split("\n")
-    text = r"\\{}".join(map(latex_text, lines))
-    return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
-
-
 def latex(artifact: Artifact, record: Record) -> str:
     r"""The table of results as a LaTeX `tabular` (package booktabs), to be \input; what it is stands in comments."""
     table = result_table(artifact, record)
-
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(cells) + r" \\"
-
-    rows = [line([latex_text(cell.replace("\n", " ")) for cell in row]) for row in table.rows]
     about = (
         f"{artifact.label}: {artifact.setting(record.scale).title}",
         f"artifact {artifact.id}, scale {record.scale}, ours: {origin_of(record)}, {record.state}; needs booktabs",
         *record.notes,
     )
-    lines = [f"% {' '.join(text.split())}" for text in about]
-    lines += [f"\\begin{{tabular}}{{@{{}}{''.join('r' if right else 'l' for right in table.numeric)}@{{}}}}"]
-    lines += [
-        r"\toprule",
-        line([*map(_latex_heading, table.headings)]),
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    comments = [f"% {' '.join(text.split())}\n" for text in about]
+    style = table.style.hide(axis="index").format(escape="latex")
+    style = style.format_index(_stacked, axis="columns", escape="latex")
+    columns = "".join("r" if right else "l" for right in numeric(table))
+    return "".join(comments) + str(style.to_latex(hrules=True, column_format=f"@{{}}{columns}@{{}}"))
+
+
+def _stacked(heading: str) -> str:
+    """A heading over several lines. Braces keep a bracket from being the line break's argument."""
+    lines = _lines(heading)
+    return r"\shortstack{" + r"\\{}".join(lines) + "}" if len(lines) > 1 else heading
+
+
+def _lines(heading: str) -> list[str]:
+    """What, unit and origin, each on its line."""
+    return [form.format(part) for form, part in zip(("{}", "({})", "[{}]"), parts(heading), strict=True) if part]
 
 
 def failures(record: Record) -> list[str]:
@@ -242,34 +231,36 @@ VERDICT_STYLES = {
 }
 
 
-def print_table(console: "Console", table: Table, title: str | None = None) -> None:
-    """`table` on a terminal: columns at the right that do not fit are left out, verdicts are coloured if possible."""
+def print_table(console: "Console", table: "DataFrame", title: str | None = None) -> None:
+    """`table` on a terminal: a last column of text wraps; of others, those at the right that do not fit are left out.
+
+    Verdicts are coloured, and the row of 'all' is bold, where the terminal can show it.
+    """
     from rich import box
-    from rich.table import Table as RichTable
+    from rich.table import Table
     from rich.text import Text
 
-    shown = RichTable(
+    shown = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     fitting = _fitting_columns(table, console.width)
-    for heading, right in list(zip(table.headings, table.numeric, strict=True))[:fitting]:
-        # What numbers and their units need stays on one line; only explanations wrap.
-        text = Text(heading.replace(" (", "\n(").replace(" [", "\n["))
-        shown.add_column(text, justify="right" if right else "left", vertical="top", no_wrap=heading != "why")
-    for row in table.rows:
-        shown.add_row(*(Text(cell, style=VERDICT_STYLES.get(cell, "")) for cell in row[:fitting]))
+    right = numeric(table)
+    for i, heading in enumerate(table.columns[:fitting]):
+        text, wraps = Text("\n".join(_lines(heading))), i == len(right) - 1 and not right[i]
+        shown.add_column(text, justify="right" if right[i] else "left", vertical="top", no_wrap=not wraps)
+    for row in table.itertuples(index=False, name=None):
+        style = "bold" if row[0] == "all" else ""
+        shown.add_row(*(Text(cell, style=VERDICT_STYLES.get(cell, style)) for cell in row[:fitting]))
     console.print(shown)
-    if left := table.headings[fitting:]:
+    if left := list(table.columns[fitting:]):
         console.print(Text(f"in table.md, for a wider terminal: {', '.join(left)}", style="dim"))
 
 
-def _fitting_columns(table: Table, width: int) -> int:
-    used = 0
-    for i, heading in enumerate(table.headings):
-        if heading == "why":  # wraps
-            continue
-        lines = heading.replace(" (", "\n(").replace(" [", "\n[").split("\n")
-        used += 2 + max(len(cell) for cell in (*lines, *(row[i] for row in table.rows)))
+def _fitting_columns(table: "DataFrame", width: int) -> int:
+    used, right = 0, numeric(table)
+    for i, (heading, column) in enumerate(table.items()):
+        widest = max(map(len, (*_lines(str(heading)), "", *column)))
+        used += 2 + (widest if right[i] or i < len(right) - 1 else min(widest, LEAST_WIDTH))
         if used > width:
             return max(i, 1)
-    return len(table.headings)
+    return len(right)

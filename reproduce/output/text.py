@@ -4,7 +4,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from reproduce.output.tables import NONE, Table
+from reproduce.output.tables import NONE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,18 +42,3 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=WIDTH)
-
-
-def print_table(out: "Console", table: Table) -> None:
-    """The table, its last column wrapping."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    view = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for i, (heading, right) in enumerate(zip(table.headings, table.numeric, strict=True)):
-        last = i == len(table.headings) - 1
-        view.add_column(heading, justify="right" if right else "left", vertical="top", no_wrap=not last)
-    for row in table.rows:
-        view.add_row(*(Text(cell, style="bold" if row[0] == "all" else "") for cell in row))
-    out.print(view)

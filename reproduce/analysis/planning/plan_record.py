@@ -97,7 +97,7 @@ def write(plan: Plan, provenance: Provenance, results: Path) -> Path:
     folder = results / "plan" / f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}"
     record = to_record(plan, provenance)
     lines = [f"# Plan: {title(plan)}", "", *(f"- {line}" for line in (*takeaway_lines(plan), count_line(plan))), ""]
-    lines += [*markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}.", ""]
+    lines += [markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}.", ""]
     lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
     atomic_write_bytes(folder / "table.md", ("\n".join(lines) + "\n").encode())
     atomic_write_bytes(folder / "table.csv", csv_text(record).encode())

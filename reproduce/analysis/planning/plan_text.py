@@ -13,9 +13,10 @@ from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from ptdp_core.simulator.space import tensor_sizes
 from reproduce.commands.plan import Plan
-from reproduce.output.tables import Table
+from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from rich.text import Text
 
 GB = 1e9
@@ -54,7 +55,7 @@ def title(plan: Plan) -> str:
     return f"{own}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
 
 
-def ranking(plan: Plan) -> Table:
+def ranking(plan: Plan) -> "DataFrame":
     """The configurations in the order of their simulated times."""
     headings = (
         *("rank", "which", *PARAMETERS, "iteration (s)", "slower by (%)", "teraFLOP/s (per GPU)", "bubble (%)"),
@@ -72,8 +73,7 @@ def ranking(plan: Plan) -> Table:
             *(f"{estimate.link_bytes[link] / GB:.1f}" for link in LINKS),
         )
         rows.append((str(rank), name, *(str(getattr(parallel, field)) for field in PARAMETERS), *numbers))
-    left = ("recompute", "which")
-    return Table(headings, tuple(rows), tuple(name not in left for name in headings))
+    return text_table(headings, rows)
 
 
 def slower(one: Estimate, best: Estimate) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
 from benchmarks.records.errors import DONE
@@ -13,9 +13,12 @@ from benchmarks.records.provenance import collect, timestamp
 from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores, assess, find
 from reproduce.commands.run import shown_path
 from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
-from reproduce.output.tables import NONE, Table
-from reproduce.output.text import console, percent, print_table, wrapped
+from reproduce.output.tables import NONE, print_table, text_table
+from reproduce.output.text import console, percent, wrapped
 from reproduce.running.runner import RECORD, require_folder
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FOLDER = "accuracy_measured"
 PLACES = "ID/measured*/record.json"
@@ -56,7 +59,7 @@ def print_assessment(assessment: Assessment) -> None:
         wrapped(out, line)
 
 
-def step_table(assessment: Assessment) -> Table:
+def step_table(assessment: Assessment) -> "DataFrame":
     """One row per step: its layout, times in milliseconds, errors of the prediction and of a baseline, what it is."""
     rows = []
     for one in assessment.comparisons:
@@ -75,14 +78,14 @@ def step_table(assessment: Assessment) -> Table:
             )
         )
     headings = (*AXES, "m", "h", "measured", "predicted", "error", "+bubble", "step")
-    return Table(headings, tuple(rows), (*[True] * 11, False))
+    return text_table(headings, rows)
 
 
-def score_table(assessment: Assessment) -> Table:
+def score_table(assessment: Assessment) -> "DataFrame":
     """One row per number of ranks, then all."""
     rows = [_row(name, scores) for name, scores in assessment.scores().items()]
     headings = ("", "n", "mean", "bias", "rank", "FLOPs", "+bubble", "worst", "at")
-    return Table(headings, tuple(rows), (False, *[True] * 7, False))
+    return text_table(headings, rows)
 
 
 def _row(name: str, scores: Scores) -> tuple[str, ...]:

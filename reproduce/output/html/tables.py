@@ -3,12 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from benchmarks.records import Number, PointResult
+from benchmarks.records import Number
 from reproduce.commands.report import Result
-from reproduce.experiment.artifact import Artifact, Quantity
-from reproduce.experiment.claims import agreement, ratio_to_paper
+from reproduce.experiment.artifact import Artifact
 from reproduce.output.html.markup import Content, Html, element
-from reproduce.output.tables import NONE
+from reproduce.output.tables import NONE, numeric, parts, result_table
 
 VERDICT_KINDS = {
     "holds": "good",
@@ -109,49 +108,13 @@ def heading(name: str, unit: str, where: str | None) -> Content:
 
 
 def points_table(artifact: Artifact, result: Result) -> Html:
-    """One row per point: what it is; ours, the paper's, their ratio and the verdict; then the other quantities."""
-    points = result.record.points
-    columns: list[tuple[Content, str, list[Content]]] = []
-    if any(point.series for point in points):
-        columns.append(("series", "short", [point.series for point in points]))
-    if not artifact.columns:
-        columns.append(("point", "short", [point.label for point in points]))
-    for parameter, name in artifact.columns.items():
-        values = [point.parameters.get(parameter) for point in points]
-        numeric = all(value is None or isinstance(value, int | float) for value in values)
-        cells: list[Content] = [NONE if value is None else str(value) for value in values]
-        columns.append((name, "number" if numeric else "short", cells))
-    for quantity in artifact.quantities:
-        columns += _quantity_columns(artifact, quantity, points, result.record.fidelity)
-    rows = list(zip(*(cells for _, _, cells in columns), strict=True))
-    return data_table([h for h, _, _ in columns], rows, [kind for _, kind, _ in columns])
-
-
-def _quantity_columns(
-    artifact: Artifact, quantity: Quantity, points: Sequence[PointResult], fidelity: str
-) -> list[tuple[Content, str, list[Content]]]:
-    main = quantity.name == artifact.main.name
-    found = [point.metrics.get(quantity.name) for point in points]
-    origins = {metric.origin for metric in found if metric is not None} or {fidelity}
-    same = origins.pop() if len(origins) == 1 else None
-    ours: list[Content] = [
-        NONE
-        if metric is None or metric.value is None
-        else [quantity.show(metric.value), None if same else [" ", origin(metric.origin)]]
-        for metric in found
-    ]
-    name = quantity.label[:1].upper() + quantity.label[1:]
-    columns = [(heading(name, quantity.shown, same), "number ours" if main else "number", ours)]
-    papers = [point.paper.get(quantity.name) for point in points]
-    if any(papers):
-        hows = ", ".join(dict.fromkeys(value.how for value in papers if value))
-        shown: list[Content] = [quantity.show(value.value) if value else NONE for value in papers]
-        ratios = [ratio_to_paper(quantity, point) for point in points]
-        columns.append((heading("Paper", quantity.shown, f"paper, {hows}"), "number", shown))
-        columns.append((heading("Ratio", "", "derived"), "number", [NONE if r is None else f"{r:.3f}" for r in ratios]))
-    if main:
-        verdicts = [agreement(artifact, point) if any(papers) else point.status for point in points]
-        cells: list[Content] = [tag(verdict, agreement_kind(verdict)) for verdict in verdicts]
-        if any(papers) or set(verdicts) != {"ok"}:
-            columns.append(("Verdict" if any(papers) else "Status", "short", cells))
-    return columns
+    """The table of results, one row per point, its verdicts as tags."""
+    table = result_table(artifact, result.record)
+    headings, kinds = [], []
+    for column, right in zip(table.columns, numeric(table), strict=True):
+        what, unit, where = parts(column)
+        headings.append(heading(what, unit, where or ("derived" if what.startswith("ours/") else None)))
+        kinds.append(("number ours" if what == "ours" else "number") if right else "short")
+        if column in ("verdict", "status"):
+            table[column] = [tag(verdict, agreement_kind(verdict)) for verdict in table[column]]
+    return data_table(headings, table.to_numpy().tolist(), kinds)

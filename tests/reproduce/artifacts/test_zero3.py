@@ -61,7 +61,7 @@ def test_the_expected_oom_shows_as_such(tmp_path):
     *others, last = run.record.points
     assert all(point.status == "ok" for point in others)
     fits = last.status == "ok"
-    row = tables.result_table(table_zero3.ARTIFACT, run.record).rows[-1]
+    row = list(tables.result_table(table_zero3.ARTIFACT, run.record).iloc[-1])
     assert ("oom, as in the paper" in row) == (not fits)
     verdicts = {claim.id: claim.verdict for claim in run.record.claims}
     assert verdicts["did_not_fit_on_560"] == ("contradicted" if fits else "holds")
