@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("local", "torchrun", "slurm")
 TIMEOUT_S = 300.0  # of one rank that waits for another
 LIMIT_S = 1800.0  # of a whole job
-END_S = 3.0  # in which a launcher ends its ranks when told to
+END_S = 3.0  # in which srun ends its tasks when told to
 CONSEQUENCES = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "heartbeat")
 
 
@@ -138,10 +138,11 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """Let the launcher end its ranks; the ranks end by themselves if it cannot."""
-    process.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(END_S)
+    """End the launcher: srun gets time to end its tasks, on other nodes too; torchrun's ranks end with it."""
+    if isinstance(process.args, list) and process.args[0] == "srun":
+        process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

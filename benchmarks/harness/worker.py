@@ -47,6 +47,8 @@ def follow_parent(parent: int) -> None:
 
 def main() -> None:
     """The life of a rank. It ends by `os._exit`: gloo's threads must not outlive their objects."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        import ptdp_core.launch.end_with_parent  # noqa: F401  torchrun's main thread starts its ranks; srun's need not
     folder = Path(sys.argv[1])
     threading.Thread(target=follow_parent, args=(os.getppid(),), daemon=True).start()
     code = 0

@@ -1,6 +1,6 @@
-"""Imported first by the fork server: on Linux the kernel then ends it with the thread that started it.
+"""Importing this lets the kernel, on Linux, end this process with the thread that started it.
 
-Without this it would look for the end of its parent only after seconds of imports.
+For processes that would see their parent's end only after seconds of imports.
 """
 
 import ctypes
