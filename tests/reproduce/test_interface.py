@@ -55,11 +55,11 @@ def test_a_record_draws_its_figure(tmp_path):
 
 def test_simulate_agrees_with_the_artifact(figure_12):
     first = figure_12.record.points[0]
-    record = reproduce.simulate({"v": 1}, {"v": 3, "label": "three"}, **GPT3)
+    record = reproduce.simulate({"v": 1}, {"v": 4, "b": 7, "label": "seven"}, **GPT3)
     ok, invalid = record.points
     assert ok.metrics == first.metrics
-    assert (invalid.label, invalid.status) == ("three", "invalid")
-    assert "p*v=12*3" in str(invalid.reason)
+    assert (invalid.label, invalid.status) == ("seven", "invalid")
+    assert "b=7" in str(invalid.reason)
     assert reproduce.simulate(**GPT3, v=1).points[0].metrics == first.metrics
 
 
