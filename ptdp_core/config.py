@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
+
 RECOMPUTE = ("full", "none")
 DATA_PARALLEL = ("local", "torch", "zero3")
 
@@ -54,11 +55,11 @@ class ModelConfig:
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*d GPUs (Section 3.1).
 
-    `schedule` left empty follows v: '1f1b' for v = 1, 'interleaved' for v > 1; 'zb-h1' is beyond the paper. `recompute`
-    is 'full' (of every `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'. `fused` says whether
-    the operators of Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the flush), 'torch'
-    (bucketed, overlapped with the last backward pass) or 'zero3' (all states sharded, no model parallelism: the
-    baseline of Section 5.2).
+    `schedule` is one of `ptdp_core.schedules.names()`; left empty it follows v: '1f1b' for v = 1, 'interleaved' for
+    v > 1. `recompute` is 'full' (of every `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'.
+    `fused` says whether the operators of Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the
+    flush), 'torch' (bucketed, overlapped with the last backward pass) or 'zero3' (all states sharded, no model
+    parallelism: the baseline of Section 5.2).
     """
 
     p: int = 1
@@ -77,8 +78,8 @@ class ParallelConfig:
     def __post_init__(self) -> None:
         _require_positive_ints(self, ("p", "t", "d", "v", "b", "B", "checkpoint_layers"))
         if not self.schedule:
-            object.__setattr__(self, "schedule", "interleaved" if self.v > 1 else "1f1b")
-        _require_one_of("schedule", self.schedule, SCHEDULES)
+            object.__setattr__(self, "schedule", default_schedule(self.v))
+        definition(self.schedule)
         _require_one_of("recompute", self.recompute, RECOMPUTE)
         _require_one_of("data_parallel", self.data_parallel, DATA_PARALLEL)
         for field, value in (("scatter_gather", self.scatter_gather), ("fused", self.fused)):
@@ -104,31 +105,14 @@ class ParallelConfig:
         return self.p * self.t * self.d
 
     @property
+    def placement(self) -> StagePlacement:
+        """Which pipeline rank holds which stages: the schedule's (Section 2.2.2)."""
+        return placement_of(self.schedule, self.p, self.v)
+
+    @property
     def m(self) -> int:
         """Microbatches in a batch per pipeline: m = B/(d*b) (Section 3.1)."""
         return self.B // (self.d * self.b)
-
-
-def check_schedule(schedule: str, p: int, m: int, v: int) -> None:
-    """Raise `ValueError` unless the schedule exists for p devices, m microbatches and v chunks (Section 2.2)."""
-    _require_one_of("schedule", schedule, SCHEDULES)
-    if schedule != "interleaved" and v > 1:
-        raise ValueError(
-            f"v={v} with schedule={schedule!r}; needs v=1, since only the interleaved schedule has model chunks; "
-            "try schedule='interleaved'"
-        )
-    if schedule == "interleaved":
-        if v < 2:
-            raise ValueError(
-                f"v={v} with schedule='interleaved'; needs v >= 2 model chunks per device; try schedule='1f1b'"
-            )
-        if p < 2:
-            raise ValueError(f"p={p} with v={v} model chunks; needs p >= 2 pipeline stages to interleave; try v=1")
-        if m % p:
-            raise ValueError(
-                f"m={m} microbatches with v={v} model chunks on p={p} devices; needs m a multiple of p "
-                f"(Section 2.2.2); try m={(m // p + 1) * p}, or v=1"
-            )
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,13 @@ def _simulate(arguments: Sequence[str]) -> int:
 
 
 def _timeline(arguments: Sequence[str]) -> int:
+    from ptdp_core.schedules import default_schedule, definition, names
+
     parser = _parser("timeline", COMMANDS["timeline"], _epilog())
-    parser.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved", "zb-h1"), default="1f1b")
+    parser.add_argument("--schedule", choices=names(), default=default_schedule(1))
     parser.add_argument("-p", type=int, default=4, help="pipeline stages (devices)")
     parser.add_argument("-m", type=int, default=8, help="microbatches in a batch")
-    parser.add_argument("-v", type=int, default=None, help="model chunks per device (default: 2 if interleaved)")
+    parser.add_argument("-v", type=int, default=None, help="model chunks per device (default: the fewest that it has)")
     parser.add_argument("--t-forward", type=float, default=1.0, help="time of a microbatch's forward pass on a device")
     parser.add_argument("--t-backward", type=float, default=2.0, help="time of its backward pass")
     parser.add_argument("--t-weight", type=float, help="part of it for the weight gradients, if split (default: half)")
@@ -137,7 +139,7 @@ def _timeline(arguments: Sequence[str]) -> int:
     _add_results(parser)
     parsed = parser.parse_args(arguments)
     if parsed.v is None:
-        parsed.v = 2 if parsed.schedule == "interleaved" else 1
+        parsed.v, _ = definition(parsed.schedule).chunks
     from reproduce.commands.timeline import run_cli
 
     return run_cli(parsed)

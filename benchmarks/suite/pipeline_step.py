@@ -13,9 +13,9 @@ from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
 from benchmarks.records import Metric, PointResult
-from ptdp_core.config import SCHEDULES, ModelConfig, ParallelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
-from ptdp_core.schedules import MODES
+from ptdp_core.schedules import MODES, definition, names
 
 P, M = 2, 8
 LIMIT_S = 5.0
@@ -26,11 +26,11 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Every schedule in both ways of exchanging; the interleaved one with two chunks per rank."""
+    """Every schedule in both ways of exchanging; with the fewest chunks per rank that it has."""
     model = model_for(setup)
     for exchange in MODES:
-        for schedule in SCHEDULES:
-            v = 2 if schedule == "interleaved" else 1
+        for schedule in names():
+            v, _ = definition(schedule).chunks
             parallel = ParallelConfig(p=P, v=v, b=1, B=M, schedule=schedule, recompute="none")
             parameters = {**parameters_of(model, parallel), "exchange": exchange}
             yield attempted(setup, exchange, schedule, parameters, partial(_metrics, setup, model, parallel, exchange))

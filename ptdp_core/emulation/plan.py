@@ -117,9 +117,9 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     last_backward = model.last_backward(config, model.stages(config), rank)
     copies = model.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2) if parallel.d > 1 else 0.0
     exposed = model.data_parallel(config, parameters, last_backward) - copies
-    holds_table = parallel.p > 1 and rank in (0, parallel.p - 1)
+    holds_table = rank in (parallel.placement.tied_ranks or ())
     table = tied_elements(config) if holds_table else 0
-    layers = [len(chunk) for chunk in chunk_layers(config.model.layers, parallel.p, parallel.v, rank)]
+    layers = [len(chunk) for chunk in chunk_layers(config.model.layers, parallel.placement, rank)]
     pieces = [LINEARS_PER_LAYER * k if parallel.data_parallel == "torch" else 1 for k in layers]
     shares = [k / sum(layers) / count for k, count in zip(layers, pieces, strict=True)]  # of a piece in the gradients
     return RankPlan(

@@ -9,7 +9,7 @@ from ptdp_core.emulation.plan import SHRINK
 from ptdp_core.emulation.prediction import LinkRate, Links
 from ptdp_core.emulation.report import Iteration, Report
 from ptdp_core.layout import RankGrid
-from ptdp_core.schedules import Action, Exchange, Message, Schedule
+from ptdp_core.schedules import Action, Exchange, Message, Schedule, StagePlacement
 from ptdp_core.simulator.estimate import Estimate, Slot
 
 
@@ -49,9 +49,12 @@ def assemble(
     median = statistics.median_low(samples)
     shown = every[samples.index(median)]
     grid = RankGrid.of(config.parallel)
-    rows = timelines(grid, shown)
+    placement = schedule.placement
+    rows = timelines(grid, placement, shown)
     fetch = links.cluster.microbatch_host_time
-    bubbles = [bubble_fraction(grid, ranks, seconds, fetch) for ranks, seconds in zip(every, samples, strict=True)]
+    bubbles = [
+        bubble_fraction(grid, placement, ranks, seconds, fetch) for ranks, seconds in zip(every, samples, strict=True)
+    ]
     return Emulation(
         config=config,
         samples_s=samples,
@@ -79,10 +82,10 @@ def in_order(grid: RankGrid, schedule: Schedule, ranks: Sequence[Iteration]) -> 
     )
 
 
-def timelines(grid: RankGrid, ranks: Sequence[Iteration]) -> list[tuple[Slot, ...]]:
+def timelines(grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration]) -> list[tuple[Slot, ...]]:
     """Each rank's slots, as the simulator has them: waiting for others counts as idle, and comes first."""
     arrived = [_arrivals(iteration) for iteration in ranks]
-    return [_slots(grid, ranks, arrived, rank) for rank in range(grid.n)]
+    return [_slots(grid, placement.tied_ranks or (), ranks, arrived, rank) for rank in range(grid.n)]
 
 
 def _arrivals(iteration: Iteration) -> dict[Message, float]:
@@ -96,7 +99,11 @@ def _arrivals(iteration: Iteration) -> dict[Message, float]:
 
 
 def _slots(
-    grid: RankGrid, ranks: Sequence[Iteration], arrived: Sequence[dict[Message, float]], rank: int
+    grid: RankGrid,
+    tied_ranks: Sequence[int],
+    ranks: Sequence[Iteration],
+    arrived: Sequence[dict[Message, float]],
+    rank: int,
 ) -> tuple[Slot, ...]:
     pp, dp, tp = grid.coordinates(rank)
     iteration = ranks[rank]
@@ -109,8 +116,8 @@ def _slots(
             there = [arrived[grid.rank(peer, dp, tp)][message] for message, peer in peers]
             slots.append(Slot("exchange", None, max(start, *there), end))
     group = {rank, *grid.data_group(pp, tp)}
-    if rank in (embedding := grid.embedding_group(dp, tp)):
-        group |= set(embedding)
+    if pp in tied_ranks:
+        group |= {grid.rank(other, dp, tp) for other in tied_ranks}
     if len(group) > 1:
         end = iteration.reduction.end
         together = max(ranks[other].reduction.start for other in group)
@@ -119,12 +126,14 @@ def _slots(
     return (*slots, Slot("optimizer", None, *iteration.optimizer), Slot("host", None, stepped, iteration.end))
 
 
-def bubble_fraction(grid: RankGrid, ranks: Sequence[Iteration], seconds: float, fetch: float) -> float:
+def bubble_fraction(
+    grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration], seconds: float, fetch: float
+) -> float:
     """Waiting over compute, mean over ranks: what is left of `seconds` beside the slots, and the inputs' gathering.
 
     The first `fetch` seconds of a forward pass are the host's, who fetches the microbatch.
     """
-    slots = [slot for row in timelines(grid, ranks) for slot in row]
+    slots = [slot for row in timelines(grid, placement, ranks) for slot in row]
     compute = sum(slot.end_s - slot.start_s - fetch * (slot.kind == "F") for slot in slots if slot.action is not None)
     busy = sum(slot.end_s - slot.start_s for slot in slots) + sum(sum(rank.gathered.values()) for rank in ranks)
     return (grid.n * seconds - busy) / compute

@@ -111,8 +111,8 @@ class _Pass(torch.autograd.Function):
 class VirtualChunk(nn.Module):
     """A model chunk on a virtual accelerator, called as `model.Chunk` is.
 
-    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. It is a
-    `SplitStage`.
+    Backward passes come in equal pieces, one for each of `parameters`, which are in the order of the layers. `received`
+    and `sent` say whether its input comes from and its output goes to another pipeline rank. It is a `SplitStage`.
     """
 
     def __init__(
@@ -123,11 +123,14 @@ class VirtualChunk(nn.Module):
         tp: Axis,
         pace: Pace,
         *,
+        received: bool,
+        sent: bool,
         is_last: bool,
     ) -> None:
         super().__init__()
         self.times, self.boundary, self.tp, self.pace = times, boundary, tp, pace
         self.pieces = list(parameters)
+        self.gathers_input, self.splits_output = (crosses and boundary.is_scattered for crosses in (received, sent))
         self.is_last = is_last
         self.last = False  # the backward pass that completes the gradients is running
         self.left = 0  # pieces of the backward pass still to come
@@ -135,17 +138,16 @@ class VirtualChunk(nn.Module):
         self._reduced = [torch.zeros(n) for n in (times.reduced_forward, times.reduced_backward)]
 
     def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
-        received = x is not None
         if x is None:
             x = torch.zeros(self.boundary.shape, requires_grad=True)
-        elif self.boundary.is_scattered:
+        elif self.gathers_input:
             x = gather(x, self.boundary.shape, self.tp)
-        self.pace.input_ready(self.times.gather if received and self.boundary.is_scattered else 0.0)
+        self.pace.input_ready(self.times.gather if self.gathers_input else 0.0)
         for i, parameter in enumerate(self.pieces):
             x = _Pass.apply(x, parameter, self, i == 0)
         if self.is_last:
             return x.sum()
-        return split(x, self.tp) if self.boundary.is_scattered else x
+        return split(x, self.tp) if self.splits_output else x
 
     def compute_forward(self) -> None:
         """The whole forward pass's time."""
@@ -156,7 +158,7 @@ class VirtualChunk(nn.Module):
         """The time of one piece of the backward pass."""
         if self.left == 0:
             self.left = len(self.pieces)
-            self.pace.input_ready(self.times.gather if self.boundary.is_scattered and not self.is_last else 0.0)
+            self.pace.input_ready(self.times.gather if self.splits_output else 0.0)
         self.left -= 1
         self.pace.spend((self.times.backward - self.put_off) / len(self.pieces))
         if self.left == 0:

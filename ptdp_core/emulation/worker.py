@@ -24,7 +24,6 @@ from ptdp_core.emulation.virtual import (
 from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.pipeline import Executor, Run, last_backward
-from ptdp_core.layout import rank_stages
 from ptdp_core.schedules import Action, build, lower
 
 
@@ -50,7 +49,15 @@ class VirtualRank:
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
         parameters = virtual_parameters(self.mine.elements, self.mine.tied)
         self.overlap = parallel.data_parallel == "torch"
-        self.gradients = Gradients(parameters, groups, overlap=self.overlap, sharded=False, bucket_bytes=ELEMENT_BYTES)
+        self.placement = program.schedule.placement
+        self.gradients = Gradients(
+            parameters,
+            groups,
+            overlap=self.overlap,
+            sharded=False,
+            bucket_bytes=ELEMENT_BYTES,
+            tied_ranks=self.placement.tied_ranks,
+        )
         self.pace = Pace()
         self.chunks = [
             self._chunk(chunk, [local.tensor for local in parameters if local.chunk == chunk])
@@ -62,7 +69,7 @@ class VirtualRank:
 
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
-        index = rank_stages(groups.pp.size, plan.config.parallel.v, groups.pp.rank)[chunk]
+        index = self.placement.stages[groups.pp.rank][chunk]
         stage, pieces = plan.stages[index], len(self.mine.elements[chunk])
         times = ChunkTimes(
             stage.forward,
@@ -78,12 +85,14 @@ class VirtualRank:
             plan.boundary,
             groups.tp,
             self.pace,
+            received=self.placement.is_received(index),
+            sent=self.placement.is_sent(index),
             is_last=index == len(plan.stages) - 1,
         )
 
     def _before(self, action: Action) -> None:
         self.pace.begin(action)
-        chunk = self.program.schedule.chunk_of(action.stage)
+        chunk = self.placement.chunk_of(action.stage)
         if self.overlap and action in self.last:
             self.chunks[chunk].last = True
             self.gradients.expect_last(chunk)
@@ -135,7 +144,7 @@ class VirtualRank:
         sent = {
             "pipeline": self.wire.statistics.bytes / iterations,
             "data": gradients.gradients.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
-            "embedding": self.mine.tied * ELEMENT_BYTES,
+            "embedding": self.mine.tied * ELEMENT_BYTES if self.placement.first != self.placement.last else 0,
         }
         if self.plan.tensor_spans_nodes:
             reduced = sum(

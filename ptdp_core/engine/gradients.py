@@ -2,8 +2,9 @@
 
 Parameters lie in the buffer in the order in which backward passes finish them, cut into buckets. 'local' has one
 bucket, reduced after the pipeline flush; 'torch' has many, each reduced while the last backward pass goes on (Section
-2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each. The tied embedding (p > 1) is
-summed over its two stages after the flush, and its bucket waits for that.
+2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each. The tied embedding of a model
+with several stages gets gradients from two of them, which are summed over their ranks after the flush; its bucket waits
+for that.
 """
 
 from collections.abc import Sequence
@@ -52,6 +53,8 @@ class Gradients:
 
     Afterwards `entry.parameter` is a view of `parameters`, and `main(entry)` a view of `gradients`. With `sharded`
     only this rank's part of each bucket (`owned`) is reduced, and `gather_parameters` shares updated parameters.
+    `tied_ranks` are those of the tied
+    embedding (`StagePlacement.tied_ranks`).
     """
 
     def __init__(
@@ -62,8 +65,9 @@ class Gradients:
         overlap: bool,
         sharded: bool,
         bucket_bytes: int = 25 * MIB,
+        tied_ranks: tuple[int, int] | None = None,
     ) -> None:
-        self.groups, self.overlap, self.sharded = groups, overlap, sharded
+        self.groups, self.overlap, self.sharded, self.tied_ranks = groups, overlap, sharded, tied_ranks
         self.dtype = torch.promote_types(parameters[0].tensor.dtype, torch.float32)
         limit = max(1, bucket_bytes // self.dtype.itemsize) if overlap else None
         self.buckets = self._lay_out(parameters, limit)
@@ -99,7 +103,7 @@ class Gradients:
         return bucket.stop
 
     def _is_tied(self, shard: ShardSpec) -> bool:
-        return self.groups.pp.size > 1 and shard.parameter.tied
+        return self.tied_ranks is not None and shard.parameter.tied
 
     def _make_buffers(self, like: nn.Parameter) -> None:
         size = self.buckets[-1].stop
@@ -179,11 +183,13 @@ class Gradients:
             self.gradients.div_(self.groups.dp.size)
 
     def _reduce_tied(self) -> None:
-        """Sum the tied embedding's gradient over the first and the last stage: an all-reduce of two ranks."""
+        """Sum the tied embedding's gradient over its two ranks, if they are two."""
+        if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1]:
+            return
         pp = self.groups.pp
         for entry in self.entries:
             if self._is_tied(entry.shard):
-                peer = 0 if self.groups.is_last else pp.size - 1
+                peer = sum(self.tied_ranks) - pp.rank
                 own = self.main(entry).contiguous()
                 other = torch.empty_like(own)
                 pp.calls["tied"] += 1

@@ -32,6 +32,7 @@ from ptdp_core.engine.tensor_parallel import (
 )
 from ptdp_core.engine.weight_gradients import Owed
 from ptdp_core.layout import WORD_EMBEDDING, Boundary, chunk_layers, chunk_parameters
+from ptdp_core.schedules import StagePlacement
 
 STD = 0.02
 EPSILON = 1e-5
@@ -163,21 +164,34 @@ class Layer(nn.Module):
 class Chunk(nn.Module):
     """Layers [first, last) of the model, with the embedding before layer 0 and the loss after the last one.
 
-    `forward(x, tokens_BS, labels_BS)` gives the next chunk's x, or the mean loss over the microbatch. With
-    scatter/gather (Section 4.1) the boundary tensors are flat and this tensor rank's 1/t; otherwise [S, B, H].
+    `forward(x, tokens_BS, labels_BS)` gives the next stage's x, or the mean loss over the microbatch. `received` and
+    `sent` say whether its input comes from and its output goes to another pipeline rank: with scatter/gather (Section
+    4.1) such a tensor is flat and this tensor rank's 1/t; otherwise it is [S, B, H]. `word` is the embedding's weight
+    where the first stage is on this rank and this is the last.
     """
 
-    def __init__(self, build: Build, layers: range) -> None:
+    def __init__(
+        self,
+        build: Build,
+        layers: range,
+        *,
+        received: bool = False,
+        sent: bool = False,
+        word: nn.Parameter | None = None,
+    ) -> None:
         super().__init__()
         self.build, model, make = build, build.model, build.make
         self.is_first, self.is_last = layers.start == 0, layers.stop == model.layers
+        self.received, self.sent = received, sent
         if self.is_first:
             self.word = make(WORD_EMBEDDING, std=STD)
             self.position = make("embedding.position.weight", std=STD)
         self.layers = nn.ModuleList(Layer(build, layer) for layer in layers)
         if self.is_last:
             self.norm = LayerNorm(build, "norm")
-            if not self.is_first:
+            if word is not None:
+                self.word = word
+            elif not self.is_first:
                 self.word = make(WORD_EMBEDDING, std=STD)
         self._owed: dict[int, list[Owed]] = {}
 
@@ -199,13 +213,11 @@ class Chunk(nn.Module):
         labels_BS: torch.Tensor | None = None,
     ) -> torch.Tensor:
         build, scattered = self.build, self.build.boundary.is_scattered
-        flat = False
+        flat = self.received and scattered
         if self.is_first:
             assert tokens_BS is not None
             x = self._embed(tokens_BS)
-        else:
-            assert x is not None
-            flat = scattered
+        assert x is not None
         step = build.recompute_layers or max(1, len(self.layers))
         for start in range(0, len(self.layers), step):
             block = self._block(start, start + step, gathering=flat)
@@ -219,7 +231,7 @@ class Chunk(nn.Module):
         if self.is_last:
             assert labels_BS is not None
             return self._loss(x, labels_BS)
-        return split(x, build.tp) if scattered else x
+        return split(x, build.tp) if self.sent and scattered else x
 
     def _block(self, start: int, stop: int, gathering: bool) -> Callable[[torch.Tensor], torch.Tensor]:
         def run(x: torch.Tensor) -> torch.Tensor:
@@ -245,10 +257,14 @@ class Chunk(nn.Module):
         return cross_entropy(logits_SBVt, labels_BS.T, self.build.model.vocab, tp).mean()
 
 
-def build_chunks(build: Build, pp: Axis, v: int) -> list[Chunk]:
+def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:
     """The v model chunks of a pipeline rank, in order (Section 2.2.2)."""
-    chunks = []
-    for chunk, layers in enumerate(chunk_layers(build.model.layers, pp.size, v, pp.rank)):
-        build.make.begin_chunk(chunk, chunk_parameters(build.model, layers, build.tp.size))
-        chunks.append(Chunk(build, layers))
+    chunks: list[Chunk] = []
+    for stage, layers in zip(placement.stages[rank], chunk_layers(build.model.layers, placement, rank), strict=True):
+        # The first and the last stage share one table if they are on one rank.
+        shared = chunks[0].word if chunks and chunks[0].is_first and layers.stop == build.model.layers else None
+        parameters = chunk_parameters(build.model, layers, build.tp.size, own_table=shared is None)
+        build.make.begin_chunk(len(chunks), parameters)
+        received, sent = placement.is_received(stage), placement.is_sent(stage)
+        chunks.append(Chunk(build, layers, received=received, sent=sent, word=shared))
     return chunks

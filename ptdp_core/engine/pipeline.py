@@ -71,6 +71,7 @@ class Executor:
         record: bool = False,
     ) -> None:
         self.program, self.schedule = program, program.schedule
+        self.placement = program.schedule.placement
         self.instructions = program.ranks[groups.pp.rank]
         self.stages, self.wire, self.groups = stages, wire, groups
         self.before, self.record = before, record
@@ -83,6 +84,7 @@ class Executor:
         self._owing: set[tuple[int, int]] = set()  # stage and microbatch between I and W
         self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
+        self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
 
     def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> Run:
         """Run one batch of m microbatches, and flush: `batch(j)` gives tokens and labels [B, S] of microbatch j.
@@ -111,6 +113,7 @@ class Executor:
         assert not self._stash
         assert not self._owing
         assert not self._outgoing
+        assert not self._kept
         return run
 
     def _note(self, run: Run, what: Action | Exchange, start: float) -> None:
@@ -120,20 +123,25 @@ class Executor:
             run.timeline.append(Slot(what, start, time.monotonic()))
 
     def _input(self, action: Action) -> torch.Tensor | None:
-        message = message_into(action, self.schedule.p, self.schedule.v)
-        return None if message is None else self.wire.take(message)
+        """The activation or the gradient that a pass starts from; None at the ends of the pipeline, and for a W."""
+        message = message_into(action, self.placement)
+        if message is not None:
+            return self.wire.take(message)
+        source = action.input(self.schedule.stages)
+        return None if source is None else self._kept.pop(source)
 
     def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: Run) -> None:
         stage, last = action.stage, action.stage == self.schedule.stages - 1
         if x is not None:
             x.requires_grad_()
         feed = batch(action.microbatch) if stage == 0 or last else ()
-        y = self.stages[self.schedule.chunk_of(stage)](x, *feed)
+        y = self.stages[self.placement.chunk_of(stage)](x, *feed)
         self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
         run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._owing))
         if last:
             run.losses[action.microbatch] = y.detach()
-        self._send(action, y.detach())
+        else:
+            self._send(action, y.detach())
 
     def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
         x, end = self._stash.pop((action.stage, action.microbatch))
@@ -155,14 +163,17 @@ class Executor:
         self._split_stage(action).add_weight_gradients(action.microbatch)
 
     def _split_stage(self, action: Action) -> SplitStage:
-        stage = self.stages[self.schedule.chunk_of(action.stage)]
+        stage = self.stages[self.placement.chunk_of(action.stage)]
         assert isinstance(stage, SplitStage)
         return stage
 
     def _send(self, action: Action, tensor: torch.Tensor) -> None:
-        message = message_out_of(action, self.schedule.p, self.schedule.v)
+        """Leave a pass's output for the exchange that sends it, or for the next stage if that is on this rank."""
+        message = message_out_of(action, self.placement)
         if message is not None:
             self._outgoing[message] = tensor
+        else:
+            self._kept[action.output] = tensor
 
 
 def last_backward(program: Program, rank: int) -> set[Action]:

@@ -68,8 +68,8 @@ class Trainer:
                 settings.recompute_layers,
                 engine.attention,
             ),
-            groups.pp,
-            parallel.v,
+            self.schedule.placement,
+            groups.pp.rank,
         )
         self.gradients = Gradients(
             self.store.parameters,
@@ -77,6 +77,7 @@ class Trainer:
             overlap=overlap,
             sharded=engine.sharded_optimizer,
             bucket_bytes=int(engine.bucket_mib * MIB),
+            tied_ranks=self.schedule.placement.tied_ranks,
         )
         self.optimizer = Optimizer(self.gradients, groups, settings.optimizer)
         self.wire = Wire(groups, boundary.message_shape, dtype)
@@ -87,7 +88,7 @@ class Trainer:
         """Random draws belong to a microbatch of the whole batch; the last backward pass may reduce gradients."""
         self.streams.at(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
         if action in self._last:
-            self.gradients.expect_last(self.schedule.chunk_of(action.stage))
+            self.gradients.expect_last(self.schedule.placement.chunk_of(action.stage))
 
     def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[float, Run]:
         """Loss and reduced main gradients of one batch, without an optimizer step."""
@@ -109,9 +110,12 @@ class Trainer:
         self.done, self.streams.seed = done, seed
 
     def _mean_loss(self, run: Run) -> float:
-        """The batch's loss on every rank, from the last stages. A mean of means: microbatches are equally long."""
+        """The batch's loss on every rank, from the ranks that hold the last stage.
+
+        A mean of means: microbatches are equally long.
+        """
         total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
-        if self.groups.is_last:
+        if run.losses:
             total += torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
         self.groups.dp.all_reduce(total)
         self.groups.pp.all_reduce(total)

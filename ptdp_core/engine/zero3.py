@@ -21,6 +21,7 @@ from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.trainer import TORCH_DTYPES, TrainStep
 from ptdp_core.layout import Boundary
+from ptdp_core.schedules import looped
 
 
 class Zero3Trainer:
@@ -44,7 +45,7 @@ class Zero3Trainer:
             settings.recompute_layers,
             attention=engine.attention,
         )
-        (self.model,) = build_chunks(build, groups.pp, 1)
+        (self.model,) = build_chunks(build, looped(1, 1), 0)
         names = {id(local.tensor): local.shard.parameter.name for local in store.parameters}
         self.names = {name: names[id(parameter)] for name, parameter in self.model.named_parameters()}
         if groups.dp.size > 1:

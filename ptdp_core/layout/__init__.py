@@ -1,7 +1,7 @@
 """Where everything is and who sends what: the ground on which the engine, the simulator and Figures 2, 5 and 9 stand.
 
     grid            `RankGrid`: the p*t*d ranks and their groups (Section 3.1)
-    stages          the layers of each stage, the stages of each pipeline rank (Section 2.2.2)
+    stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)
     parameters      every parameter by name, and the `ShardSpec` of a tensor rank's part (Section 2.3)
     communication   collectives of a layer and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
 
@@ -22,7 +22,6 @@ from ptdp_core.layout.communication import (
     gather_transfers,
     layer_passes,
     logits_passes,
-    messages_sent,
     stage_all_reduces,
     step_collectives,
 )
@@ -40,7 +39,7 @@ from ptdp_core.layout.parameters import (
     rank_elements,
     tied_elements,
 )
-from ptdp_core.layout.stages import chunk_layers, longest_chunk, rank_stages, stage_layers
+from ptdp_core.layout.stages import chunk_layers, longest_chunk, stage_layers
 
 __all__ = [
     "ACTIVATION",
@@ -69,10 +68,8 @@ __all__ = [
     "layer_passes",
     "logits_passes",
     "longest_chunk",
-    "messages_sent",
     "node_of",
     "rank_elements",
-    "rank_stages",
     "stage_all_reduces",
     "stage_layers",
     "step_collectives",

@@ -12,17 +12,18 @@ from typing import NamedTuple
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.parameters import COLUMN, ROW, Parameter, layer_parameters, rank_elements, tied_elements
-from ptdp_core.layout.stages import rank_stages, stage_layers
+from ptdp_core.layout.stages import stage_layers
 
 ALL_REDUCE, ALL_GATHER = "all_reduce", "all_gather"
 ACTIVATION, GRADIENT, FP32 = "activation", "gradient", "fp32"
 
 
 class Collective(NamedTuple):
-    """One collective: its operation, its group ('tp', 'dp', or 'embedding': first and last pipeline rank), its size.
+    """One collective: its operation, its group, its size.
 
-    `elements` of the whole tensor, `element` what they are: 'activation' (or its gradient), 'gradient' (of
-    parameters, as it is reduced) or 'fp32' in every precision.
+    The group is 'tp', 'dp', or 'embedding': the pipeline ranks of the two stages that share it. `elements` are of the
+    whole tensor, `element` what they are: 'activation' (or its gradient), 'gradient' (of parameters, as it is reduced)
+    or 'fp32' in every precision.
     """
 
     operation: str
@@ -150,22 +151,15 @@ class Boundary:
         return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.is_scattered else None
 
 
-def messages_sent(p: int, v: int, m: int, pp: int) -> int:
-    """Boundary tensors that a pipeline rank sends in an iteration: activations onwards, gradients back."""
-    if p == 1:
-        return 0
-    last = p * v - 1
-    return m * sum((stage < last) + (stage > 0) for stage in rank_stages(p, v, pp))
-
-
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """What each pipeline rank's GPUs reduce once an iteration: their gradients, and those of the tied embedding."""
-    p, d = config.parallel.p, config.parallel.d
+    d, placement = config.parallel.d, config.parallel.placement
+    reducing = {placement.first, placement.last} if placement.first != placement.last else set()
     embedding = Collective(ALL_REDUCE, "embedding", tied_elements(config), GRADIENT)
     return tuple(
         (
             *((Collective(ALL_REDUCE, "dp", elements, GRADIENT),) if d > 1 else ()),
-            *((embedding,) if p > 1 and pp in (0, p - 1) else ()),
+            *((embedding,) if pp in reducing else ()),
         )
         for pp, elements in enumerate(rank_elements(config))
     )
@@ -185,8 +179,12 @@ class Transfer(NamedTuple):
         return self.stop - self.start
 
 
-def boundary_transfers(grid: RankGrid, pp: int, dp: int, elements: int, scatter_gather: bool) -> tuple[Transfer, ...]:
-    """What stage pp of replica dp sends to the next one for one boundary tensor; its gradient comes back likewise.
+def boundary_transfers(
+    grid: RankGrid, pp: int, following: int, dp: int, elements: int, scatter_gather: bool
+) -> tuple[Transfer, ...]:
+    """What pipeline rank pp of replica dp sends, for one boundary tensor, to that of the following stage.
+
+    The tensor's gradient comes back likewise.
 
     Every tensor rank sends to its peer: the whole tensor, or with scatter/gather 1/t of it (Section 4.1).
     """
@@ -194,7 +192,7 @@ def boundary_transfers(grid: RankGrid, pp: int, dp: int, elements: int, scatter_
     return tuple(
         Transfer(
             grid.rank(pp, dp, tp),
-            grid.rank((pp + 1) % grid.p, dp, tp),
+            grid.rank(following, dp, tp),
             tp * share,
             (tp + 1) * share if scatter_gather else elements,
         )

@@ -62,11 +62,6 @@ class RankGrid:
         """The p ranks that a tensor goes through, in the order of their stages."""
         return tuple(self.rank(pp, dp, tp) for pp in range(self.p))
 
-    def embedding_group(self, dp: int, tp: int) -> tuple[int, ...]:
-        """The ranks of a pipeline that hold the tied embedding, and sum its gradients: the first and the last."""
-        pipeline = self.pipeline(dp, tp)
-        return pipeline if self.p <= 2 else (pipeline[0], pipeline[-1])
-
     def tensor_groups(self) -> tuple[tuple[int, ...], ...]:
         """All p*d tensor-parallel groups."""
         return tuple(self.tensor_group(pp, dp) for pp in range(self.p) for dp in range(self.d))
@@ -79,15 +74,12 @@ class RankGrid:
         """All d*t pipelines."""
         return tuple(self.pipeline(dp, tp) for dp in range(self.d) for tp in range(self.t))
 
-    def link_leaves_node(self, pp: int, gpus_per_node: int) -> bool:
-        """Whether any rank of pipeline rank pp has its peer on the next pipeline rank on another node.
-
-        The last pipeline rank's next is the first.
-        """
-        ranks, following = (range(at * self.d * self.t, (at + 1) * self.d * self.t) for at in (pp, (pp + 1) % self.p))
+    def leaves_node(self, pp: int, other: int, gpus_per_node: int) -> bool:
+        """Whether any rank of pipeline rank pp has its peer on another pipeline rank on another node."""
+        ranks, peers = (range(at * self.d * self.t, (at + 1) * self.d * self.t) for at in (pp, other))
         return any(
             node_of(rank, gpus_per_node) != node_of(peer, gpus_per_node)
-            for rank, peer in zip(ranks, following, strict=True)
+            for rank, peer in zip(ranks, peers, strict=True)
         )
 
 

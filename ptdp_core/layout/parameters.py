@@ -22,7 +22,7 @@ class Parameter:
 
     `split` is the dimension that tensor parallelism divides, None if every tensor rank holds all of it; `padded` is
     the size along it with padding (the vocabulary's). `tied` marks the word embedding, which is also the output layer,
-    and `copy` the second copy of it that the last stage holds where that is not the first stage.
+    and `copy` the second copy of it that the last stage holds where the first stage is on another rank.
     """
 
     name: str
@@ -124,13 +124,16 @@ def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Para
     return (*norm, table) if own_table else norm
 
 
-def chunk_parameters(model: ModelConfig, layers: range, t: int) -> tuple[Parameter, ...]:
-    """The parameters of the model chunk with these layers; the first chunk embeds too, the last one has the output."""
+def chunk_parameters(model: ModelConfig, layers: range, t: int, own_table: bool = True) -> tuple[Parameter, ...]:
+    """The parameters of the model chunk with these layers; the first chunk embeds too, the last one has the output.
+
+    `own_table=False`: the last chunk uses the word table of the first, which is on the same rank.
+    """
     first, last = layers.start == 0, layers.stop == model.layers
     return (
         *(embedding_parameters(model, t) if first else ()),
         *(parameter for layer in layers for parameter in layer_parameters(model, layer)),
-        *(output_parameters(model, t, own_table=not first) if last else ()),
+        *(output_parameters(model, t, own_table=own_table and not first) if last else ()),
     )
 
 
@@ -154,14 +157,14 @@ def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
 
 def rank_elements(config: TrainingConfig) -> list[int]:
     """Parameters on one GPU of each pipeline rank: of all its chunks, the tied copy of the embedding included."""
-    model, parallel = config.model, config.parallel
+    model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
-    ranks = [layer * sum(map(len, chunk_layers(model.layers, parallel.p, parallel.v, pp))) for pp in range(parallel.p)]
-    ranks[0] += embedding
-    ranks[-1] += output if parallel.p * parallel.v == 1 else output_and_table
+    ranks = [layer * sum(map(len, chunk_layers(model.layers, placement, pp))) for pp in range(parallel.p)]
+    ranks[placement.first] += embedding
+    ranks[placement.last] += output if placement.first == placement.last else output_and_table
     return ranks
 
 
 def tied_elements(config: TrainingConfig) -> int:
-    """Elements of the word table on a tensor rank, whose gradients the first and the last pipeline rank sum (p > 1)."""
+    """Elements of the word table on a tensor rank, whose gradients the ranks of the first and last stage sum."""
     return embedding_parameters(config.model, config.parallel.t)[0].shard(config.parallel.t, 0).elements

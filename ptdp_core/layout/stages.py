@@ -1,9 +1,10 @@
-"""Which layers each pipeline stage has, and which stages each pipeline rank (Section 2.2.2)."""
+"""Which layers each pipeline stage has, and so each pipeline rank: the schedule places the stages (Section 2.2.2)."""
 
 from functools import lru_cache
 from itertools import accumulate
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.schedules import StagePlacement
 
 
 @lru_cache(maxsize=256)
@@ -23,18 +24,12 @@ def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     return tuple(range(stop - size, stop) for size, stop in zip(sizes, stops, strict=True))
 
 
-def rank_stages(p: int, v: int, pp: int) -> range:
-    """The stages of pipeline rank pp in the order of its v model chunks: chunk c is stage c*p + pp of p*v."""
-    return range(pp, p * v, p)
-
-
 def longest_chunk(config: TrainingConfig, pp: int) -> int:
     """Layers in the longest model chunk of pipeline rank pp."""
-    model, parallel = config.model, config.parallel
-    return max(map(len, chunk_layers(model.layers, parallel.p, parallel.v, pp)))
+    return max(map(len, chunk_layers(config.model.layers, config.parallel.placement, pp)))
 
 
-def chunk_layers(layers: int, p: int, v: int, pp: int) -> tuple[range, ...]:
+def chunk_layers(layers: int, placement: StagePlacement, pp: int) -> tuple[range, ...]:
     """The layers of each of the v model chunks of pipeline rank pp."""
-    stages = stage_layers(layers, p * v)
-    return tuple(stages[stage] for stage in rank_stages(p, v, pp))
+    stages = stage_layers(layers, placement.p * placement.v)
+    return tuple(stages[stage] for stage in placement.stages[pp])

@@ -1,7 +1,9 @@
 """Pipeline schedules as data (Section 2.2): one object, executed, simulated, drawn, exported and checked.
 
-- `actions.py`: `Action` (`2F0`), `Schedule` (per rank the actions in order), CSV exchange with torch
-- `build.py`: GPipe, 1F1B and interleaved 1F1B, and ZB-H1 beyond the paper; `build(name, p, m, v)`
+- `placement.py`: which rank holds which stages: `looped` as in the paper, `wave` (a V with v = 2)
+- `actions.py`: `Action` (`2F0`), `Schedule` (placement, and per rank the actions in order), CSV exchange with torch
+- `zoo/`: a module for each schedule: GPipe, 1F1B and interleaved 1F1B, and ZB-H1 beyond the paper
+- `definition.py`: what such a module says of its schedule; `registry.py`: finds them; `build(name, p, m, v)`
 - `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's) or overlapped
 - `execution.py`: runs a schedule or a program in exact arithmetic: timeline, bubble
 - `checks.py`: completeness, order and groups of messages, progress, peak stash
@@ -12,7 +14,6 @@
 """
 
 from ptdp_core.schedules.actions import KINDS, Action, Schedule
-from ptdp_core.schedules.build import build, gpipe, interleaved, one_f_one_b, zb_h1, zb_h1_bubble
 from ptdp_core.schedules.checks import (
     check_complete,
     check_groups,
@@ -21,6 +22,7 @@ from ptdp_core.schedules.checks import (
     fullest,
     peak_stash,
 )
+from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Span, Time, bubble_fraction, execute, execute_program
 from ptdp_core.schedules.lowering import (
     MODES,
@@ -33,18 +35,31 @@ from ptdp_core.schedules.lowering import (
     message_into,
     message_out_of,
 )
+from ptdp_core.schedules.placement import StagePlacement, looped, wave
+from ptdp_core.schedules.registry import (
+    build,
+    check_schedule,
+    default_schedule,
+    definition,
+    exists,
+    names,
+    placement_of,
+    register,
+)
 
 __all__ = [
     "KINDS",
     "MODES",
     "Action",
     "Compute",
+    "Definition",
     "Exchange",
     "Instruction",
     "Message",
     "Program",
     "Schedule",
     "Span",
+    "StagePlacement",
     "Time",
     "bubble_fraction",
     "build",
@@ -52,16 +67,20 @@ __all__ = [
     "check_groups",
     "check_order",
     "check_progress",
+    "check_schedule",
+    "default_schedule",
+    "definition",
     "execute",
     "execute_program",
+    "exists",
     "fullest",
-    "gpipe",
-    "interleaved",
+    "looped",
     "lower",
     "message_into",
     "message_out_of",
-    "one_f_one_b",
+    "names",
     "peak_stash",
-    "zb_h1",
-    "zb_h1_bubble",
+    "placement_of",
+    "register",
+    "wave",
 ]

@@ -1,16 +1,18 @@
 """What a pipeline schedule is made of: actions, in order, per pipeline rank (Section 2.2).
 
-A model split into p*v stages runs on p pipeline ranks: stage g is on rank g mod p, as model chunk g div p, so
-chunk c of rank r is stage c*p + r (Section 2.2.2). An action is one forward or one backward pass of one stage
-for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's input, which
-the stage before waits for, and the gradients of its weights, which only the optimizer waits for.
+A model split into p*v stages runs on p pipeline ranks (`placement.py`). An action is one forward or one backward pass
+of one stage for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's
+input, which the stage before waits for, and the gradients of its weights, which only the optimizer waits for.
 """
 
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
+
+from ptdp_core.schedules.placement import StagePlacement
 
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
@@ -36,6 +38,15 @@ class Action(NamedTuple):
         B makes, the gradient of its input."""
         return Action(BACKWARD, self.stage, self.microbatch) if self.kind == INPUT_GRADIENT else self
 
+    def input(self, stages: int) -> "Action | None":
+        """The pass, as `output` names it, whose output this one starts from: the F of the stage before, or the B of the
+        stage after; None at the ends of a pipeline of so many stages, and for a W."""
+        kind, stage, microbatch = self
+        source = stage - 1 if kind == FORWARD else stage + 1
+        if kind == WEIGHT_GRADIENT or not 0 <= source < stages:
+            return None
+        return Action(FORWARD if kind == FORWARD else BACKWARD, source, microbatch)
+
     @classmethod
     def parse(cls, text: str) -> "Action":
         """Read `2F0` (stage 2, forward, microbatch 0), the text form of `torch.distributed.pipelining`."""
@@ -49,17 +60,19 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A pipeline schedule as data (Section 2.2): per pipeline rank r, `ranks[r]`, its actions in order.
+    """A pipeline schedule as data (Section 2.2): where the stages are, and what each rank does in which order.
 
-    p pipeline ranks, v model chunks per rank, m microbatches. The object only records an order; `checks.py`
-    says whether that order is complete and can run.
+    `ranks[r]` are the actions of pipeline rank r; m microbatches. `exchanges` says how its messages are grouped in a
+    blocking program (`lowering.lower`). The object only records; `checks.py` says whether its order is complete and can
+    run.
     """
 
     name: str
-    p: int
-    v: int
+    placement: StagePlacement
     m: int
     ranks: tuple[tuple[Action, ...], ...]
+    # Not compared: what two equal schedules order and place is equal, and that is what a CSV holds.
+    exchanges: str = field(default="derived", compare=False)
 
     def __post_init__(self) -> None:
         if len(self.ranks) != self.p:
@@ -69,22 +82,24 @@ class Schedule:
             )
 
     @property
+    def p(self) -> int:
+        """Pipeline ranks."""
+        return self.placement.p
+
+    @property
+    def v(self) -> int:
+        """Model chunks of a rank."""
+        return self.placement.v
+
+    @cached_property
     def is_split(self) -> bool:
         """Whether it has split backward passes."""
-        return any(action.kind == WEIGHT_GRADIENT for action in self.ranks[0])
+        return any(action.kind == WEIGHT_GRADIENT for actions in self.ranks for action in actions)
 
     @property
     def stages(self) -> int:
         """Model stages in all: p*v."""
         return self.p * self.v
-
-    def rank_of(self, stage: int) -> int:
-        """The pipeline rank that holds a stage (Section 2.2.2)."""
-        return stage % self.p
-
-    def chunk_of(self, stage: int) -> int:
-        """Which of its rank's v model chunks a stage is (Section 2.2.2)."""
-        return stage // self.p
 
     def to_csv(self) -> str:
         """One line per rank: torch.distributed.pipelining's CSV of computations (`format="compute_only"`)."""
@@ -96,8 +111,8 @@ class Schedule:
     def from_csv(cls, text: str, name: str) -> "Schedule":
         """Read what `to_csv` or torch's `_dump_csv(format="compute_only")` wrote; empty cells are idle slots.
 
-        p is the number of lines, v and m follow from the largest stage and microbatch. Run `check_complete`
-        on a table from elsewhere.
+        The lines say which rank holds which stages; m follows from the largest microbatch. Run `check_complete` on a
+        table from elsewhere.
         """
         ranks = tuple(
             tuple(_cell(cell, rank, column) for column, cell in enumerate(row) if cell.strip())
@@ -106,14 +121,8 @@ class Schedule:
         actions = [action for rank in ranks for action in rank]
         if not actions:
             raise ValueError(f"csv={text[:40]!r} holds no action; needs one line per pipeline rank; try '0F0,0B0'")
-        p = len(ranks)
-        stages = 1 + max(action.stage for action in actions)
-        if stages % p:
-            raise ValueError(
-                f"stages={stages} on p={p} ranks (lines); needs p*v stages, as many on every rank; "
-                f"try {(stages // p + 1) * p} stages, or a line per rank"
-            )
-        return cls(name, p, stages // p, 1 + max(action.microbatch for action in actions), ranks)
+        placement = StagePlacement(tuple(tuple(sorted({action.stage for action in rank})) for rank in ranks))
+        return cls(name, placement, 1 + max(action.microbatch for action in actions), ranks)
 
 
 def _cell(cell: str, rank: int, column: int) -> Action:

@@ -16,7 +16,7 @@ def check_complete(schedule: Schedule) -> None:
 
     A backward pass is a B, or an I and after it a W.
     """
-    p, stages, m = schedule.p, schedule.stages, schedule.m
+    placement, stages, m = schedule.placement, schedule.stages, schedule.m
     seen: set[Action] = set()
     for rank, actions in enumerate(schedule.ranks):
         for position, action in enumerate(actions):
@@ -27,8 +27,11 @@ def check_complete(schedule: Schedule) -> None:
                     f"{where}, is not of this schedule; needs F, B, I or W of stages 0..{stages - 1}, microbatches "
                     f"0..{m - 1}; try removing it"
                 )
-            if stage % p != rank:
-                raise ValueError(f"{where}, is on a wrong rank; needs rank stage mod p; try rank {stage % p}")
+            if placement.rank_of(stage) != rank:
+                raise ValueError(
+                    f"{where}, is on a wrong rank; needs the rank that holds the stage; "
+                    f"try rank {placement.rank_of(stage)}"
+                )
             if action in seen or (kind == "I" and action.output in seen):
                 raise ValueError(f"{where}, runs twice; needs every action once; try removing one")
             before = _BEFORE.get(kind)
@@ -43,7 +46,8 @@ def check_complete(schedule: Schedule) -> None:
     missing = next((action for action in chain(every, due) if action not in seen), None)
     if missing:
         raise ValueError(
-            f"action={missing} is missing from rank {missing.stage % p}; needs every action once; try adding it"
+            f"action={missing} is missing from rank {placement.rank_of(missing.stage)}; needs every action once; "
+            "try adding it"
         )
 
 

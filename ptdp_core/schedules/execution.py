@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ptdp_core.schedules.actions import Action, Schedule
+from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.lowering import Compute, Exchange, Message, Program, message_into
-
-Time = int | Fraction
 
 
 class Span(NamedTuple):
@@ -31,10 +30,9 @@ def _needs(action: Action, stages: int) -> Iterator[Action]:
     else:
         if kind != "F":
             yield Action("F", stage, microbatch)
-        if kind == "F" and stage > 0:
-            yield Action("F", stage - 1, microbatch)
-        if kind != "F" and stage < stages - 1:
-            yield Action("B", stage + 1, microbatch)
+        source = action.input(stages)
+        if source is not None:
+            yield source
 
 
 def _costs(t_f: Time, t_b: Time, t_w: Time | None) -> dict[str, Time]:
@@ -95,7 +93,7 @@ class _Execution:
 
     def __init__(self, program: Program, cost: dict[str, Time]) -> None:
         self.blocking = program.mode == "blocking"
-        self.p, self.v = program.schedule.p, program.schedule.v
+        self.p, self.placement = program.schedule.p, program.schedule.placement
         self.stages = program.schedule.stages
         self.cost = cost
         self.ranks = program.ranks
@@ -150,7 +148,7 @@ class _Execution:
     def _compute(self, rank: int, instruction: Compute) -> bool:
         action = instruction.action
         start = self.clock[rank]
-        message = message_into(action, self.p, self.v)
+        message = message_into(action, self.placement)
         for needed in _needs(action, self.stages):
             if message and needed.stage == message.stage:
                 if message not in self.sent or message not in self.received:

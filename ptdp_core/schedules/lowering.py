@@ -19,6 +19,7 @@ from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
+from ptdp_core.schedules.placement import StagePlacement
 
 MODES = ("blocking", "overlapped")
 
@@ -81,22 +82,24 @@ class Program:
     ranks: tuple[tuple[Instruction, ...], ...]
 
 
-def message_into(action: Action, p: int, v: int) -> Message | None:
-    """The message an action waits for; None at the ends of the pipeline, from the same rank (p = 1), and for a W."""
+def message_into(action: Action, placement: StagePlacement) -> Message | None:
+    """The message an action waits for; None at the ends of the pipeline, from the same rank, and for a W."""
     kind, stage, microbatch = action.output
     producer = stage - 1 if kind == "F" else stage + 1
-    if p == 1 or kind == "W" or not 0 <= producer < p * v:
+    ranks = placement.ranks
+    if kind == "W" or not 0 <= producer < len(ranks) or ranks[producer] == ranks[stage]:
         return None
-    return Message(kind, producer, microbatch, producer % p, stage % p)
+    return Message(kind, producer, microbatch, ranks[producer], ranks[stage])
 
 
-def message_out_of(action: Action, p: int, v: int) -> Message | None:
-    """The message an action produces; None at the ends of the pipeline, to the same rank (p = 1), and for a W."""
+def message_out_of(action: Action, placement: StagePlacement) -> Message | None:
+    """The message an action produces; None at the ends of the pipeline, to the same rank, and for a W."""
     kind, stage, microbatch = action.output
     consumer = stage + 1 if kind == "F" else stage - 1
-    if p == 1 or kind == "W" or not 0 <= consumer < p * v:
+    ranks = placement.ranks
+    if kind == "W" or not 0 <= consumer < len(ranks) or ranks[consumer] == ranks[stage]:
         return None
-    return Message(kind, stage, microbatch, stage % p, consumer % p)
+    return Message(kind, stage, microbatch, ranks[stage], ranks[consumer])
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
@@ -147,20 +150,20 @@ def _blocking_neighbours(
     waits, but the neighbour computes its F for as long, and a group before the W would have this rank wait for that F
     instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
-    p, v = schedule.p, schedule.v
+    placement = schedule.placement
     sent: Message | None = None
     weights: list[Instruction] = []
     for action in actions:
         if action.kind == WEIGHT_GRADIENT:
             weights.append(Compute(action))
             continue
-        received = message_into(action, p, v)
+        received = message_into(action, placement)
         if sent and received and follows.get(received.made_by) == sent.used_by:
             yield from (*weights, *_exchange((sent,), (received,)))
         else:
             yield from (*_exchange((sent,), ()), *weights, *_exchange((), (received,)))
         yield Compute(action)
-        sent, weights = message_out_of(action, p, v), []
+        sent, weights = message_out_of(action, placement), []
     yield from (*_exchange((sent,), ()), *weights)
 
 
@@ -191,11 +194,11 @@ def _blocking_slots(actions: tuple[Action, ...], schedule: Schedule) -> Iterator
     hold the same messages, F before B on both sides. With m = p the backward phase has diagonals of its own,
     i + (p-1-r): the last forward and the first backward messages are no group.
     """
-    p, v = schedule.p, schedule.v
+    placement = schedule.placement
     slots = _slots(actions)
     for previous, slot in zip_longest(((), *slots), slots, fillvalue=()):
-        sends = [message_out_of(action, p, v) for action in previous]
-        receives = [message_into(action, p, v) for action in slot]
+        sends = [message_out_of(action, placement) for action in previous]
+        receives = [message_into(action, placement) for action in slot]
         if [action.kind for action in (*previous, *slot)] == ["F", "B"]:
             yield from _exchange(sends, ())
             sends = []
@@ -213,9 +216,9 @@ def _overlapped(actions: tuple[Action, ...], schedule: Schedule) -> Iterator[Ins
     communicator per ordered pair keeps them apart; torch's default, one per pair for both directions,
     would deadlock.
     """
-    p, v = schedule.p, schedule.v
-    inputs = [message_into(action, p, v) for action in actions] + [None, None]
+    placement = schedule.placement
+    inputs = [message_into(action, placement) for action in actions] + [None, None]
     yield from _exchange((), inputs[:2])
     for action, after_next in zip(actions, inputs[2:], strict=True):
         yield Compute(action)
-        yield from _exchange((message_out_of(action, p, v),), (after_next,))
+        yield from _exchange((message_out_of(action, placement),), (after_next,))

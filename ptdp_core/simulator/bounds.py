@@ -65,7 +65,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     p, m = parallel.p, parallel.m
     stages = model.stages(config)
     forward, backward = [s.forward for s in stages], [s.backward for s in stages]
-    crossing = set(model.links_between_nodes(config)[: p if parallel.v > 1 else p - 1])
+    crossing = set(model.boundaries_between_nodes(config))
     single, double = (
         min((model.message(config, between, k) for between in crossing), default=0.0) + cluster.exchange_host_time
         for k in (1, 2)

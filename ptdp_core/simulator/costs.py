@@ -120,10 +120,11 @@ class CostModel:
         """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1)."""
         return self.cluster.element_bytes * Boundary.of(config).message_elements
 
-    def links_between_nodes(self, config: TrainingConfig) -> list[bool]:
-        """For each pipeline rank, whether the link to the next one leaves the node."""
-        grid, per_node = RankGrid.of(config.parallel), self.cluster.gpus_per_node
-        return [grid.link_leaves_node(pp, per_node) for pp in range(grid.p)]
+    def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
+        """For each boundary between two stages, whether its messages leave the node."""
+        grid, pairs = RankGrid.of(config.parallel), config.parallel.placement.boundaries
+        leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
+        return [leaving[pair] for pair in pairs]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:
         """Time on the wire of one boundary tensor, while `concurrent` go the same way."""
@@ -145,7 +146,7 @@ class CostModel:
         """
         if config.parallel.schedule == "zb-h1":
             return 0.0
-        return sum(stage.backward for stage in stages[rank :: config.parallel.p])
+        return sum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
         """Exposed time to all-reduce a GPU's gradients over its d replicas.
@@ -163,7 +164,7 @@ class CostModel:
         return max(0.0, reduce - last_backward) + copies
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
-        """Time to sum the tied embedding's gradients over the first and the last pipeline rank."""
+        """Time to sum the tied embedding's gradients over its two pipeline ranks."""
         parallel = config.parallel
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
         return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * tied_elements(config))

@@ -18,10 +18,10 @@ PICOSECONDS = 10**12
 class Costs:
     """What things take, in picoseconds.
 
-    `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][rank]` on the wire over the link between
-    `rank` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put together
-    one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part of
-    `backward` that a split backward pass does later, if any is split.
+    `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][stage]` on the wire over the boundary
+    between `stage` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put
+    together one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part
+    of `backward` that a split backward pass does later, if any is split.
     """
 
     forward: Sequence[int]
@@ -44,7 +44,8 @@ class Costs:
 class Event(NamedTuple):
     """One exchange of a rank, and the computations after it up to its next exchange.
 
-    `parts` has for each message the other side's event, the link and how many more messages go the same way. `first`
+    `parts` has for each message the other side's event, the boundary that it crosses (by the stage before it) and how
+    many more messages go the same way. `first`
     counts the rank's computations before this event. A rank may begin with an event without messages.
     """
 
@@ -92,12 +93,9 @@ def compile_blocking(program: Program) -> list[Event]:
 
 
 def _part(message: Message, here: int, other: int, there: int) -> tuple[int, int, int]:
-    """A message as part of an event: the other side's event, the link, and how many messages go the same way, less one.
-
-    A link goes by its lower rank; the last rank's leads back to the first. F goes up it, B down.
-    """
-    link = message.source if message.kind == "F" else message.destination
-    return other, link, (here if here > there else there) - 1
+    """A message as part of an event; see `Event.parts`. `here` and `there` are the messages of its two groups."""
+    boundary = message.stage if message.kind == "F" else message.stage - 1
+    return other, boundary, (here if here > there else there) - 1
 
 
 def _groups(instructions: Sequence[Compute | Exchange]) -> list[tuple[Exchange, tuple[Action, ...]]]:
@@ -146,9 +144,9 @@ def execute_blocking(events: list[Event], costs: Costs) -> Times:
     message, gather, host = costs.message, costs.gather, costs.exchange
     for number, _, parts, received, actions, _, following in events:
         time = here = arrived[number]
-        for other, link, concurrent in parts:
+        for other, boundary, concurrent in parts:
             there = arrived[other]
-            end = (here if here > there else there) + message[concurrent][link]
+            end = (here if here > there else there) + message[concurrent][boundary]
             if end > time:
                 time = end
         if parts:
@@ -165,7 +163,7 @@ def communication(event: Event, costs: Costs) -> int:
     """What an event's exchange takes when nobody is late."""
     if not event.parts:
         return 0
-    wire = max(costs.message[concurrent][link] for _, link, concurrent in event.parts)
+    wire = max(costs.message[concurrent][boundary] for _, boundary, concurrent in event.parts)
     return wire + costs.exchange + event.received * costs.gather
 
 

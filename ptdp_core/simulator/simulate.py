@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import (
-    Boundary,
-    chunk_layers,
-    layer_passes,
-    longest_chunk,
-    messages_sent,
-    rank_elements,
-    step_collectives,
-)
+from ptdp_core.layout import Boundary, chunk_layers, layer_passes, longest_chunk, rank_elements, step_collectives
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
@@ -47,10 +39,11 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
         model.data_parallel(config, count, model.last_backward(config, stages, rank))
         for rank, count in enumerate(parameters)
     ]
-    if parallel.p > 1:
+    first, last = parallel.placement.first, parallel.placement.last
+    if first != last:
         embedding = model.embedding_reduction(config)
-        reduction[0] += embedding
-        reduction[-1] += embedding
+        reduction[first] += embedding
+        reduction[last] += embedding
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
     step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
     steps = [model.optimizer(count) for count in parameters]
@@ -74,10 +67,10 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
 
 
 def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[StageTimes]) -> Costs:
-    links = model.links_between_nodes(config)
+    boundaries = model.boundaries_between_nodes(config)
 
     def wire(concurrent: int) -> list[int]:
-        return [round(model.message(config, between, concurrent) * PICOSECONDS) for between in links]
+        return [round(model.message(config, between, concurrent) * PICOSECONDS) for between in boundaries]
 
     return Costs(
         forward=[round(stage.forward * PICOSECONDS) for stage in stages],
@@ -118,7 +111,7 @@ def _memory(
     config: TrainingConfig, cluster: Cluster, parameters: Sequence[float], fullest: Sequence[list[tuple[int, int]]]
 ) -> dict[str, int]:
     """Memory of the fullest pipeline rank, at its fullest."""
-    last = config.parallel.p - 1
+    last = config.parallel.placement.last
     ranks = [
         rank_memory(config, cluster, parameters[rank], longest_chunk(config, rank), stash, rank == last, owed)
         for rank, moments in enumerate(fullest)
@@ -133,15 +126,15 @@ def _link_bytes(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     'tensor' are the collectives of the transformer layers (Section 3.2) and of scatter/gather.
     """
     model, parallel = config.model, config.parallel
-    p, t, v, m = parallel.p, parallel.t, parallel.v, parallel.m
+    t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary, layer = Boundary.of(config), layer_passes(model, parallel.b, t)
     repeated = layer.forward if parallel.recompute == "full" else ()
     per_layer = sum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     for pp, once in enumerate(step_collectives(config)):
-        layers = sum(map(len, chunk_layers(model.layers, p, v, pp)))
-        messages = messages_sent(p, v, m, pp)
+        layers = sum(map(len, chunk_layers(model.layers, placement, pp)))
+        messages = m * placement.sends(pp)
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
             "tensor": cluster.element_bytes * (m * layers * per_layer + messages * per_message),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, PaperValue, Record
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
-from ptdp_core.schedules import Action, Schedule
+from ptdp_core.schedules import Action, Schedule, looped
 from reproduce.artifacts.shared import laptop, laptop_timelines
 from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
@@ -150,7 +150,7 @@ def _communication_by_v(results: Results) -> Judgement:
 
 
 def _uneven(p: int, m: int, v: int) -> Schedule:
-    """The interleaved order's rule with a last group of fewer than p microbatches (`schedules.interleaved`)."""
+    """The interleaved order's rule with a last group of fewer than p microbatches (`schedules.zoo.interleaved`)."""
     groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
     ranks = []
     for r in range(p):
@@ -161,7 +161,7 @@ def _uneven(p: int, m: int, v: int) -> Schedule:
             action for pair in zip(forwards[warmup:], backwards[: m * v - warmup], strict=True) for action in pair
         ]
         ranks.append((*forwards[:warmup], *steady, *backwards[m * v - warmup :]))
-    return Schedule("uneven", p, v, m, tuple(ranks))
+    return Schedule("uneven", looped(p, v), m, tuple(ranks))
 
 
 def _multiple_of_p(results: Results) -> Judgement:

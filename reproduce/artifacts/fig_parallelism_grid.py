@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, Number, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
+from ptdp_core.schedules import looped
 from reproduce.artifacts.shared import table_1
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
@@ -58,7 +59,7 @@ def derive(point: Point) -> dict[str, Metric]:
         return len({node_of(rank, per_node) for rank in group})
 
     hops = [chain[pp : pp + 2] for chain in grid.pipelines() for pp in range(grid.p - 1)]
-    layers = {sum(map(len, chunk_layers(model.layers, grid.p, v, pp))) for pp in range(grid.p)}
+    layers = {sum(map(len, chunk_layers(model.layers, looped(grid.p, v), pp))) for pp in range(grid.p)}
     between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
     counts = {
         GPUS: grid.n,
@@ -147,7 +148,7 @@ def _draw_layers(axes: "Axes", parameters: Any) -> None:
     right = 0.0
     for pp in range(grid.p):
         left = right
-        for layer in (layer for chunk in chunk_layers(model.layers, grid.p, v, pp) for layer in chunk):
+        for layer in (layer for chunk in chunk_layers(model.layers, looped(grid.p, v), pp) for layer in chunk):
             (up,) = (q for q in layer_parameters(model, layer) if q.name.endswith("mlp.up.weight"))
             for tp in range(grid.t):
                 shard = up.shard(grid.t, tp)

@@ -52,7 +52,7 @@ def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Tr
     grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
     elements = pipeline_elements(model, parameters["b"])
     scattered = parameters["scatter_gather"]
-    sent = boundary_transfers(grid, 0, 0, elements, scattered)
+    sent = boundary_transfers(grid, 0, 1, 0, elements, scattered)
     return grid, elements, sent, gather_transfers(grid, 1, 0, elements) if scattered else ()
 
 

@@ -60,14 +60,16 @@ def _pipeline(estimate: Estimate) -> tuple[int, float, float]:
     stages = parallel.p * parallel.v
 
     def half(stage: int) -> bool:
-        return 2 * (stage % parallel.p) < parallel.p
+        return 2 * parallel.placement.rank_of(stage) < parallel.p
 
     cuts = [stage for stage in range(stages - 1) if half(stage) != half(stage + 1)]
     transfers = [
         transfer
         for stage in cuts
         for dp in range(parallel.d)
-        for transfer in boundary_transfers(grid, stage % parallel.p, dp, elements, parallel.scatter_gather)
+        for transfer in boundary_transfers(
+            grid, *parallel.placement.boundaries[stage], dp, elements, parallel.scatter_gather
+        )
     ]
     # An activation one way and its gradient the other, for every microbatch.
     sent = 2 * parallel.m * FP16_BYTES * sum(transfer.elements for transfer in transfers)

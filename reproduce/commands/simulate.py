@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError, did_you_mean
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import names
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.running.fidelities import oom_reason, open_cluster
 
@@ -16,13 +17,13 @@ KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fiel
 REQUIRED = ("layers", "hidden", "heads", "B")
 MAX_ACTIONS = 10_000_000  # passes in the schedule of one iteration; the paper's largest has 131,072
 
-HELP = """POINTS.json is a list of objects. Keys, with their defaults:
+HELP = f"""POINTS.json is a list of objects. Keys, with their defaults:
 
   layers, hidden, heads, B       l, h, a, and the global batch size: required
   seq=2048, vocab=51200          s, V
   p=1, t=1, d=1                  pipeline-, tensor-, data-parallel size: p*t*d GPUs
   v=1, b=1                       model chunks per device, microbatch size
-  schedule                       gpipe | 1f1b | interleaved | zb-h1 (default: by v)
+  schedule                       {" | ".join(names())} (default: by v)
   recompute="full"               full | none
   checkpoint_layers=1            layers between two kept inputs, when recomputing (Section 3.5)
   fused=true                     fused operators (Section 4.2)
@@ -32,7 +33,7 @@ HELP = """POINTS.json is a list of objects. Keys, with their defaults:
   label="point N"
 
 example:
-  echo '[{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}]' > points.json
+  echo '[{{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}}]' > points.json
   reproduce simulate points.json
 
 Every number is simulated. status: ok; oom (does not fit: the numbers are what it would take); invalid (no

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.records.errors import DONE, UsageError
 from benchmarks.records.storage import atomic_write_bytes
-from ptdp_core.schedules import Schedule
+from ptdp_core.schedules import Schedule, definition
 from reproduce.output import figures
 from reproduce.output.timelines import PASSES, draw, title
 from reproduce.output.traces import Box, Timeline, from_schedule, measure, schedule_of, trace, weights_of
@@ -83,7 +83,7 @@ def run_cli(args: Namespace) -> int:
     }  # fmt: skip
     if args.t_weight is not None:
         parameters["t_w"] = args.t_weight
-    passes = (3 if args.schedule == "zb-h1" else 2) * args.p * args.m * args.v
+    passes = definition(args.schedule).passes(args.p, args.m, args.v)
     if passes > MAX_PASSES and min(args.p, args.m, args.v) > 0:
         raise UsageError(
             f"m={args.m} with p={args.p}, v={args.v} makes {passes} passes; needs at most {MAX_PASSES}; try a smaller m"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ptdp_core.schedules import definition
 from reproduce.output import figures
 from reproduce.output.traces import Box, Timeline
 
@@ -24,7 +25,6 @@ LIGHT = DARK | {"F": "#7db3e0", "B": "#f2a95f"}  # schedules with chunks split n
 PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
 # What a simulated iteration has besides: hatched, so that it needs no further colours.
 OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "zb-h1": "ZB-H1"}
 
 LARGEST, SMALLEST = 7.0, 3.2  # points: numbers in boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
@@ -68,7 +68,7 @@ def title(timeline: Timeline) -> str:
         text = f"{bubble} = {percent}, {'1F1B:' if split else 'not'} {formula} = {p - 1}/{v * m}"
     else:
         text = f"{percent}, {'1F1B:' if split else 'ideal'} {formula} = {100 * float(ideal):.4g} %"
-    return f"{NAMES.get(timeline.schedule, timeline.schedule)}, {sizes}: bubble {text}"
+    return f"{definition(timeline.schedule).title}, {sizes}: bubble {text}"
 
 
 # --- figure

@@ -20,11 +20,14 @@ from ptdp_core.schedules import (
     Message,
     Schedule,
     Span,
+    StagePlacement,
     build,
+    definition,
     execute,
     lower,
     message_into,
     message_out_of,
+    names,
     peak_stash,
 )
 from reproduce.experiment.artifact import Point
@@ -55,20 +58,29 @@ class Box(NamedTuple):
 class Timeline:
     """What ran when: `rows[r]` holds the boxes of pipeline rank r in their order; what no box covers is idle.
 
-    p ranks, v chunks per rank, m microbatches in a batch (a second batch goes on counting: m, m+1, ...).
+    `placement` says which rank holds which stages; m microbatches are in a batch (a second goes on counting: m, ...).
     Times are in `unit`. `flushes` are the ends of the batches. `bubble` is the idle time over the ideal time, a
     `Fraction` if it is exact. `origin` is the text that says where the numbers are from.
     """
 
     schedule: str
-    p: int
-    v: int
+    placement: StagePlacement
     m: int
     unit: Literal["t_f", "s"]
     rows: tuple[tuple[Box, ...], ...]
     flushes: tuple[Time, ...]
     bubble: Fraction | float
     origin: str
+
+    @property
+    def p(self) -> int:
+        """Pipeline ranks."""
+        return self.placement.p
+
+    @property
+    def v(self) -> int:
+        """Model chunks of a rank."""
+        return self.placement.v
 
     @property
     def end(self) -> Time:
@@ -87,7 +99,7 @@ class Timeline:
 
     def chunk_of(self, action: Action) -> int:
         """Which of its rank's v model chunks an action belongs to (Section 2.2.2)."""
-        return action.stage // self.p
+        return self.placement.chunk_of(action.stage)
 
 
 def from_schedule(
@@ -113,8 +125,7 @@ def from_schedule(
     )
     return Timeline(
         schedule=schedule.name,
-        p=schedule.p,
-        v=schedule.v,
+        placement=schedule.placement,
         m=schedule.m,
         unit="t_f",
         rows=rows,
@@ -141,8 +152,7 @@ def from_estimate(estimate: "Estimate") -> Timeline:
     parallel = estimate.config.parallel
     return Timeline(
         schedule=parallel.schedule,
-        p=parallel.p,
-        v=parallel.v,
+        placement=parallel.placement,
         m=parallel.m,
         unit="s",
         rows=tuple(tuple(Box(*slot) for slot in row) for row in estimate.timeline),
@@ -155,7 +165,7 @@ def from_estimate(estimate: "Estimate") -> Timeline:
 def schedule_of(parameters: Mapping[str, Any]) -> tuple[Schedule, Fraction]:
     """The schedule that a point's parameters (schedule, p, m, v, t_f, t_b) describe, and t_b/t_f.
 
-    Raises `ValueError` for one that does not exist (`ptdp_core.config.check_schedule`).
+    Raises `ValueError` for one that does not exist (`ptdp_core.schedules.check_schedule`).
     """
     times = []
     for field in ("t_f", "t_b"):
@@ -184,10 +194,11 @@ def weights_of(parameters: Mapping[str, Any]) -> Fraction | None:
     if "t_w" not in parameters:
         return None
     t_w, t_b = parameters["t_w"], parameters["t_b"]
-    if parameters["schedule"] != "zb-h1":
+    if not definition(parameters["schedule"]).splits:
+        splitting = next(name for name in names() if definition(name).splits)
         raise ValueError(
             f"t_w={t_w} with schedule={parameters['schedule']!r}; needs a schedule that splits backward passes; "
-            "try schedule='zb-h1'"
+            f"try schedule={splitting!r}"
         )
     if not 0 < t_w < t_b:
         raise ValueError(f"t_w={t_w} with t_b={t_b}; needs a part of t_b; try t_w={t_b / 2}")
@@ -263,10 +274,10 @@ def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[s
             }
             if box.action is None:
                 continue
-            arrival = message_into(box.action, timeline.p, timeline.v)
+            arrival = message_into(box.action, timeline.placement)
             if arrival in flows:
                 yield {**_flow(arrival, flows[arrival]), **where, "ph": "f", "bp": "e", "ts": start / 1000}
-            departure = message_out_of(box.action, timeline.p, timeline.v)
+            departure = message_out_of(box.action, timeline.placement)
             if departure in flows:
                 # The last nanosecond still belongs to the slice; its end is the next one's begin.
                 at = max(start, end - 1)
@@ -295,8 +306,8 @@ def _actions(timeline: Timeline) -> Iterable[Action]:
 
 def _messages(timeline: Timeline) -> Iterator[Message]:
     """The messages of which the timeline shows both ends."""
-    shown = {message_into(action, timeline.p, timeline.v) for action in _actions(timeline)}
+    shown = {message_into(action, timeline.placement) for action in _actions(timeline)}
     for action in _actions(timeline):
-        message = message_out_of(action, timeline.p, timeline.v)
+        message = message_out_of(action, timeline.placement)
         if message is not None and message in shown:
             yield message

@@ -24,6 +24,7 @@ from ptdp_core.layout import (
     rank_elements,
     stage_layers,
 )
+from ptdp_core.schedules import looped
 from ptdp_core.simulator.network import data_group, tensor_group
 from ptdp_core.simulator.operators import layer_backward, layer_forward
 
@@ -60,7 +61,7 @@ def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
     assert {len(nodes(group)) for group in grid.data_groups()} == {data_group(t, d, per_node).nodes}
     for pp in range(p):
         hops = [(chain[pp], chain[(pp + 1) % p]) for chain in grid.pipelines()]
-        assert any(len(nodes(hop)) == 2 for hop in hops) == grid.link_leaves_node(pp, per_node)
+        assert any(len(nodes(hop)) == 2 for hop in hops) == grid.leaves_node(pp, (pp + 1) % p, per_node)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +95,14 @@ def test_a_stage_without_a_layer_is_an_error():
 
 def test_chunks_are_as_the_paper_lays_them_out():
     one_based = lambda ranges: [layer + 1 for chunk in ranges for layer in chunk]  # noqa: E731
-    assert one_based(chunk_layers(16, 4, 1, 0)) == [1, 2, 3, 4]
-    assert one_based(chunk_layers(16, 4, 2, 0)) == [1, 2, 9, 10]  # Section 2.2.2
-    assert one_based(chunk_layers(16, 4, 2, 1)) == [3, 4, 11, 12]
+    assert one_based(chunk_layers(16, looped(4, 1), 0)) == [1, 2, 3, 4]
+    assert one_based(chunk_layers(16, looped(4, 2), 0)) == [1, 2, 9, 10]  # Section 2.2.2
+    assert one_based(chunk_layers(16, looped(4, 2), 1)) == [3, 4, 11, 12]
 
 
 @pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (8, 1)])
 def test_all_chunks_together_are_the_model(p, v):
-    chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, p, v, pp)]
+    chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)]
     found = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]
     # Equation 2 leaves out the final layer norm.
     assert sum(q.elements for q in found if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
@@ -129,7 +130,7 @@ def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
     held = [
         sum(
             parameter.shard(t, 0).elements
-            for chunk in chunk_layers(MODEL.layers, p, v, pp)
+            for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)
             for parameter in chunk_parameters(MODEL, chunk, t)
         )
         for pp in range(p)
@@ -150,7 +151,7 @@ def test_a_layer_reduces_twice_each_way_as_the_cost_model_does():
 @pytest.mark.parametrize("t", [1, 2, 8])
 def test_scatter_gather_sends_each_element_once_between_nodes(t):
     grid, size = RankGrid(2, t, 1), pipeline_elements(MODEL, 1)
-    plain, scattered = (boundary_transfers(grid, 0, 0, size, on) for on in (False, True))
+    plain, scattered = (boundary_transfers(grid, 0, 1, 0, size, on) for on in (False, True))
     assert [(s.source, s.destination) for s in plain] == [(rank, rank + t) for rank in range(t)]
     assert [(s.source, s.destination) for s in plain] == [(s.source, s.destination) for s in scattered]
     assert [s.elements for s in plain] == [size] * t
@@ -190,12 +191,12 @@ def test_the_engine_holds_the_same_slices(p, t, v):
         pp, _, tp = grid.coordinates(rank)
         axis = Axis("tp", tp, t)
         store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
-        build_chunks(Build(MODEL, Boundary.of(config), store, axis, None, None), Axis("pp", pp, p), v)
+        build_chunks(Build(MODEL, Boundary.of(config), store, axis, None, None), looped(p, v), pp)
         held = {(local.shard, local.chunk) for local in store.parameters}
         assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
         assert held == {
             (parameter.shard(t, tp), chunk)
-            for chunk, layers in enumerate(chunk_layers(MODEL.layers, p, v, pp))
+            for chunk, layers in enumerate(chunk_layers(MODEL.layers, looped(p, v), pp))
             for parameter in chunk_parameters(MODEL, layers, t)
         }
         assert sum(local.tensor.numel() for local in store.parameters) == rank_elements(config)[pp]
@@ -211,7 +212,7 @@ def test_scatter_gather_is_in_effect_where_there_are_both_stages_and_tensor_rank
     assert (boundary.gather is not None) is in_effect
     assert boundary.message_elements == (scatter_gather_elements(MODEL, 1, t) if in_effect else size)
     if p > 1:
-        sent = boundary_transfers(RankGrid.of(config.parallel), 0, 0, size, asked)
+        sent = boundary_transfers(RankGrid.of(config.parallel), 0, 1, 0, size, asked)
         assert {transfer.elements for transfer in sent} == {boundary.message_elements}
 
 

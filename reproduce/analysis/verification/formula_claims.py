@@ -112,13 +112,12 @@ def judge_data_parallel_limit(results: Results) -> Judgement:
 def judge_layers_of_devices(results: Results) -> Judgement:
     """The layers of devices 1 and 2 in the example, as the engine and the schedules place them."""
     layers, p, v = 16, 4, 2
+    schedule = build("interleaved", p, p, v)
     placed = {
-        rank + 1: [layer + 1 for chunk in chunk_layers(layers, p, v, rank) for layer in chunk] for rank in range(p)
+        rank + 1: [layer + 1 for chunk in chunk_layers(layers, schedule.placement, rank) for layer in chunk]
+        for rank in range(p)
     }
-    scheduled = {
-        rank + 1: sorted({action.stage for action in actions})
-        for rank, actions in enumerate(build("interleaved", p, p, v).ranks)
-    }
+    scheduled = {rank + 1: sorted({action.stage for action in actions}) for rank, actions in enumerate(schedule.ranks)}
     stages = {rank: [rank - 1, rank - 1 + p] for rank in placed}  # two layers each
     text = f"{layers} layers, p={p}, v={v}: " + "; ".join(f"device {rank}: {at}" for rank, at in placed.items())
     fine = placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages

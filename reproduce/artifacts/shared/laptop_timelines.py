@@ -78,7 +78,7 @@ def _timeline(point: PointResult, prefix: str, origin: str) -> Timeline:
     bubble = point.metrics[prefix + BUBBLE].value
     assert bubble is not None
     rows = tuple(_row(point, prefix, rank, actions) for rank, actions in enumerate(schedule.ranks))
-    return Timeline(schedule.name, schedule.p, schedule.v, schedule.m, "s", rows, (), float(bubble), origin)
+    return Timeline(schedule.name, schedule.placement, schedule.m, "s", rows, (), float(bubble), origin)
 
 
 def _row(point: PointResult, prefix: str, rank: int, actions: Sequence[Action]) -> tuple[Box, ...]:

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.exact import command, engine
 from benchmarks.records.errors import UnavailableError
-from ptdp_core.config import SCHEDULES
 from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Boundary
+from ptdp_core.schedules import names
 
 
 def test_a_program_that_would_hang_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,7 @@ def test_without_torch_the_section_is_unavailable_not_green(monkeypatch: pytest.
 
 def test_the_cases_cover_what_the_engine_can_do() -> None:
     cases = [engine.settings(case) for cases in engine.CASES.values() for case in cases]
-    assert {case.parallel.schedule for case in cases} == set(SCHEDULES)
+    assert {case.parallel.schedule for case in cases} == set(names())
     assert {case.engine.exchange for case in cases} == {"blocking", "overlapped"}
     assert {case.parallel.recompute for case in cases} == {"full", "none"}
     assert {Boundary.of(case.training).is_scattered for case in cases} == {True, False}

@@ -23,6 +23,7 @@ ALL_REDUCE = (
     "        ctx.mark_dirty(x)\n        dist.all_reduce(x.clone(), group=tp.group)\n",
 )
 NO_SCATTER_GATHER = ("ptdp_core/layout/communication.py", "parallel.t if scattered else 1", "1")
+ORDER = "def order(p: int, m: int, v: int) -> Order:\n"  # how every schedule's own order begins
 
 
 @pytest.fixture
@@ -112,11 +113,11 @@ def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
 def test_one_swapped_action(mutant: Mutant) -> None:
     """On the last rank the second forward pass goes before the first backward pass."""
     edit = (
-        "ptdp_core/schedules/build.py",
-        '    return Schedule("1f1b", p, 1, m, tuple(ranks))',
-        "    *others, last = ranks\n"
-        "    last = (last[0], last[2], last[1], *last[3:]) if m > 1 else last\n"
-        '    return Schedule("1f1b", p, 1, m, (*others, last))',
+        "ptdp_core/schedules/zoo/one_f_one_b.py",
+        ORDER,
+        f"{ORDER}    *others, last = right_order(p, m, v)\n"
+        "    return [*others, [last[0], last[2], last[1], *last[3:]] if m > 1 else last]\n\n\n"
+        f"{ORDER.replace('order', 'right_order')}",
     )
     (difference,) = [one for one in mutant("simulated schedules", edit) if "1f1b" in one["headline"]]
     assert difference["kind"] == "order"
@@ -131,10 +132,11 @@ def test_one_swapped_action(mutant: Mutant) -> None:
 def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
     """Such a program is not run; the message still names the action."""
     edit = (
-        "ptdp_core/schedules/build.py",
-        '    return Schedule("interleaved", p, v, m, tuple(ranks))',
-        "    (first, second, *rest), *others = ranks\n"
-        '    return Schedule("interleaved", p, v, m, ((second, first, *rest), *others))',
+        "ptdp_core/schedules/zoo/interleaved.py",
+        ORDER,
+        f"{ORDER}    (first, second, *rest), *others = right_order(p, m, v)\n"
+        "    return [[second, first, *rest], *others]\n\n\n"
+        f"{ORDER.replace('order', 'right_order')}",
     )
     (difference,) = mutant("schedules", edit)
     assert "interleaved p=2 m=2 v=2, rank 0: 0F0 and 0F1 swapped (positions 0 and 1)" in difference["headline"]

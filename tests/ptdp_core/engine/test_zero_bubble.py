@@ -76,7 +76,8 @@ def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
 
     times = ChunkTimes(forward=3.0, backward=6.0, weight_gradient=2.0)
     pieces = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Recorded(), is_last=True)
+    ends = {"received": False, "sent": False, "is_last": True}
+    chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Recorded(), **ends)
     assert isinstance(chunk, SplitStage)
     with chunk.put_off_weight_gradients(0):
         chunk(None).backward()

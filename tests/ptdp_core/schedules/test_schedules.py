@@ -18,6 +18,7 @@ from ptdp_core.schedules import (
     Message,
     Program,
     Schedule,
+    StagePlacement,
     bubble_fraction,
     build,
     check_complete,
@@ -26,25 +27,21 @@ from ptdp_core.schedules import (
     check_progress,
     execute,
     execute_program,
-    gpipe,
-    interleaved,
+    looped,
     lower,
-    one_f_one_b,
     peak_stash,
+    wave,
 )
+from tests.ptdp_core.schedules.cases import sizes
 
 COSTS = [(1, 1), (1, 2), (3, 1), (Fraction(2, 3), Fraction(7, 5))]
 FLAT = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 17)]
 CHUNKED = [(p, k * p, v) for p in (2, 3, 4, 8) for v in (2, 3, 4) for k in (1, 2, 3)]
 
 
-@st.composite
-def schedules(draw: st.DrawFn) -> Schedule:
-    name = draw(st.sampled_from(("gpipe", "1f1b", "interleaved", "zb-h1")))
-    if name == "interleaved":
-        p = draw(st.integers(2, 8))
-        return build(name, p, p * draw(st.integers(1, 4)), draw(st.integers(2, 4)))
-    return build(name, draw(st.integers(1, 8)), draw(st.integers(1, 24)))
+def schedules() -> st.SearchStrategy[Schedule]:
+    """Any schedule there is, at any size."""
+    return sizes().map(lambda size: build(*size))
 
 
 def texts(schedule: Schedule) -> list[str]:
@@ -59,11 +56,11 @@ def instructions(program: Program, rank: int) -> list[str]:
 
 
 def test_gpipe_runs_all_forwards_then_all_backwards() -> None:
-    assert texts(gpipe(2, 3)) == ["0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"]
+    assert texts(build("gpipe", 2, 3)) == ["0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"]
 
 
 def test_1f1b_warms_up_one_less_on_every_rank() -> None:
-    assert texts(one_f_one_b(3, 4)) == [
+    assert texts(build("1f1b", 3, 4)) == [
         "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3",
         "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3",
         "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3",
@@ -71,7 +68,7 @@ def test_1f1b_warms_up_one_less_on_every_rank() -> None:
 
 
 def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_first() -> None:
-    assert texts(one_f_one_b(4, 2)) == [
+    assert texts(build("1f1b", 4, 2)) == [
         "0F0 0F1 0B0 0B1",
         "1F0 1F1 1B0 1B1",
         "2F0 2F1 2B0 2B1",
@@ -81,7 +78,7 @@ def test_1f1b_with_fewer_microbatches_than_ranks_has_no_steady_state_on_the_firs
 
 def test_interleaved_matches_the_papers_figure() -> None:
     """Figure 4, bottom: p = 4, m = 8, v = 2; its devices 1 and 4 up to the second backward pass."""
-    first, *_, last = (text.split() for text in texts(interleaved(4, 8, 2)))
+    first, *_, last = (text.split() for text in texts(build("interleaved", 4, 8, 2)))
     assert first[:10] == ["0F0", "0F1", "0F2", "0F3", "4F0", "4F1", "4F2", "4F3", "0F4", "0F5"]
     assert first[10:14] == ["0F6", "4B0", "0F7", "4B1"]
     assert last[:8] == ["3F0", "3F1", "3F2", "3F3", "7F0", "7B0", "7F1", "7B1"]
@@ -90,26 +87,45 @@ def test_interleaved_matches_the_papers_figure() -> None:
 @pytest.mark.parametrize("p", [2, 3, 4, 8])
 @pytest.mark.parametrize("v", [2, 3])
 def test_interleaved_with_m_equal_p_runs_all_forwards_first(p: int, v: int) -> None:
-    for actions in interleaved(p, p, v).ranks:
+    for actions in build("interleaved", p, p, v).ranks:
         assert "".join(action.kind for action in actions) == "F" * (p * v) + "B" * (p * v)
 
 
-def test_build_returns_the_same_object_and_equals_the_functions() -> None:
+def test_build_returns_the_same_object() -> None:
     assert build("1f1b", 4, 8) is build("1f1b", 4, 8)
-    assert build("gpipe", 4, 8) == gpipe(4, 8)
-    assert build("1f1b", 4, 8) == one_f_one_b(4, 8)
-    assert build("interleaved", 4, 8, 2) == interleaved(4, 8, 2)
 
 
 def test_stages_live_on_rank_stage_mod_p() -> None:
     schedule = build("interleaved", 4, 8, 3)
+    placement = schedule.placement
     assert schedule.stages == 12
-    assert [(schedule.rank_of(g), schedule.chunk_of(g)) for g in (0, 3, 4, 11)] == [
-        (0, 0),
-        (3, 0),
-        (0, 1),
-        (3, 2),
-    ]
+    assert [(placement.rank_of(g), placement.chunk_of(g)) for g in (0, 3, 4, 11)] == [(0, 0), (3, 0), (0, 1), (3, 2)]
+    assert (placement.first, placement.last, placement.tied_ranks) == (0, 3, (0, 3))
+    assert looped(1, 1).tied_ranks is None
+
+
+def test_a_wave_goes_down_the_ranks_and_up_again() -> None:
+    placement = wave(3, 3)
+    assert placement.stages == ((0, 5, 6), (1, 4, 7), (2, 3, 8))
+    assert placement.boundaries == ((0, 1), (1, 2), (2, 2), (2, 1), (1, 0), (0, 0), (0, 1), (1, 2))
+    # Rank 1 exchanges over all of its six boundaries, activations and gradients; rank 0 over three of five.
+    assert [placement.sends(rank) for rank in range(3)] == [3, 6, 3]
+    assert [looped(3, 2).sends(rank) for rank in range(3)] == [3, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        (((0, 1), (2,)), r"stages=\[2, 1\] by rank; needs as many on every rank; try v=1"),
+        (((), ()), r"stages=\[0, 0\] by rank; needs as many"),
+        (((1, 0),), r"stages=\(1, 0\) of rank 0 are not ascending; .* try \(0, 1\)"),
+        (((0,), (0,)), r"stage=1 is on no rank, or one before it on two"),
+        (((0,), (2,)), r"stage=1 is on no rank"),
+    ],
+)
+def test_impossible_placements_are_refused(stages: tuple[tuple[int, ...], ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StagePlacement(stages)
 
 
 # --- bubble and memory, the paper's formulas --------------------------------------------------------------
@@ -464,7 +480,7 @@ def test_parse_rejects_what_is_no_compute_action(text: str) -> None:
     [
         ("", "holds no action"),
         ("0F0,0B0\n1F0,1U0\n", r"cell='1U0' at rank 1, column 1 is not a forward or \(split\) backward pass"),
-        ("0F0,0B0\n1F0,2F0,1B0,2B0\n", r"stages=3 on p=2 ranks.*try 4 stages"),
+        ("0F0,0B0\n1F0,2F0,1B0,2B0\n", r"stages=\[1, 2\] by rank; needs as many on every rank"),
     ],
 )
 def test_from_csv_rejects(text: str, message: str) -> None:
@@ -492,4 +508,4 @@ def test_lower_and_schedule_reject() -> None:
     with pytest.raises(ValueError, match=r"mode='eager' is unknown; needs one of blocking, overlapped; try"):
         lower(build("1f1b", 2, 2), "eager")
     with pytest.raises(ValueError, match=r"ranks=1 action lists for p=2; needs .*; try p=1"):
-        Schedule("1f1b", 2, 1, 1, ((Action("F", 0, 0), Action("B", 0, 0)),))
+        Schedule("1f1b", looped(2, 1), 1, ((Action("F", 0, 0), Action("B", 0, 0)),))

@@ -16,13 +16,12 @@ from ptdp_core.schedules import (
     bubble_fraction,
     build,
     check_complete,
+    definition,
     execute,
     execute_program,
     fullest,
     lower,
     peak_stash,
-    zb_h1,
-    zb_h1_bubble,
 )
 
 SIZES = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 16, 19)]
@@ -41,18 +40,23 @@ def makespan(rows: list[list[Any]]) -> Time:
     return end
 
 
+def zb_h1_bubble(p: int, m: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
+    formula = definition("zb-h1").bubble
+    assert formula is not None
+    return formula(p, m, 1, t_f, t_b, t_w)
+
+
 def with_row(schedule: Schedule, rank: int, row: tuple[Action, ...]) -> Schedule:
     return replace(schedule, ranks=(*schedule.ranks[:rank], row, *schedule.ranks[rank + 1 :]))
 
 
 def test_order() -> None:
     """Rank r's W follow its I at a distance of r microbatches."""
-    assert texts(zb_h1(3, 4)) == [
+    assert texts(build("zb-h1", 3, 4)) == [
         "0F0 0F1 0F2 0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3",
         "1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3",
         "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3",
     ]
-    assert build("zb-h1", 3, 4) == zb_h1(3, 4)
 
 
 def test_without_its_w_it_is_1f1b() -> None:

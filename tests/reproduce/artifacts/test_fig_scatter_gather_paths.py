@@ -83,8 +83,8 @@ def test_the_figure_shows_the_messages(record):
 
 
 def test_the_figure_changes_with_the_code(record, monkeypatch):
-    def never_scattered(grid, pp, dp, elements, scatter_gather):
-        return boundary_transfers(grid, pp, dp, elements, False)
+    def never_scattered(grid, pp, following, dp, elements, scatter_gather):
+        return boundary_transfers(grid, pp, following, dp, elements, False)
 
     monkeypatch.setattr(module, "boundary_transfers", never_scattered)
     with figures.style():

@@ -240,6 +240,6 @@ def test_wrong_formulas_are_noticed(monkeypatch):
     assert formula_claims.judge_optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
         "reproduce.analysis.verification.formula_claims.chunk_layers",
-        lambda layers, p, v, rank: (range(4 * rank, 4 * rank + 4),),
+        lambda layers, placement, rank: (range(4 * rank, 4 * rank + 4),),
     )
     assert formula_claims.judge_layers_of_devices(none).verdict == "contradicted"

@@ -1,0 +1,78 @@
+"""What a pipeline schedule is, for any sizes: one `Definition` says all of it.
+
+A new schedule is a module of `ptdp_core/schedules/zoo` that calls its definition `SCHEDULE`; everything else (the
+configurations, the simulator, the engine, the command line, the drawings, the tests) finds it through `registry.py`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import chain, repeat
+from typing import Any
+
+from ptdp_core.schedules.actions import Action
+from ptdp_core.schedules.placement import StagePlacement, looped
+
+Time = int | Fraction
+Order = Sequence[Sequence[Action]]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A schedule of p pipeline ranks, m microbatches and v model chunks per rank, for every p, m and v it exists for.
+
+    - `name` in configurations and on the command line, `title` in figures; `year` and `reference`: where it is from
+    - `order(p, m, v)`: per rank the actions in their order
+    - `placement(p, v)`: which rank holds which stages
+    - `chunks`: the least and the most v (None: any more)
+    - `problem(p, m, v)`: why it does not exist for these sizes, as the text of an error; empty if it does
+    - `splits`: whether backward passes are split into I and W
+    - `exchanges`: how its messages are grouped in a blocking program (`lowering.lower`)
+    - `period(p)`: microbatches after which the steady state repeats itself: with so many microbatches more, the order
+      has one more repetition, and is otherwise the same. None: no steady state, or none that is known
+    - `bubble(p, m, v, t_f, t_b, t_w)`: the formula for each rank's idle time, if a chunk's forward pass takes t_f and
+      its backward pass t_b, of which t_w for the weights' gradients; exact while t_w <= t_f and t_w <= t_b - t_w
+    - `stash(p, m, v)`: the formula for `checks.peak_stash`
+    """
+
+    name: str
+    title: str
+    year: int
+    reference: str
+    order: Callable[[int, int, int], Order]
+    placement: Callable[[int, int], StagePlacement] = looped
+    chunks: tuple[int, int | None] = (1, 1)
+    problem: Callable[[int, int, int], str] = lambda p, m, v: ""
+    splits: bool = False
+    exchanges: str = "derived"
+    period: Callable[[int], int] | None = None
+    bubble: Callable[[int, int, int, Time, Time, Time], Time] | None = None
+    stash: Callable[[int, int, int], Sequence[int]] | None = None
+
+    def has_chunks(self, v: int) -> bool:
+        """Whether it exists for v model chunks per rank."""
+        least, most = self.chunks
+        return v >= least and (most is None or v <= most)
+
+    def passes(self, p: int, m: int, v: int) -> int:
+        """How many actions its table has, on all ranks."""
+        return (3 if self.splits else 2) * p * m * v
+
+
+# A table may hold 100,000 actions, and a NamedTuple's own constructor costs more than all the rest.
+_action: Any = partial(tuple.__new__, Action)
+
+
+def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) -> list[Action]:
+    """The passes of a kind, of one stage or of one stage after the other, for these microbatches."""
+    if isinstance(stages, int):
+        stages = repeat(stages)
+    return list(map(_action, zip(repeat(kind), stages, microbatches, strict=False)))
+
+
+def with_warmup(forwards: list[Action], backwards: list[Action], warmup: int) -> list[Action]:
+    """`warmup` forward passes, then one forward and one backward in turn, then the other backward passes."""
+    steady = len(forwards) - warmup
+    pairs = chain.from_iterable(zip(forwards[warmup:], backwards, strict=False))
+    return [*forwards[:warmup], *pairs, *backwards[steady:]]

@@ -1,0 +1,84 @@
+"""The schedules by name: those of `ptdp_core/schedules/zoo`, and what is registered besides."""
+
+from functools import lru_cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ptdp_core.schedules import zoo
+from ptdp_core.schedules.actions import Schedule
+from ptdp_core.schedules.definition import Definition
+from ptdp_core.schedules.placement import StagePlacement
+
+
+def _of_the_zoo() -> dict[str, Definition]:
+    modules = [import_module(f"{zoo.__name__}.{module.name}") for module in iter_modules(zoo.__path__)]
+    found: list[Definition] = sorted((m.SCHEDULE for m in modules), key=lambda schedule: (schedule.year, schedule.name))
+    return {schedule.name: schedule for schedule in found}
+
+
+# Oldest first: the order in which they are listed everywhere.
+DEFINITIONS = _of_the_zoo()
+
+
+def register(schedule: Definition) -> None:
+    """Make a schedule known by its name, in this process."""
+    DEFINITIONS[schedule.name] = schedule
+    build.cache_clear()
+
+
+def names() -> tuple[str, ...]:
+    """The names of all schedules."""
+    return tuple(DEFINITIONS)
+
+
+def default_schedule(v: int) -> str:
+    """The paper's schedule for v model chunks per rank."""
+    return "1f1b" if v == 1 else "interleaved"
+
+
+def definition(name: str) -> Definition:
+    """The schedule of that name. Raises `ValueError` if there is none."""
+    if not isinstance(name, str) or name not in DEFINITIONS:
+        raise ValueError(
+            f"schedule={name!r} is unknown; needs one of {', '.join(DEFINITIONS)}; try schedule={names()[0]!r}"
+        )
+    return DEFINITIONS[name]
+
+
+def check_schedule(name: str, p: int, m: int, v: int) -> None:
+    """Raise `ValueError` unless the schedule exists for p ranks, m microbatches and v chunks (Section 2.2)."""
+    schedule, (least, most) = definition(name), definition(name).chunks
+    for field, value in (("p", p), ("m", m), ("v", v)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{field}={value!r} is not a positive whole number; needs {field} >= 1; try {field}=1")
+    if not schedule.has_chunks(v):
+        needs = f"v >= {least}" if v < least else f"v <= {most}" if most != least else f"v={most}"
+        raise ValueError(
+            f"v={v} with schedule={name!r}; needs {needs} model chunks per device; "
+            f"try v={least}, or schedule={default_schedule(v)!r}"
+        )
+    problem = schedule.problem(p, m, v)
+    if problem:
+        raise ValueError(problem)
+
+
+def exists(name: str, p: int, m: int, v: int) -> bool:
+    """Whether the schedule exists for p ranks, m microbatches and v chunks."""
+    schedule = definition(name)
+    return schedule.has_chunks(v) and not schedule.problem(p, m, v)
+
+
+def placement_of(name: str, p: int, v: int) -> StagePlacement:
+    """Which rank holds which stages in a schedule of p ranks with v chunks each."""
+    return definition(name).placement(p, v)
+
+
+@lru_cache(maxsize=128)
+def build(name: str, p: int, m: int, v: int = 1) -> Schedule:
+    """The schedule of that name for p ranks, m microbatches and v chunks (Section 2.2).
+
+    Raises `ValueError` where it does not exist. The same arguments give the same object.
+    """
+    check_schedule(name, p, m, v)
+    schedule = definition(name)
+    return Schedule(name, schedule.placement(p, v), m, tuple(map(tuple, schedule.order(p, m, v))), schedule.exchanges)

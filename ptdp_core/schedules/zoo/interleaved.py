@@ -1,0 +1,53 @@
+"""Interleaved 1F1B with v model chunks per rank (Section 2.2.2, Figure 4 bottom); m is a multiple of p.
+
+A rank takes p microbatches through chunk 0, the same p through chunk 1, and so on, then the next p microbatches;
+backward with the chunks reversed. With m = p every forward pass comes before the first backward pass, as in the
+authors' code.
+"""
+
+from ptdp_core.schedules.definition import Definition, Order, passes, with_warmup
+from ptdp_core.schedules.placement import looped
+
+
+def order(p: int, m: int, v: int) -> Order:
+    groups = range(0, m, p)
+    # Microbatches do not depend on the rank, and are the same forward and backward.
+    microbatches = [i for g in groups for _ in range(v) for i in range(g, g + p)]
+    ranks = []
+    for rank, stages in enumerate(looped(p, v).stages):
+        chunks = [stage for stage in stages for _ in range(p)]
+        forwards = passes("F", chunks * len(groups), microbatches)
+        backwards = passes("B", chunks[::-1] * len(groups), microbatches)
+        ranks.append(with_warmup(forwards, backwards, warmup(p, m, v, rank)))
+    return ranks
+
+
+def warmup(p: int, m: int, v: int, rank: int) -> int:
+    """Forward passes of a rank before its first backward pass follows a forward one."""
+    return m * v if m == p else min((p - rank - 1) * 2 + (v - 1) * p, m * v)
+
+
+def problem(p: int, m: int, v: int) -> str:
+    if p < 2:
+        return f"p={p} with v={v} model chunks; needs p >= 2 pipeline stages to interleave; try v=1"
+    if m % p:
+        return (
+            f"m={m} microbatches with v={v} model chunks on p={p} devices; needs m a multiple of p (Section 2.2.2); "
+            f"try m={(m // p + 1) * p}, or v=1"
+        )
+    return ""
+
+
+SCHEDULE = Definition(
+    name="interleaved",
+    title="Interleaved 1F1B",
+    year=2021,
+    reference="Narayanan et al., arXiv:2104.04473, Section 2.2.2",
+    order=order,
+    chunks=(2, None),
+    problem=problem,
+    exchanges="slots",
+    period=lambda p: p,
+    bubble=lambda p, m, v, t_f, t_b, t_w: (p - 1) * (t_f + t_b),
+    stash=lambda p, m, v: [min(warmup(p, m, v, rank) + 1, m * v) for rank in range(p)],
+)

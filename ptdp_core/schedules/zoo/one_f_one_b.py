@@ -1,0 +1,26 @@
+"""1F1B, or PipeDream-Flush (Section 2.2.1, Figure 4 top): at most p - r microbatches in flight on rank r.
+
+m < p is allowed: then the first ranks have no steady state.
+"""
+
+from ptdp_core.schedules.definition import Definition, Order, passes, with_warmup
+
+
+def order(p: int, m: int, v: int) -> Order:
+    return [
+        with_warmup(passes("F", rank, range(m)), passes("B", rank, range(m)), warmup=min(p - rank - 1, m))
+        for rank in range(p)
+    ]
+
+
+SCHEDULE = Definition(
+    name="1f1b",
+    title="1F1B",
+    year=2020,
+    reference="Narayanan et al., PipeDream-2BW, arXiv:2006.09503; Section 2.2.1",
+    order=order,
+    exchanges="neighbours",
+    period=lambda p: 1,
+    bubble=lambda p, m, v, t_f, t_b, t_w: (p - 1) * (t_f + t_b),
+    stash=lambda p, m, v: [min(m, p - rank) for rank in range(p)],
+)

@@ -1,0 +1,49 @@
+"""ZB-H1 of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024, Section 2): 1F1B with backward passes split.
+
+F and I run in 1F1B's order. Rank r puts off the W of r microbatches: it runs that of microbatch k right after the I of
+microbatch k + r, and the last r at the end. So every rank holds at most min(m, p) microbatches whose W is to come,
+which is 1F1B's peak on its first rank: later ranks warm up with fewer F, and put off as many more W. In the cool-down
+gradients travel without waiting for W, which fill the gaps.
+"""
+
+from ptdp_core.schedules.actions import Action
+from ptdp_core.schedules.definition import Definition, Order, Time, passes
+from ptdp_core.schedules.zoo import one_f_one_b
+
+
+def order(p: int, m: int, v: int) -> Order:
+    ranks = []
+    for rank, actions in enumerate(one_f_one_b.order(p, m, v)):
+        inputs, weights = (passes(kind, rank, range(m)) for kind in "IW")
+        row: list[Action] = []
+        for action in actions:
+            if action.kind == "F":
+                row.append(action)
+            else:
+                k = action.microbatch
+                row += (inputs[k], weights[k - rank]) if k >= rank else (inputs[k],)
+        ranks.append([*row, *weights[max(m - rank, 0) :]])
+    return ranks
+
+
+def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
+    """(p-1)(t_f + t_i - t_w) for m >= p, with t_i = t_b - t_w.
+
+    That is Qi et al.'s formula, in whose letters B is the input's gradient only; with m < p fewer W fill the bubble.
+    Where W takes longer than F or I, the bubble is larger.
+    """
+    return (p - 1) * (t_f + t_b - t_w) - (min(m, p) - 1) * t_w
+
+
+SCHEDULE = Definition(
+    name="zb-h1",
+    title="ZB-H1",
+    year=2023,
+    reference="Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241",
+    order=order,
+    splits=True,
+    exchanges="neighbours",
+    period=lambda p: 1,
+    bubble=bubble,
+    stash=lambda p, m, v: [min(m, p)] * p,
+)
