@@ -1,30 +1,54 @@
-"""Configurations: the model, how it is parallelised, and the two together.
+"""One description of a training run, for the simulator, the emulation and the engine.
 
-The paper's letters are the field names of `ParallelConfig` (Section 3.1): (p, t, d) the pipeline-, tensor- and
-data-parallel sizes, v model chunks per device, b the microbatch size, B the global batch size. Everything is checked
-when it is made; an impossible value raises `ValueError("<field>=<value> ...; needs <rule>; try <fix>")`.
+The paper's letters are the field names (Section 3.1): (p, t, d) the pipeline-, tensor- and data-parallel sizes, v model
+chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself
+(`descriptions`), which command-line help and documentation show. Everything is checked when it is made; an impossible
+value raises `ValueError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from textwrap import fill
 from typing import Any
 
-from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
+from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, names, placement_of
 
 RECOMPUTE = ("full", "none")
 DATA_PARALLEL = ("local", "torch", "zero3")
 
 
-def _require_positive_ints(config: object, fields: tuple[str, ...]) -> None:
-    for field in fields:
-        value = getattr(config, field)
+def described(description: str, default: Any = MISSING) -> Any:
+    """A dataclass field with a sentence about itself; without `default` a value is required."""
+    return field(default=default, metadata={"description": description})
+
+
+def descriptions(part: type) -> dict[str, str]:
+    """What each field of a configuration class is, in a sentence."""
+    return {each.name: str(each.metadata["description"]) for each in fields(part)}
+
+
+def field_help(*parts: type) -> str:
+    """The fields of configuration classes as text for `--help`: a line for each, its default and its sentence."""
+    lines = []
+    for part in parts:
+        for name, sentence in descriptions(part).items():
+            default = next(each.default for each in fields(part) if each.name == name)
+            shown = name if default in ("", MISSING) else f"{name}={json.dumps(default)}"
+            lines.append(fill(f"{shown:28} {sentence}", 110, initial_indent="  ", subsequent_indent=31 * " "))
+    return "\n".join(lines)
+
+
+def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{field}={value!r} is not a positive whole number; needs {field} >= 1; try {field}=1")
+            raise ValueError(f"{name}={value!r} is not a positive whole number; needs {name} >= 1; try {name}=1")
 
 
-def _require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
+def _require_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ValueError(f"{field}={value!r} is unknown; needs one of {', '.join(allowed)}; try {field}={allowed[0]!r}")
+        raise ValueError(f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}")
 
 
 def largest_divisor(n: int, at_most: int) -> int:
@@ -34,13 +58,13 @@ def largest_divisor(n: int, at_most: int) -> int:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A GPT model (Section 5.1): l layers, hidden size h, a attention heads, sequence length s, vocabulary V."""
+    """A GPT model (Section 5.1)."""
 
-    layers: int
-    hidden: int
-    heads: int
-    seq: int = 2048
-    vocab: int = 51200
+    layers: int = described("Transformer layers, l.")
+    hidden: int = described("Hidden size, h.")
+    heads: int = described("Attention heads, a; they divide h.")
+    seq: int = described("Sequence length in tokens, s.", 2048)
+    vocab: int = described("Vocabulary size without padding, V.", 51200)
 
     def __post_init__(self) -> None:
         _require_positive_ints(self, ("layers", "hidden", "heads", "seq", "vocab"))
@@ -53,27 +77,29 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class ParallelConfig:
-    """How one training iteration is spread over n = p*t*d GPUs (Section 3.1).
+    """How one training iteration is spread over n = p*t*d GPUs and carried out (Sections 2 to 4)."""
 
-    `schedule` is one of `ptdp_core.schedules.names()`; left empty it follows v: '1f1b' for v = 1, 'interleaved' for
-    v > 1. `recompute` is 'full' (of every `checkpoint_layers` layers from their kept input, Section 3.5) or 'none'.
-    `fused` says whether the operators of Section 4.2 are. `data_parallel` is 'local' (one fp16 all-reduce after the
-    flush), 'torch' (bucketed, overlapped with the last backward pass) or 'zero3' (all states sharded, no model
-    parallelism: the baseline of Section 5.2).
-    """
-
-    p: int = 1
-    t: int = 1
-    d: int = 1
-    v: int = 1
-    b: int = 1
-    B: int = 1
-    schedule: str = ""
-    scatter_gather: bool = True
-    recompute: str = "full"
-    checkpoint_layers: int = 1
-    fused: bool = True
-    data_parallel: str = "local"
+    p: int = described("Pipeline-parallel size: stages that the layers are divided into.", 1)
+    t: int = described("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
+    d: int = described("Data-parallel size: replicas of the model.", 1)
+    v: int = described("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
+    b: int = described("Microbatch size in sequences.", 1)
+    B: int = described("Global batch size in sequences, a multiple of d*b.", 1)
+    schedule: str = described(
+        f"Pipeline schedule: {', '.join(names())}; by default 1f1b for v = 1 and interleaved for v > 1.", ""
+    )
+    scatter_gather: bool = described("Send boundary tensors in t parts, where p > 1 and t > 1 (Section 4.1).", True)
+    recompute: str = described(
+        "'full' recomputes activations in the backward pass (Section 3.5), 'none' keeps all.", "full"
+    )
+    checkpoint_layers: int = described("Layers that are recomputed together from one kept input.", 1)
+    fused: bool = described("Fuse the operators of Section 4.2; otherwise each runs by itself.", True)
+    data_parallel: str = described(
+        "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
+        "shards all states, without model parallelism (Section 5.2).",
+        "local",
+    )
+    sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
 
     def __post_init__(self) -> None:
         _require_positive_ints(self, ("p", "t", "d", "v", "b", "B", "checkpoint_layers"))
@@ -82,13 +108,18 @@ class ParallelConfig:
         definition(self.schedule)
         _require_one_of("recompute", self.recompute, RECOMPUTE)
         _require_one_of("data_parallel", self.data_parallel, DATA_PARALLEL)
-        for field, value in (("scatter_gather", self.scatter_gather), ("fused", self.fused)):
-            if not isinstance(value, bool):
-                raise ValueError(f"{field}={value!r} is not a truth value; needs true or false; try {field}=true")
+        for name in ("scatter_gather", "fused", "sharded_optimizer"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"{name}={value!r} is not a truth value; needs true or false; try {name}=true")
         if self.data_parallel == "zero3" and self.p * self.t > 1:
             raise ValueError(
                 f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
                 f"parallelism; try d={self.n}"
+            )
+        if self.data_parallel == "zero3" and self.sharded_optimizer:
+            raise ValueError(
+                "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
+                "try sharded_optimizer=false"
             )
         per_step = self.d * self.b
         if self.B % per_step:
@@ -143,12 +174,14 @@ class TrainingConfig:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainingConfig":
-        """The configuration with these field values, `layers` to `data_parallel`; other keys do not matter.
+        """The configuration with these values of the fields of its two parts; other keys do not matter.
 
-        Raises ValueError, naming the field, for one that cannot be, and TypeError for a model field that is missing.
+        Words of older records are understood (`in_todays_words`). Raises ValueError, naming the field, for one that
+        cannot be, and TypeError for a model field that is missing.
         """
+        values = in_todays_words(values)
         model, parallel = (
-            {field.name: values[field.name] for field in fields(part) if field.name in values}
+            {each.name: values[each.name] for each in fields(part) if each.name in values}
             for part in (ModelConfig, ParallelConfig)
         )
         return cls(ModelConfig(**model), ParallelConfig(**parallel))
@@ -166,6 +199,12 @@ class TrainingConfig:
     def padded_vocab(self) -> int:
         """`padded_vocab` of this model on t tensor ranks."""
         return padded_vocab(self.model.vocab, self.parallel.t)
+
+
+def in_todays_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with what earlier records called differently: scheme='zero3' is data_parallel='zero3' now."""
+    scheme = values.get("scheme")
+    return {**values, "data_parallel": "zero3"} if scheme == "zero3" else dict(values)
 
 
 def padded_vocab(vocab: int, t: int) -> int:

@@ -26,8 +26,8 @@ def time_steps(beat: Callable[[], None], settings: Settings, samples: int, warm_
     """On every rank: whole training steps, forward, backward, reduction, clipping and AdamW."""
     where, parallel = local_device(settings.engine.device), settings.parallel
     groups = Groups.create(parallel, where) if parallel.n > 1 else Groups.alone(where)
-    scheme = Zero3Trainer if settings.engine.scheme == "zero3" else Trainer
-    trainer = scheme(settings, groups, select(settings.engine.kernels, where))
+    kind = Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer
+    trainer = kind(settings, groups, select(settings.kernels, where))
     batch, _ = batches(settings.model, parallel, where)
 
     def step() -> None:

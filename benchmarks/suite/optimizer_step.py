@@ -28,8 +28,8 @@ def points(setup: Setup) -> Iterator[PointResult]:
     model = model_for(setup)
     for dtype in ("fp32", "bf16"):
         for d, sharded in ((1, False), (2, False), (2, True)):
-            parallel = ParallelConfig(d=d, B=d, recompute="none")
-            engine = EngineSettings(dtype=dtype, sharded_optimizer=sharded)
+            parallel = ParallelConfig(d=d, B=d, recompute="none", sharded_optimizer=sharded)
+            engine = EngineSettings(dtype=dtype)
             parameters = {**parameters_of(model, parallel), "dtype": dtype, "sharded": sharded}
             label = f"d={d}, sharded" if sharded else f"d={d}"
             yield attempted(setup, dtype, label, parameters, partial(_metrics, setup, model, parallel, engine))

@@ -130,5 +130,5 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
         tied=shrunk(gradient_bytes * table) if table else 0,
         reduce=exposed if group.nodes == 1 else None,
         copies=copies,
-        optimizer=model.optimizer(parameters),
+        optimizer=model.optimizer(config, parameters),
     )

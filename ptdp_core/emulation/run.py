@@ -68,5 +68,7 @@ def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
     for name, value in (("gpus_per_node", gpus_per_node), ("iterations", iterations)):
         if value < 1:
             raise ValueError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
+    if config.parallel.sharded_optimizer:
+        raise ValueError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.data_parallel == "zero3":
         raise ValueError("data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'")

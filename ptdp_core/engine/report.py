@@ -33,11 +33,10 @@ class Report:
     def begin(self, step: int) -> None:
         """Name the run."""
         s, par = self.settings, self.settings.parallel
-        scheme = s.engine.scheme
         self._say(
-            f"{scheme} p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
-            f"{s.engine.exchange} recompute={par.recompute} {s.engine.dtype} on {self.device.type}; "
-            f"{parameters(s.model) / 1e6:.1f}M parameters; from step {step}"
+            f"p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
+            f"{s.engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute} {s.engine.dtype} "
+            f"on {self.device.type}; {parameters(s.model) / 1e6:.1f}M parameters; from step {step}"
         )
         self._write({"event": "begin", "step": step, "settings": to_mapping(s)})
 

@@ -11,71 +11,68 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, described
 from ptdp_core.schedules import MODES
 
 DTYPES = ("fp32", "fp64", "bf16", "fp16")
-SCHEMES = ("ptdp", "zero3")
 ATTENTION = ("operators", "sdpa")
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How the engine runs: beyond what the paper's letters say.
+    """How the engine runs: what the simulator has no word for, because it concerns the machine or the numbers."""
 
-    `scheme` is 'ptdp', or 'zero3' for the FSDP baseline. `exchange` is a mode of `schedules.lower`. `kernels` says
-    which implementation of the fused operators runs. `attention` is built from them as in the paper ('operators'), or
-    PyTorch's own ('sdpa', newer than the paper): the same up to rounding, without ever writing the [s, s] scores;
-    with dropout it draws other masks.
-    """
-
-    scheme: str = "ptdp"
-    exchange: str = "blocking"
-    sharded_optimizer: bool = False
-    bucket_mib: float = 25.0
-    dtype: str = "fp32"
-    dropout: float = 0.0
-    kernels: str = "reference"
-    attention: str = "operators"
-    device: str = "auto"
-    seed: int = 1234
+    exchange: str = described(
+        "'blocking' waits for each exchange of the pipeline as the paper's code does, 'overlapped' computes meanwhile.",
+        "blocking",
+    )
+    bucket_mib: float = described("Size of a gradient bucket with data_parallel='torch', in MiB.", 25.0)
+    dtype: str = described("Precision of weights and activations: fp32, fp64, bf16 or fp16.", "fp32")
+    dropout: float = described("Probability of dropout, everywhere in the model.", 0.0)
+    kernels: str = described(
+        "Implementation of the fused operators: reference, compiled, triton, or auto for the best that runs here.",
+        "reference",
+    )
+    attention: str = described(
+        "'operators' builds attention as in the paper; 'sdpa' is PyTorch's own, which never writes the [s, s] scores "
+        "and draws other dropout masks.",
+        "operators",
+    )
+    device: str = described("'cpu', 'cuda', or 'auto' for a GPU where there is one.", "auto")
+    seed: int = described("Seed of initial weights, dropout and the order of the data.", 1234)
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """AdamW, its schedule, clipping (0: none) and the loss scale: a number, or 'dynamic'."""
+    """AdamW with a cosine schedule of the learning rate."""
 
-    lr: float = 1e-3
-    min_lr: float = 1e-4
-    warmup_steps: int = 10
-    decay_steps: int = 1000
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    weight_decay: float = 0.1
-    clip: float = 1.0
-    loss_scale: float | str = 1.0
-    loss_scale_interval: int = 1000
+    lr: float = described("Learning rate after the warm-up.", 1e-3)
+    min_lr: float = described("Learning rate at the end of the decay.", 1e-4)
+    warmup_steps: int = described("Steps over which the learning rate rises linearly.", 10)
+    decay_steps: int = described("Step at which the learning rate reaches its minimum.", 1000)
+    beta1: float = described("Decay rate of AdamW's first moment.", 0.9)
+    beta2: float = described("Decay rate of AdamW's second moment.", 0.95)
+    eps: float = described("AdamW's epsilon.", 1e-8)
+    weight_decay: float = described("Weight decay of matrices and tables; biases and layer norms have none.", 0.1)
+    clip: float = described("Largest gradient norm, to which gradients are scaled down; 0 for no clipping.", 1.0)
+    loss_scale: float | str = described("Factor on the loss for fp16: a number, or 'dynamic'.", 1.0)
+    loss_scale_interval: int = described("Steps without overflow after which a dynamic loss scale doubles.", 1000)
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How long, on which data, and what is kept. `data` empty: bytes of the Python standard library's source.
+    """How long, on which data, and what is kept."""
 
-    `save` is the folder for checkpoints, `load` a checkpoint or such a folder (its newest usable one); `timeout` the
-    seconds without a finished step after which a run is taken to hang.
-    """
-
-    steps: int = 50
-    data: str = ""
-    cache: str = ""
-    save: str = ""
-    save_every: int = 0
-    async_save: bool = False
-    load: str = ""
-    log: str = ""
-    log_every: int = 1
-    timeout: float = 600.0
+    steps: int = described("Training steps in all, those before a restart included.", 50)
+    data: str = described("Text file or folder, or token file; empty: the source of Python's standard library.", "")
+    cache: str = described("Folder for token files made from text; empty: the user's cache folder.", "")
+    save: str = described("Folder for checkpoints; empty: none.", "")
+    save_every: int = described("Steps between checkpoints; 0: none.", 0)
+    async_save: bool = described("Write checkpoints in the background.", False)
+    load: str = described("Checkpoint to go on from, or a folder of them for its newest usable one.", "")
+    log: str = described("File for one JSON object per step; empty: none.", "")
+    log_every: int = described("Steps between lines on the terminal.", 1)
+    timeout: float = described("Seconds without a finished step after which a run is taken to hang.", 600.0)
 
 
 @dataclass(frozen=True)
@@ -95,6 +92,11 @@ class Settings:
     def training(self) -> TrainingConfig:
         """Model and parallelism as the formulas and the simulator know them."""
         return TrainingConfig(self.model, self.parallel)
+
+    @property
+    def kernels(self) -> str:
+        """Which implementation of the operators of Section 4.2 runs: the reference unless they are to be fused."""
+        return self.engine.kernels if self.parallel.fused else "reference"
 
     @property
     def recompute_layers(self) -> int:
@@ -118,14 +120,11 @@ def check(settings: Settings) -> None:
     for section in (engine, optimizer, run):
         _check_types(section)
     TrainingConfig(settings.model, parallel)
-    if not parallel.fused:
+    if not parallel.fused and engine.kernels not in ("reference", "auto"):
         raise ValueError(
-            f"fused={parallel.fused} is the simulator's; needs fused=true, the engine's operators follow kernels; "
-            "try kernels='reference'"
+            f"kernels={engine.kernels!r} with fused=False; needs fused=true, or the reference, which fuses nothing; "
+            "try kernels='auto'"
         )
-    if parallel.data_parallel == "zero3":
-        raise ValueError("data_parallel='zero3' is the simulator's; needs 'local' or 'torch'; try scheme='zero3'")
-    _one_of("scheme", engine.scheme, SCHEMES)
     _one_of("exchange", engine.exchange, MODES)
     _one_of("dtype", engine.dtype, DTYPES)
     _one_of("attention", engine.attention, ATTENTION)
@@ -148,11 +147,6 @@ def check(settings: Settings) -> None:
     if run.save_every and not run.save:
         raise ValueError(
             f"save_every={run.save_every} without a place to save; needs save=<folder>; try save='checkpoints'"
-        )
-    if engine.scheme == "zero3" and (parallel.p > 1 or parallel.t > 1):
-        raise ValueError(
-            f"scheme='zero3' with p={parallel.p}, t={parallel.t}; needs p=1 and t=1, since it shards over "
-            f"data-parallel ranks only; try d={parallel.n}, p=1, t=1"
         )
 
 

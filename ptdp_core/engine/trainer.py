@@ -75,7 +75,7 @@ class Trainer:
             self.store.parameters,
             groups,
             overlap=overlap,
-            sharded=engine.sharded_optimizer,
+            sharded=parallel.sharded_optimizer,
             bucket_bytes=int(engine.bucket_mib * MIB),
             tied_ranks=self.schedule.placement.tied_ranks,
         )

@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ptdp_core.config import field_help
 from ptdp_core.engine.checkpoint import Checkpoints, resolve
 from ptdp_core.engine.data import Samples, open_tokens, prepare
 from ptdp_core.engine.groups import Groups, check_world_size, initialise, local_device
 from ptdp_core.engine.report import Report
-from ptdp_core.engine.settings import Settings, from_mapping, override, read
+from ptdp_core.engine.settings import SECTIONS, Settings, from_mapping, override, read
 from ptdp_core.engine.trainer import Trainer, TrainStep
 from ptdp_core.engine.zero3 import Zero3Trainer
 from ptdp_core.interrupts import exit_code
@@ -38,9 +39,9 @@ def train(beat: Callable[[], None], settings: Settings) -> list[float]:
 
     device = local_device(settings.engine.device)
     groups = Groups.create(settings.parallel, device) if settings.parallel.n > 1 else Groups.alone(device)
-    ops = select(settings.engine.kernels, device)
+    ops = select(settings.kernels, device)
     samples = Samples(open_tokens(settings.run.data), settings.model.seq, settings.model.vocab, settings.engine.seed)
-    trainer = (Zero3Trainer if settings.engine.scheme == "zero3" else Trainer)(settings, groups, ops)
+    trainer = (Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer)(settings, groups, ops)
     report = Report(settings, device) if groups.rank == 0 else None
     checkpoints, consumed = None, 0
     if isinstance(trainer, Trainer) and (settings.run.save or settings.run.load):
@@ -86,8 +87,11 @@ def one_step(
 
 def preflight(settings: Settings) -> Settings:
     """Everything that can be found wrong before a process starts: data, checkpoint. Fills in the token file."""
-    if settings.engine.scheme == "zero3" and (settings.run.save or settings.run.load):
-        raise ValueError("save or load with scheme='zero3'; needs scheme='ptdp' for checkpoints; try without them")
+    if settings.parallel.data_parallel == "zero3" and (settings.run.save or settings.run.load):
+        raise ValueError(
+            "save or load with data_parallel='zero3', which has no checkpoints; needs 'local' or 'torch'; "
+            "try without them"
+        )
     path = prepare(settings.run.data, settings.run.cache)
     Samples(open_tokens(path), settings.model.seq, settings.model.vocab, settings.engine.seed)
     load = settings.run.load and str(resolve(settings.run.load))
@@ -95,10 +99,17 @@ def preflight(settings: Settings) -> Settings:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser("ptdp-train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        "ptdp-train",
+        description=__doc__,
+        epilog="\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     p.add_argument("config", nargs="?", help="TOML file with [model], [parallel], [engine], [optimizer], [run]")
     p.add_argument("--recipe", help=f"a named configuration instead of a file: {', '.join(recipes.RECIPES)}")
-    p.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change one field; repeatable")
+    p.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one field of those below; repeatable"
+    )
     p.add_argument("--data", help="text file or folder, .tokens file, or Megatron .bin/.idx pair")
     p.add_argument("--ranks", type=int, help="processes on this machine; p*t*d, and by default 1 if that is 1")
     p.add_argument("--print-sbatch", action="store_true", help="print a Slurm batch script for this run, and stop")

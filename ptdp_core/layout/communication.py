@@ -14,16 +14,16 @@ from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.parameters import COLUMN, ROW, Parameter, layer_parameters, rank_elements, tied_elements
 from ptdp_core.layout.stages import stage_layers
 
-ALL_REDUCE, ALL_GATHER = "all_reduce", "all_gather"
-ACTIVATION, GRADIENT, FP32 = "activation", "gradient", "fp32"
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
+ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 
 
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
     The group is 'tp', 'dp', or 'embedding': the pipeline ranks of the two stages that share it. `elements` are of the
-    whole tensor, `element` what they are: 'activation' (or its gradient), 'gradient' (of parameters, as it is reduced)
-    or 'fp32' in every precision.
+    whole tensor, `element` what they are: 'activation' (or its gradient), 'weight', 'gradient' (of a weight, as it is
+    reduced) or 'fp32' in every precision.
     """
 
     operation: str
@@ -152,13 +152,27 @@ class Boundary:
 
 
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
-    """What each pipeline rank's GPUs reduce once an iteration: their gradients, and those of the tied embedding."""
+    """What each pipeline rank's GPUs reduce once an iteration: their gradients, and those of the tied embedding.
+
+    With a sharded optimizer each replica gets its part of the reduced gradients, and gathers the updated weights.
+    """
     d, placement = config.parallel.d, config.parallel.placement
     reducing = {placement.first, placement.last} if placement.first != placement.last else set()
     embedding = Collective(ALL_REDUCE, "embedding", tied_elements(config), GRADIENT)
+
+    def data_parallel(elements: int) -> tuple[Collective, ...]:
+        if d == 1:
+            return ()
+        if config.parallel.sharded_optimizer:
+            return (
+                Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),
+                Collective(ALL_GATHER, "dp", elements, WEIGHT),
+            )
+        return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
+
     return tuple(
         (
-            *((Collective(ALL_REDUCE, "dp", elements, GRADIENT),) if d > 1 else ()),
+            *data_parallel(elements),
             *((embedding,) if pp in reducing else ()),
         )
         for pp, elements in enumerate(rank_elements(config))

@@ -83,7 +83,9 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     reduction = model.data_parallel(config, parameters[0], sum(backward[::p]))
     if p > 1:
         reduction += model.embedding_reduction(config)
-    step = max(model.optimizer(count) for count in {parameters[0], parameters[-1]})
+    step = max(
+        model.optimizer(config, count) + model.weight_gather(config, count) for count in {parameters[0], parameters[-1]}
+    )
     return (flush + reduction + step + cluster.iteration_host_time) * (1 - _ROUNDING)
 
 

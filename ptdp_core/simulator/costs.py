@@ -149,15 +149,18 @@ class CostModel:
         return sum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
-        """Exposed time to all-reduce a GPU's gradients over its d replicas.
+        """Exposed time to reduce a GPU's gradients over its d replicas before the optimizer step.
 
-        'local' is all exposed; 'torch' hides under the last microbatch's backward pass, whose time is given.
+        'local' is all exposed; 'torch' hides under the last microbatch's backward pass, whose time is given. For a
+        sharded optimizer they are reduce-scattered, which is the first half of a ring's all-reduce.
         """
         parallel = config.parallel
         if parallel.d == 1:
             return 0.0
         group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
         reduce = self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * parameters)
+        if parallel.sharded_optimizer:
+            reduce /= 2
         copies = self.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2)
         if parallel.data_parallel == "local":
             return reduce + copies
@@ -169,6 +172,15 @@ class CostModel:
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
         return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * tied_elements(config))
 
-    def optimizer(self, parameters: float) -> float:
-        """Time of the Adam step over a GPU's parameters."""
-        return self.kernels.memory_bound(self.cluster.optimizer_bytes * parameters, 1)
+    def weight_gather(self, config: TrainingConfig, parameters: float) -> float:
+        """Time to gather what the replicas updated of a GPU's weights, with a sharded optimizer: half an all-reduce."""
+        parallel = config.parallel
+        if parallel.d == 1 or not parallel.sharded_optimizer:
+            return 0.0
+        group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
+        return self.network.gradient_all_reduce(group, self.cluster.element_bytes * parameters) / 2
+
+    def optimizer(self, config: TrainingConfig, parameters: float) -> float:
+        """Time of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/d."""
+        updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters
+        return self.kernels.memory_bound(self.cluster.optimizer_bytes * updated, 1)

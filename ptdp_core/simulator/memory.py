@@ -88,11 +88,12 @@ def rank_memory(
     The fullest moment is in a backward pass, or in the optimizer step. A rank whose chunks differ in length is taken to
     hold only the longest.
     """
+    updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
     states = {
         "weights": round(WEIGHT_BYTES * parameters),
         "gradients": round(GRADIENT_BYTES * parameters),
-        "optimizer": round(OPTIMIZER_BYTES * parameters),
+        "optimizer": round(OPTIMIZER_BYTES * updated),
     }
     backward = {
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
@@ -102,7 +103,7 @@ def rank_memory(
         "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = round(UNSCALED_GRADIENT_BYTES * parameters)
+    unscaled = round(UNSCALED_GRADIENT_BYTES * updated)
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, chunk_layers, layer_passes, longest_chunk, rank_elements, step_collectives
+from ptdp_core.layout import (
+    GRADIENT,
+    Boundary,
+    chunk_layers,
+    layer_passes,
+    longest_chunk,
+    rank_elements,
+    step_collectives,
+)
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
@@ -46,10 +54,13 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
         reduction[last] += embedding
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
     step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
-    steps = [model.optimizer(count) for count in parameters]
-    iteration_s = step_start + max(steps) + cluster.iteration_host_time
+    steps = [model.optimizer(config, count) for count in parameters]
+    gathers = [model.weight_gather(config, count) for count in parameters]
+    last_step = max(step + gather for step, gather in zip(steps, gathers, strict=True))
+    iteration_s = step_start + last_step + cluster.iteration_host_time
 
-    phases = _phases(config, cluster, iteration_s, stages, pipeline, reduction, steps)
+    communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
+    phases = _phases(config, cluster, iteration_s, stages, pipeline, communication, steps)
     memory = _memory(config, cluster, parameters, pipeline.fullest)
     peak = sum(memory.values())
     return Estimate(
@@ -62,7 +73,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
         memory_bytes=memory,
         link_bytes=_link_bytes(config, cluster),
         fits=peak <= cluster.usable_memory,
-        timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps) if timeline else (),
+        timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
     )
 
 
@@ -88,7 +99,7 @@ def _phases(
     iteration_s: float,
     stages: Sequence[StageTimes],
     pipeline: Flush,
-    reduction: Sequence[float],
+    data_parallel: Sequence[float],
     steps: Sequence[float],
 ) -> dict[str, float]:
     """The iteration by phase, mean over pipeline ranks; the bubble is what is left of the iteration."""
@@ -99,7 +110,7 @@ def _phases(
         "backward": sum(stage.layers_backward for stage in stages) * m / p,
         "embedding_and_logits": sum(stage.extra_forward + stage.extra_backward for stage in stages) * m / p,
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
-        "data_parallel": sum(reduction) / p,
+        "data_parallel": sum(data_parallel) / p,
         "optimizer": sum(steps) / p,
         "host": cluster.iteration_host_time + sum(stage.fetch for stage in stages) * m / p,
     }
@@ -138,7 +149,11 @@ def _link_bytes(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
             "tensor": cluster.element_bytes * (m * layers * per_layer + messages * per_message),
-            "data": cluster.gradient_bytes * sum(call.sent(parallel.d) for call in once if call.group == "dp"),
+            "data": sum(
+                (cluster.gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
+                for call in once
+                if call.group == "dp"
+            ),
             "embedding": cluster.gradient_bytes * sum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
@@ -153,6 +168,7 @@ def _timeline(
     reduction: Sequence[float],
     step_start: float,
     steps: Sequence[float],
+    gathers: Sequence[float],
 ) -> tuple[tuple[Slot, ...], ...]:
     parallel = config.parallel
     compiled = compiled_schedule(parallel.schedule, parallel.p, parallel.m, parallel.v)
@@ -163,6 +179,8 @@ def _timeline(
             slots.append(Slot("data_parallel", None, flush_s[rank], flush_s[rank] + reduction[rank]))
         step_end = step_start + steps[rank]
         slots.append(Slot("optimizer", None, step_start, step_end))
+        if gathers[rank]:
+            slots.append(Slot("data_parallel", None, step_end, step_end := step_end + gathers[rank]))
         slots.append(Slot("host", None, step_end, step_end + cluster.iteration_host_time))
         timeline.append(tuple(slots))
     return tuple(timeline)

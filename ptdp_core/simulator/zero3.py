@@ -38,7 +38,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     exposed = max(wire, busy * cluster.zero3_interference) - busy
     own = parameters(config.model) / parallel.d
     phases = dict.fromkeys(PHASES, 0.0) | compute
-    phases |= {"data_parallel": exposed, "optimizer": model.optimizer(own), "host": host}
+    phases |= {"data_parallel": exposed, "optimizer": model.optimizer(config, own), "host": host}
     memory = _memory(config, model)
     peak = sum(memory.values())
     return Estimate(

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError, did_you_mean
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import names
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.running.fidelities import oom_reason, open_cluster
 
@@ -17,20 +16,11 @@ KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fiel
 REQUIRED = ("layers", "hidden", "heads", "B")
 MAX_ACTIONS = 10_000_000  # passes in the schedule of one iteration; the paper's largest has 131,072
 
-HELP = f"""POINTS.json is a list of objects. Keys, with their defaults:
+HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
-  layers, hidden, heads, B       l, h, a, and the global batch size: required
-  seq=2048, vocab=51200          s, V
-  p=1, t=1, d=1                  pipeline-, tensor-, data-parallel size: p*t*d GPUs
-  v=1, b=1                       model chunks per device, microbatch size
-  schedule                       {" | ".join(names())} (default: by v)
-  recompute="full"               full | none
-  checkpoint_layers=1            layers between two kept inputs, when recomputing (Section 3.5)
-  fused=true                     fused operators (Section 4.2)
-  scatter_gather=true            send pipeline tensors in t parts (Section 4.1)
-  data_parallel="local"          local (one all-reduce at the end) | torch (overlapped) | zero3
-  cluster="selene"               a name or a .toml file
-  label="point N"
+{field_help(ModelConfig, ParallelConfig)}
+  cluster="selene"             A name or a .toml file.
+  label="point N"              What the point is called in the answer.
 
 example:
   echo '[{{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}}]' > points.json

@@ -3,7 +3,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from ptdp_core.config import ParallelConfig, TrainingConfig, padded_vocab
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, descriptions, padded_vocab
+from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, RunSettings
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
 
@@ -31,6 +32,18 @@ def test_plain_values_round_trip_and_ignore_other_keys() -> None:
     config = configured(v=4, label="not a field")
     assert TrainingConfig.from_plain(config.to_plain()) == config
     assert config.layers_per_chunk == 2
+
+
+def test_words_of_older_records_are_understood() -> None:
+    older = {"scheme": "zero3", "data_parallel": "local", "p": 1, "t": 1, "d": 12}
+    assert configured(**older).parallel.data_parallel == "zero3"
+    assert configured(scheme="ptdp", data_parallel="torch").parallel.data_parallel == "torch"
+
+
+@pytest.mark.parametrize("part", [ModelConfig, ParallelConfig, EngineSettings, OptimizerSettings, RunSettings])
+def test_every_field_has_a_sentence_about_itself(part: type) -> None:
+    for name, sentence in descriptions(part).items():
+        assert re.fullmatch(r"[A-Z'].{7,170}\.", sentence), f"{name}: {sentence}"
 
 
 def test_configurations_do_not_change() -> None:

@@ -156,8 +156,7 @@ def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | N
         if parameters.get(name, like_calibrated[0]) not in like_calibrated:
             return f"with {name}={parameters[name]}, where the engine was calibrated with {like_calibrated[0]}"
     try:
-        zero3 = {"data_parallel": "zero3"} if parameters.get("scheme") == "zero3" else {}
-        config = TrainingConfig.from_plain({**parameters, **zero3})
+        config = TrainingConfig.from_plain(parameters)
     except (ValueError, TypeError):
         return "whose parameters are no training configuration"
     n, cores = config.parallel.n, (where.logical_cores or cluster.gpus_per_node) if on_cpu else None

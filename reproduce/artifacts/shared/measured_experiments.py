@@ -19,7 +19,7 @@ PTDP_AND_ZERO3 = Experiment(
     "Throughput per rank of PTD-P (t=2) and of ZeRO-3 (FSDP2, no model parallelism) on 2 and 4 ranks, B=8, b=1",
     (
         Line("PTD-P", "ptd_p", {"t": 2, "model_parallel": 2}),
-        Line("ZeRO-3", "zero_3", {"scheme": "zero3", "model_parallel": 1}),
+        Line("ZeRO-3", "zero_3", {"data_parallel": "zero3", "model_parallel": 1}),
     ),
     tuple(Mark(f"{n} ranks", {"gpus": n}) for n in (2, 4)),
     {"b": 1, "B": 8},

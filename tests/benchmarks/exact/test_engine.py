@@ -40,7 +40,7 @@ def test_the_cases_cover_what_the_engine_can_do() -> None:
     assert {case.engine.exchange for case in cases} == {"blocking", "overlapped"}
     assert {case.parallel.recompute for case in cases} == {"full", "none"}
     assert {Boundary.of(case.training).is_scattered for case in cases} == {True, False}
-    assert {case.engine.sharded_optimizer for case in cases} == {True, False}
+    assert {case.parallel.sharded_optimizer for case in cases} == {True, False}
     assert any(min(case.parallel.p, case.parallel.t, case.parallel.d) > 1 for case in cases)
     for count, of_count in engine.CASES.items():
         assert {engine.settings(case).parallel.n for case in of_count} == {count}

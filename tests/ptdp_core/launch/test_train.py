@@ -143,7 +143,7 @@ USAGE = {
     "impossible configuration": (arguments("p=5", ranks=5), "layers=4 for p*v=5*1=5 stages"),
     "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
     "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no usable checkpoint"),
-    "zero3 has none": (arguments("scheme=zero3", "load=/x"), "save or load with scheme='zero3'; needs scheme='ptdp'"),
+    "zero3 has none": (arguments("data_parallel=zero3", "load=/x"), "save or load with data_parallel='zero3'"),
     "nothing to run": ([], "config and recipe: both or neither given; needs one of them; try --recipe tiny"),
 }
 
@@ -237,5 +237,5 @@ def settings_for(**fields: Any) -> list[str]:
 
 def test_zero3_from_the_command(tmp_path: Path, cache: str) -> None:
     sets = [*SMALL, *settings_for(steps=3, recompute="none")]
-    zero3 = train(tmp_path / "z", cache, *sets, "scheme=zero3", "d=2", ranks=2)
+    zero3 = train(tmp_path / "z", cache, *sets, "data_parallel=zero3", "d=2", ranks=2)
     assert close(zero3, train(tmp_path / "s", cache, *sets))

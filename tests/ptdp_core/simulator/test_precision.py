@@ -91,6 +91,6 @@ def test_the_optimizer_moves_what_the_file_says():
     half = replace(SELENE, optimizer_bytes=30.0)
 
     def moving(cluster: Cluster) -> float:
-        return CostModel(cluster).optimizer(1e9) - cluster.kernel_gap
+        return CostModel(cluster).optimizer(CONFIG, 1e9) - cluster.kernel_gap
 
     assert moving(half) == pytest.approx(moving(SELENE) / 2)

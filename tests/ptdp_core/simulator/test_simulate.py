@@ -218,6 +218,25 @@ def test_uneven_stages_lie_between_their_even_neighbours(
         assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_s
 
 
+@pytest.mark.parametrize("kind", ["local", "torch"])
+def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind: str) -> None:
+    """ZeRO-1: a reduce-scatter and an all-gather are what a ring's all-reduce is, in two halves."""
+    plain, sharded = (
+        simulate(gpt3(d=8, B=384, data_parallel=kind, sharded_optimizer=on), SELENE, timeline=True)
+        for on in (False, True)
+    )
+    assert sharded.link_bytes == plain.link_bytes
+    assert sharded.memory_bytes["optimizer"] == pytest.approx(plain.memory_bytes["optimizer"] / 8)
+    assert sharded.memory_bytes["weights"] == plain.memory_bytes["weights"]
+    # A kernel's gap does not shrink with its bytes.
+    assert sharded.phases_s["optimizer"] == pytest.approx(plain.phases_s["optimizer"] / 8, rel=1e-3)
+    assert sum(sharded.phases_s.values()) == pytest.approx(sharded.iteration_s)
+    assert max(slots[-1].end_s for slots in sharded.timeline) == pytest.approx(sharded.iteration_s)
+    if kind == "local":
+        assert sharded.phases_s["data_parallel"] == pytest.approx(plain.phases_s["data_parallel"])
+    assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_s
+
+
 def test_what_does_not_fit_says_so() -> None:
     whole = TrainingConfig(GPT3, ParallelConfig(t=8, B=1))
     assert not simulate(whole, SELENE).fits

@@ -77,7 +77,7 @@ def test_what_does_not_fit_has_numbers_and_a_reason(ask):
         ({"layers": 96.0}, "layers=96.0 is not a positive whole number"),
         ({"p": True}, "p=True is not a positive whole number"),
         ({"t": 0}, "t=0 is not a positive whole number"),
-        ({"p": 5}, "layers=96 does not split"),
+        ({"p": 97, "B": 97}, "layers=96 for p*v=97*1=97 stages"),
         ({"d": 5}, "B=24 does not split into microbatches"),
         ({"t": 7}, "t=7 does not divide heads=96"),
         ({"v": 4, "B": 20}, "needs m a multiple of p"),
