@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import Boundary, chunk_layers, node_of, rank_elements, stage_all_reduces, tied_elements
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import GRADIENT_COPY_BYTES, CostModel, StageTimes
+from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.network import data_group
 
 # Messages and the rates of links between nodes are this much smaller than the cluster's; compute times are not. Then a
@@ -115,7 +115,7 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     parameters = rank_elements(config)[rank]
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     last_backward = model.last_backward(config, model.stages(config), rank)
-    copies = model.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2) if parallel.d > 1 else 0.0
+    copies = model.gradient_copies(config, parameters)
     exposed = model.data_parallel(config, parameters, last_backward) - copies
     holds_table = rank in (parallel.placement.tied_ranks or ())
     table = tied_elements(config) if holds_table else 0

@@ -1,7 +1,6 @@
 """`emulate`: one configuration, run by the real engine in real time on this machine."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -29,7 +28,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     is left behind.
     """
     _check(config, gpus_per_node, iterations)
-    machine = replace(cluster, gpus_per_node=gpus_per_node)
+    machine = cluster.in_nodes_of(gpus_per_node)
     plan = make_plan(config, machine, iterations, WARMUP)
     expected = simulate(config, machine).iteration_s
     with (

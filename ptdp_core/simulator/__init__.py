@@ -2,6 +2,7 @@
 
 - `simulate.py`: `simulate(config, cluster) -> Estimate`; `estimate.py`: what it answers
 - `clusters/*.toml`: every number of the hardware model; `cluster.py` reads them
+- `software.py`: what a training program does beyond the paper's code, if asked for
 - `operators.py`: what a GPU has to do (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: what that costs
 - `costs.py`: times of stages, messages, reductions and the optimizer of one configuration; `memory.py`: its bytes
 - `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly
@@ -11,16 +12,20 @@
 
 from ptdp_core.simulator.cluster import Cluster, Parameter, cluster_path, load_cluster, read_parameters
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
-from ptdp_core.simulator.simulate import simulate
+from ptdp_core.simulator.simulate import rank_memories, simulate
+from ptdp_core.simulator.software import PAPER, Software
 
 __all__ = [
+    "PAPER",
     "PHASES",
     "Cluster",
     "Estimate",
     "Parameter",
     "Slot",
+    "Software",
     "cluster_path",
     "load_cluster",
+    "rank_memories",
     "read_parameters",
     "simulate",
 ]

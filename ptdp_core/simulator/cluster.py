@@ -6,12 +6,15 @@ literal in code. `Cluster` holds the values alone, for the cost models; `read_pa
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
 CLUSTER_FOLDER = Path(__file__).parent / "clusters"
+BASE, TILES = "base", "gemm_tiles"  # entries of a cluster file that are no numbers
+NO_NUMBERS = ("name", TILES)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Cluster:
     memory_reserved: float
     allocator_efficiency: float
     gpus_per_node: int
+    gpus_per_hca: int
+    gpus_per_switch: int
     multiprocessors: int
     memory_bandwidth: float
     gemm_plateau: float
@@ -44,9 +49,9 @@ class Cluster:
     gemm_tile_intensity: float
     gemm_write_efficiency: float
     gemm_memory_efficiency: float
+    gemm_unaligned: float
     memory_efficiency: float
-    kernel_gap: float
-    host_per_kernel: float
+    stream_efficiency: float
     nvlink_latency_2: float
     nvlink_latency_4: float
     nvlink_latency_8: float
@@ -59,22 +64,29 @@ class Cluster:
     tensor_hca_bandwidth: float
     allreduce_hca_bandwidth: float
     network_latency: float
-    exchange_host_time: float
+    tree_hop_latency: float
     zero3_bandwidth: float
     zero3_interference: float
     microbatch_host_time: float
     iteration_host_time: float
-    # What follows from the precision, which a file may leave out: the paper's, fp16 with Adam in fp32. Bytes of an
-    # element of weights and activations; of a gradient that is reduced; moved by the optimizer step for a parameter
-    # (unscale to fp32, check, clip, update, copy back).
-    element_bytes: int = 2
-    gradient_bytes: int = 2
-    optimizer_bytes: float = 60
+    element_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: float
+    # Rows and columns of the result that one thread block of the GEMM library computes.
+    gemm_tiles: tuple[tuple[int, int], ...]
+    # What a file may leave out: time between dependent kernels, and of the host for a call and for an exchange.
+    kernel_gap: float = 0.0
+    host_per_call: float = 0.0
+    exchange_host_time: float = 0.0
 
     @property
     def usable_memory(self) -> float:
         """Bytes of a GPU's memory that a training run can fill."""
         return self.memory_bytes - self.memory_reserved
+
+    def in_nodes_of(self, size: int) -> "Cluster":
+        """The same GPUs and links in nodes of `size` as emulated ones are: an HCA for each GPU, and only rings."""
+        return replace(self, gpus_per_node=size, gpus_per_hca=1, gpus_per_switch=1, tree_hop_latency=inf)
 
 
 def cluster_path(name: str) -> Path:
@@ -94,15 +106,14 @@ def cluster_path(name: str) -> Path:
 def read_parameters(name: str) -> dict[str, Parameter]:
     """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range.
 
-    Numbers that `Cluster` has a default for may be missing.
+    What the file does not give is that of the cluster it names as its `base`, if it does. Numbers that `Cluster` has a
+    default for may be missing.
     """
     path = cluster_path(name)
-    try:
-        data = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
-    parameters = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
-    known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name != "name"}
+    data = _read(path)
+    own = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
+    parameters = (read_parameters(data[BASE]) if BASE in data else {}) | own
+    known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name not in NO_NUMBERS}
     needed = {name for name, required in known.items() if required}
     missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())
     if missing or unknown:
@@ -111,6 +122,25 @@ def read_parameters(name: str) -> dict[str, Parameter]:
             "needs exactly the numbers of clusters/selene.toml"
         )
     return parameters
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+
+
+def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
+    """The GEMM tiles of a cluster file, rows and columns. Raises ValueError if it and its bases give none."""
+    path = cluster_path(name)
+    data = _read(path)
+    if TILES not in data and BASE in data:
+        return read_tiles(data[BASE])
+    tiles = data.get(TILES)
+    if not tiles or not all(isinstance(tile, list) and len(tile) == 2 and min(tile) > 0 for tile in tiles):
+        raise ValueError(f"cluster file {path}: {TILES}={tiles!r}; needs pairs of positive sizes; try [[128, 128]]")
+    return tuple((rows, columns) for rows, columns in tiles)
 
 
 def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> Parameter:
@@ -143,4 +173,4 @@ def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> Parameter:
 def load_cluster(name: str = "selene") -> Cluster:
     """The cluster of that name or file. Raises ValueError as `read_parameters` does."""
     values = {key: parameter.value for key, parameter in read_parameters(name).items()}
-    return Cluster(name=name, **values)  # type: ignore[arg-type]
+    return Cluster(name=name, gemm_tiles=read_tiles(name), **values)  # type: ignore[arg-type]

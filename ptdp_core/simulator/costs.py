@@ -6,12 +6,13 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ptdp_core.config import TrainingConfig
-from ptdp_core.layout import Boundary, RankGrid, layer_parameters, stage_layers, tied_elements
+from ptdp_core.config import ModelConfig, TrainingConfig
+from ptdp_core.layout import Boundary, RankGrid, layer_parameters, layer_passes, stage_layers, tied_elements
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
+from ptdp_core.simulator.software import PAPER, Software
 
 # Bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
@@ -50,20 +51,38 @@ class StageTimes:
 
 
 class CostModel:
-    """Times on one cluster. Holds the cluster's kernel and network models and nothing about any configuration."""
+    """Times on one cluster with one training program. Holds its kernel and network models and no configuration."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, software: Software = PAPER) -> None:
         self.cluster = cluster
+        self.software = software
         self.kernels = KernelModel(cluster)
         self.network = NetworkModel(cluster)
 
-    def seconds(self, work: operators.Work, group: Group) -> float:
-        """Time of some work on a GPU of a tensor-parallel group; the host's time to issue it is a lower bound."""
+    def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
+        """Time of some work on a GPU of a tensor-parallel group, `hidden` of it under other work of the same.
+
+        The host's time to issue it all is a lower bound.
+        """
         width = self.cluster.element_bytes / FP16_BYTES
         device = sum(self.kernels.gemm(*gemm) for gemm in work.gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
-        device += sum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes)
-        return max(device, work.launches * self.cluster.host_per_kernel)
+        device += sum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) - hidden
+        host = work.calls * self.cluster.host_per_call
+        return device + host if self.software.blocking_launches else max(device, host)
+
+    def _hidden(self, model: ModelConfig, b: int, t: int, group: Group) -> float:
+        """Time that a layer's backward pass saves by reducing input gradients under the GEMMs for weight gradients.
+
+        Each column-parallel linear (query-key-value, h to 4h) hides its all-reduce under its own GEMM, as far as that
+        lasts.
+        """
+        calls = layer_passes(model, b, t).backward
+        if not self.software.overlapped_all_reduce or not calls:
+            return 0.0
+        size = self.cluster.element_bytes * calls[0].elements
+        gemms = operators.column_weight_gradients(model, b, t)
+        return sum(min(self.kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in gemms)
 
     def _traffic(self, work: operators.Work) -> float:
         """Bytes of its memory-bound kernels: counted in fp16, but for those that are fp32 in any precision."""
@@ -78,7 +97,7 @@ class CostModel:
         table = tied_elements(config)
 
         def accumulated(backward: operators.Work, parameters: float, tensors: int) -> operators.Work:
-            if parallel.m == 1:
+            if parallel.m == 1 or self.software.fused_accumulation:
                 return backward
             return backward + operators.gradient_accumulation(parameters, tensors)
 
@@ -88,9 +107,13 @@ class CostModel:
             layer_backward += operators.unfused_backward(model, b, t)
         layer_weights = 12 * model.hidden**2 / t, len(layer_parameters(model, 0))
         layer_backward = accumulated(layer_backward, *layer_weights)
-        forward, backward = self.seconds(layer_forward, group), self.seconds(layer_backward, group)
+        recompute = 0.0
+        if parallel.recompute == "full":
+            recompute = self.seconds(layer_forward + operators.CHECKPOINT_BACKWARD, group)
+            layer_forward += operators.CHECKPOINT_FORWARD
+        forward = self.seconds(layer_forward, group)
+        backward = self.seconds(layer_backward, group, self._hidden(model, b, t, group))
         weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *layer_weights), group)
-        recompute = forward if parallel.recompute == "full" else 0.0
         fetch = self.cluster.microbatch_host_time
         stages = [
             StageTimes(fetch, k * forward, k * recompute, k * backward, weight_gradient=k * weights)
@@ -161,10 +184,14 @@ class CostModel:
         reduce = self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * parameters)
         if parallel.sharded_optimizer:
             reduce /= 2
-        copies = self.kernels.memory_bound(GRADIENT_COPY_BYTES * parameters, 2)
+        copies = self.gradient_copies(config, parameters)
         if parallel.data_parallel == "local":
             return reduce + copies
         return max(0.0, reduce - last_backward) + copies
+
+    def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
+        """Time to flatten a GPU's gradients into the all-reduce's buffer and back."""
+        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.d > 1 else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Time to sum the tied embedding's gradients over its two pipeline ranks."""
@@ -183,4 +210,4 @@ class CostModel:
     def optimizer(self, config: TrainingConfig, parameters: float) -> float:
         """Time of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/d."""
         updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters
-        return self.kernels.memory_bound(self.cluster.optimizer_bytes * updated, 1)
+        return self.kernels.streamed(self.cluster.optimizer_bytes * updated)

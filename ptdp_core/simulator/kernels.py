@@ -5,11 +5,7 @@ from math import ceil
 from ptdp_core.simulator.cluster import Cluster
 
 FP16_BYTES = 2  # of the paper's runs; `Cluster.element_bytes` says what a cluster's run with
-
-# Thread-block tiles of the fp16 GEMM libraries, rows x columns of the result.
-_SHAPES = ((256, 128), (128, 128), (256, 64), (128, 64), (64, 64))
-TILES = tuple(dict.fromkeys((*_SHAPES, *((n, m) for m, n in _SHAPES))))
-_LARGEST_INTENSITY = max(m * n / (m + n) for m, n in TILES)
+ALIGNED_BYTES = 16  # what one load of a GEMM kernel for tensor cores fetches
 
 
 class KernelModel:
@@ -19,14 +15,16 @@ class KernelModel:
         self._cluster = cluster
         self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
-        self._tiles = [(m, n, *self._tile_costs(m, n)) for m, n in TILES]
+        shapes = dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles)))
+        self._largest_intensity = max(m * n / (m + n) for m, n in shapes)
+        self._tiles = [(m, n, *self._tile_costs(m, n)) for m, n in shapes]
 
     def _tile_costs(self, rows: int, columns: int) -> tuple[float, float]:
         """Seconds one multiprocessor spends on a tile: per element of the inner dimension, and to write the result."""
         cluster = self._cluster
         intensity = rows * columns / (rows + columns)
         half = cluster.gemm_tile_intensity
-        relative = intensity / (intensity + half) * (_LARGEST_INTENSITY + half) / _LARGEST_INTENSITY
+        relative = intensity / (intensity + half) * (self._largest_intensity + half) / self._largest_intensity
         rate = cluster.peak_flops * cluster.gemm_wave_efficiency * relative / cluster.multiprocessors
         write_rate = cluster.memory_bandwidth * cluster.gemm_write_efficiency / cluster.multiprocessors
         return 2 * rows * columns / rate, cluster.element_bytes * rows * columns / write_rate
@@ -35,7 +33,7 @@ class KernelModel:
         """Seconds for `batch` products (M x K) times (K x N), gap to the next kernel included.
 
         The largest of: whole waves of tiles, the best tile taken, each tile's inner loop and then its write; FLOPs over
-        the power-limited plateau; bytes over bandwidth.
+        the power-limited plateau, or over the rate of kernels that take rows of any length; bytes over bandwidth.
         """
         shape = (M, N, K, batch)
         if shape not in self._gemms:
@@ -44,7 +42,10 @@ class KernelModel:
                 ceil(ceil(M / rows) * ceil(N / columns) * batch / cluster.multiprocessors) * (K * per_element + write)
                 for rows, columns, per_element, write in self._tiles
             )
-            plateau = 2 * M * N * K * batch / (cluster.gemm_plateau * cluster.peak_flops)
+            flops = 2 * M * N * K * batch
+            plateau = flops / (cluster.gemm_plateau * cluster.peak_flops)
+            if any(size * cluster.element_bytes % ALIGNED_BYTES for size in (M, N, K)):
+                plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
             traffic = cluster.element_bytes * batch * (M * K + K * N + M * N)
             traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
             self._gemms[shape] = max(waves, plateau, traffic_time) + cluster.kernel_gap
@@ -53,3 +54,7 @@ class KernelModel:
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
         """Seconds for `kernels` memory-bound kernels that read and write `traffic_bytes` in all."""
         return traffic_bytes / self._kernel_bandwidth + kernels * self._cluster.kernel_gap
+
+    def streamed(self, traffic_bytes: float) -> float:
+        """Seconds to read and write `traffic_bytes` in a few passes over all parameters at once (multi-tensor)."""
+        return traffic_bytes / (self._cluster.memory_bandwidth * self._cluster.stream_efficiency)

@@ -2,17 +2,19 @@
 
 fp16 training with Adam keeps 2 bytes a parameter for the weight, 2 for its gradient and 12 for the optimizer (fp32
 weight, momentum, variance), fp32 training as many; activations are counted in fp16 and scaled to the cluster's
-precision at the end. The optimizer step unscales gradients into 4 more, when the activations are gone.
+precision at the end. The optimizer step unscales gradients into 4 more, when the activations are gone, unless they are
+summed in fp32 (4 bytes in place of 2).
 """
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.software import PAPER, Software
 
 WEIGHT_BYTES = 2
 GRADIENT_BYTES = 2
 OPTIMIZER_BYTES = 12
-UNSCALED_GRADIENT_BYTES = 4
+FP32_GRADIENT_BYTES = 4
 LOGIT_BYTES = 10  # fp16, fp32, and their softmax
 
 
@@ -80,6 +82,7 @@ def rank_memory(
     stash: int,
     computes_loss: bool,
     owed: int = 0,
+    software: Software = PAPER,
 ) -> dict[str, int]:
     """Bytes on one GPU of a pipeline rank at its fullest, by use.
 
@@ -92,7 +95,7 @@ def rank_memory(
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
     states = {
         "weights": round(WEIGHT_BYTES * parameters),
-        "gradients": round(GRADIENT_BYTES * parameters),
+        "gradients": round((FP32_GRADIENT_BYTES if software.fp32_gradients else GRADIENT_BYTES) * parameters),
         "optimizer": round(OPTIMIZER_BYTES * updated),
     }
     backward = {
@@ -103,7 +106,7 @@ def rank_memory(
         "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = round(UNSCALED_GRADIENT_BYTES * updated)
+    unscaled = 0 if software.fp32_gradients else round(FP32_GRADIENT_BYTES * updated)
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

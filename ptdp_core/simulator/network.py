@@ -1,7 +1,7 @@
 """Communication times: where a group's GPUs sit, and what collectives and point-to-point messages cost there.
 
 GPUs are numbered as Megatron-LM does: tensor rank fastest, then data rank, then pipeline rank; nodes hold consecutive
-GPUs. Every GPU has an HCA of its own, so a group with g GPUs on a node has g HCAs there. Bytes in, seconds out.
+GPUs. How many HCAs a group has to itself depends on how many of its GPUs sit on a node. Bytes in, seconds out.
 """
 
 from dataclasses import dataclass
@@ -50,12 +50,27 @@ class NetworkModel:
             return self._nvlink[gpus]
         low = 2 if gpus < 4 else 4
         high = 2 * low
-        share = min(log2(gpus / low), 1.0)
+        share = log2(gpus / low)
         (latency_low, bandwidth_low), (latency_high, bandwidth_high) = self._nvlink[low], self._nvlink[high]
         return (
             latency_low + share * (latency_high - latency_low),
-            bandwidth_low + share * (bandwidth_high - bandwidth_low),
+            bandwidth_low + min(share, 1.0) * (bandwidth_high - bandwidth_low),
         )
+
+    def _rail_bandwidth(self, group: Group, hca_bandwidth: float) -> float:
+        """B/s that a group has out of a node, in one direction.
+
+        A group of whole nodes uses every HCA. Groups side by side on a node use those that the library finds nearest to
+        their GPUs: the first of a PCIe switch, for all GPUs on it. A ring comes in beside one GPU and leaves beside
+        another; where these sit on two switches, its way to the HCA crosses the CPU, at half the rate.
+        """
+        cluster = self._cluster
+        per_node, on_switch = cluster.gpus_per_node, min(cluster.gpus_per_switch, cluster.gpus_per_node)
+        if group.per_node >= per_node:
+            return hca_bandwidth * per_node / cluster.gpus_per_hca
+        sharing = max(on_switch, cluster.gpus_per_hca)
+        crossing = 2 if group.per_node > 1 and per_node // group.per_node >= on_switch > 1 else 1
+        return hca_bandwidth * group.per_node / (sharing * crossing)
 
     def _latency_and_bandwidth(self, group: Group, hca_bandwidth: float) -> tuple[float, float]:
         """Latency of a ring, twice around: so much for each hop; and the bus bandwidth of its slowest link."""
@@ -65,8 +80,18 @@ class NetworkModel:
             latency = in_node * (group.size - group.nodes) / (group.per_node - 1)
         if group.nodes > 1:
             latency += 2 * group.nodes * self._cluster.network_latency
-            bandwidth = min(bandwidth, group.per_node * hca_bandwidth)
+            bandwidth = min(bandwidth, self._rail_bandwidth(group, hca_bandwidth))
         return latency, bandwidth
+
+    def _tree(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
+        """Seconds of a double binary tree over nodes, each a chain: up to the root and down again.
+
+        A node's link carries the tensor up and down, but for two nodes once each way; a chain's each way at once.
+        """
+        nvlink = self._inside_node(group.per_node)[1] if group.per_node > 1 else float("inf")
+        hops = 2 * (group.per_node - 1 + ceil(log2(group.nodes)))
+        bandwidth = min(self._rail_bandwidth(group, hca_bandwidth), nvlink) / 2
+        return hops * self._cluster.tree_hop_latency + size_bytes / bandwidth
 
     def all_reduce(self, group: Group, size_bytes: float) -> float:
         """Seconds to all-reduce `size_bytes` on every GPU: a ring moves 2(k-1)/k of it over each link."""
@@ -80,7 +105,8 @@ class NetworkModel:
         if group.size == 1:
             return 0.0
         latency, bandwidth = self._latency_and_bandwidth(group, hca_bandwidth)
-        return latency + 2 * (group.size - 1) / group.size * size_bytes / bandwidth
+        ring = latency + 2 * (group.size - 1) / group.size * size_bytes / bandwidth
+        return min(ring, self._tree(group, size_bytes, hca_bandwidth)) if group.nodes > 1 else ring
 
     def all_gather(self, group: Group, size_bytes: float) -> float:
         """Seconds to gather shards into `size_bytes` on every GPU (also: to reduce-scatter as much): half a ring."""
@@ -93,5 +119,5 @@ class NetworkModel:
         """Seconds for one point-to-point message while its GPU sends (or receives) `concurrent` of them at a time."""
         if not between_nodes:
             return concurrent * size_bytes / self._cluster.nvlink_p2p_bandwidth
-        pair, shared = self._cluster.p2p_bandwidth, self._cluster.hca_bandwidth
-        return max(size_bytes / pair, concurrent * size_bytes / shared)
+        shared = self._cluster.hca_bandwidth / self._cluster.gpus_per_hca  # all GPUs of a node send at the same time
+        return max(size_bytes / self._cluster.p2p_bandwidth, concurrent * size_bytes / shared)

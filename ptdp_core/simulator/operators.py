@@ -21,6 +21,7 @@ class Work:
     """Work of one GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce.
 
     `wide_bytes` of the traffic are of fp32 elements whatever the precision; the rest counts 2 bytes an element.
+    `host_calls` are what the host does besides: calls from Python or the autograd engine that launch no kernel.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -28,11 +29,12 @@ class Work:
     kernels: int = 0
     all_reduce_bytes: tuple[float, ...] = ()
     wide_bytes: float = 0.0
+    host_calls: int = 0
 
     @property
-    def launches(self) -> int:
-        """Operators the host has to issue."""
-        return len(self.gemms) + self.kernels + len(self.all_reduce_bytes)
+    def calls(self) -> int:
+        """All calls the host makes: a launch for each kernel and collective, and those that launch nothing."""
+        return len(self.gemms) + self.kernels + len(self.all_reduce_bytes) + self.host_calls
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -41,7 +43,21 @@ class Work:
             self.kernels + other.kernels,
             self.all_reduce_bytes + other.all_reduce_bytes,
             self.wide_bytes + other.wide_bytes,
+            self.host_calls + other.host_calls,
         )
+
+
+# Calls of a layer that launch nothing, counted in Megatron-LM's code of 2021 on eager PyTorch.
+MODULES = 11  # __call__ of the layer, two layer norms, attention, softmax, dropout, the MLP and four linears
+VIEWS = 26  # transposes and views around four linears (12) and of queries, keys, values, scores and context (14)
+FUNCTIONS = 4  # Python autograd functions: two layer norms, softmax, bias + GeLU
+RNG_FORK = 4  # the tensor-parallel random state read, set, read and set again around the attention's dropout
+PER_ALL_REDUCE = 6  # events recorded and waited for on two streams (4), work object, autograd function (f or g)
+GRADIENT_NODES = 12  # AccumulateGrad of the layer's parameters
+# What recomputation (Section 3.5) adds: the checkpoint function, and the CPU's, the GPU's and the tracker's random
+# states saved; before the backward pass these saved, set and set back, the input detached, and backward called.
+CHECKPOINT_FORWARD = Work(host_calls=4)
+CHECKPOINT_BACKWARD = Work(host_calls=11)
 
 
 def _reduced(calls: tuple[Collective, ...]) -> tuple[float, ...]:
@@ -76,7 +92,9 @@ def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
         + 3 * A  # scale + causal mask + softmax: half of it read, all written
         + 5 * A  # attention dropout: read, write, mask
     )
-    return Work(gemms, traffic, kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward))
+    reduced = _reduced(layer_passes(model, b, t).forward)
+    calls = MODULES + VIEWS + FUNCTIONS + RNG_FORK + PER_ALL_REDUCE * len(reduced)
+    return Work(gemms, traffic, kernels=9, all_reduce_bytes=reduced, host_calls=calls)
 
 
 def unfused_forward(model: ModelConfig, b: int, t: int) -> Work:
@@ -107,6 +125,12 @@ def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
     return Work(tuple((n_out, n_in, tokens, 1) for n_in, n_out in _linears(model, t)))
 
 
+def column_weight_gradients(model: ModelConfig, b: int, t: int) -> tuple[Gemm, ...]:
+    """The GEMMs for the weights of the two column-parallel linears, query-key-value and h to 4h."""
+    gemms = layer_weight_gradients(model, b, t).gemms
+    return gemms[0], gemms[2]
+
+
 def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
     """(in, out) of a layer's four linears on one tensor rank: query-key-value, projection, h to 4h, 4h to h."""
     h = model.hidden
@@ -133,7 +157,9 @@ def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
         + 5 * A  # attention dropout: read, mask, write
         + 6 * A  # softmax: gradient and result read, write
     )
-    return Work(gemms, traffic, kernels=17, all_reduce_bytes=_reduced(layer_passes(model, b, t).backward))
+    reduced = _reduced(layer_passes(model, b, t).backward)
+    calls = VIEWS + FUNCTIONS + GRADIENT_NODES + PER_ALL_REDUCE * len(reduced)
+    return Work(gemms, traffic, kernels=17, all_reduce_bytes=reduced, host_calls=calls)
 
 
 def gradient_accumulation(parameters: float, tensors: int) -> Work:

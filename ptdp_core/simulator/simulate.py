@@ -18,22 +18,26 @@ from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.software import PAPER, Software
 from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, spans
 from ptdp_core.simulator.zero3 import simulate_zero3
 
 
 @lru_cache(maxsize=16)
-def _cost_model(cluster: Cluster) -> CostModel:
-    return CostModel(cluster)
+def _cost_model(cluster: Cluster, software: Software) -> CostModel:
+    return CostModel(cluster, software)
 
 
-def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False) -> Estimate:
+def simulate(
+    config: TrainingConfig, cluster: Cluster, software: Software = PAPER, *, timeline: bool = False
+) -> Estimate:
     """Simulate one iteration: pipeline flush, data-parallel and embedding reduction, optimizer step.
 
+    `software` is the training program's; the default is the paper's.
     With `timeline=True` the whole schedule is executed and the estimate holds every rank's slots; otherwise long
     schedules use their periodic steady state, with the same result.
     """
-    model = _cost_model(cluster)
+    model = _cost_model(cluster, software)
     parallel = config.parallel
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)
@@ -61,7 +65,7 @@ def simulate(config: TrainingConfig, cluster: Cluster, *, timeline: bool = False
 
     communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
     phases = _phases(config, cluster, iteration_s, stages, pipeline, communication, steps)
-    memory = _memory(config, cluster, parameters, pipeline.fullest)
+    memory = max(rank_memories(config, cluster, pipeline.fullest, software), key=lambda rank: sum(rank.values()))
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -118,17 +122,26 @@ def _phases(
     return {name: phases[name] for name in PHASES}
 
 
-def _memory(
-    config: TrainingConfig, cluster: Cluster, parameters: Sequence[float], fullest: Sequence[list[tuple[int, int]]]
-) -> dict[str, int]:
-    """Memory of the fullest pipeline rank, at its fullest."""
-    last = config.parallel.placement.last
-    ranks = [
-        rank_memory(config, cluster, parameters[rank], longest_chunk(config, rank), stash, rank == last, owed)
+def rank_memories(
+    config: TrainingConfig,
+    cluster: Cluster,
+    fullest: Sequence[list[tuple[int, int]]],
+    software: Software = PAPER,
+) -> list[dict[str, int]]:
+    """Bytes by use on a GPU of each pipeline rank, at its fullest of the moments that `fullest` gives for it."""
+    last, parameters = config.parallel.placement.last, rank_elements(config)
+    return [
+        max(
+            (
+                rank_memory(
+                    config, cluster, parameters[rank], longest_chunk(config, rank), stash, rank == last, owed, software
+                )
+                for stash, owed in moments
+            ),
+            key=lambda memory: sum(memory.values()),
+        )
         for rank, moments in enumerate(fullest)
-        for stash, owed in moments
     ]
-    return max(ranks, key=lambda memory: sum(memory.values()))
 
 
 def _link_bytes(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:

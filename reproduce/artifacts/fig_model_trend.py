@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, Number, PaperValue, Record
 from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import (
+    FP32_GRADIENT_BYTES,
     GRADIENT_BYTES,
     OPTIMIZER_BYTES,
-    UNSCALED_GRADIENT_BYTES,
     WEIGHT_BYTES,
 )
 from reproduce.artifacts.shared import table_1
@@ -40,7 +40,7 @@ V100_SHARE = 0.36
 GPT_3, GPT_3_TOKENS = 175e9, 300e9
 
 LIMIT = 20e9
-STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES + UNSCALED_GRADIENT_BYTES
+STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES + FP32_GRADIENT_BYTES
 
 
 def points(scale: str) -> tuple[Point, ...]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from benchmarks.records import ClusterRef, Metric, digest_file
@@ -88,7 +88,7 @@ def cluster_of(point: Point, cluster: Cluster) -> Cluster:
 @lru_cache(maxsize=64)
 def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
     """One object per cluster and size: the simulator keeps what it knows of a cluster by its identity."""
-    return replace(cluster, gpus_per_node=size)
+    return cluster.in_nodes_of(size)
 
 
 def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:

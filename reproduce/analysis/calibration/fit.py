@@ -20,17 +20,18 @@ MEASURED = "measured"
 GRADIENT_BYTES = 4  # the engine sums and reduces gradients in fp32, whatever the model's precision
 BETWEEN_NODES = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 GROUPS = (2, 4, 8)
-UNITS = {"element_bytes": "B", "gradient_bytes": "B", "optimizer_bytes": "B"}  # of numbers that a base need not have
+UNITS = {"kernel_gap": "s", "host_per_call": "s", "exchange_host_time": "s"}  # of numbers that a base need not have
 
 
 @dataclass(frozen=True)
 class Calibration:
     """The numbers, in a cluster file's order, and how far the model with them is from the timings they come from.
 
-    `errors`: mean relative error by kind of timing.
+    `gemm_tiles` are the base's. `errors`: mean relative error by kind of timing.
     """
 
     parameters: Mapping[str, Parameter]
+    gemm_tiles: tuple[tuple[int, int], ...]
     errors: Mapping[str, float]
 
     @property
@@ -67,11 +68,13 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     _put_between_nodes(known, base, hca_bandwidth, put)
     if timings.all_gather:
         _put_zero3(timings, known["zero3_bandwidth"], put)
+    if not timings.on_gpu:
+        known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
     for name, parameter in known.items():
         if name not in found:
             put(name, _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base)
     order = [field.name for field in fields(Cluster) if field.name in found]
-    return Calibration({name: found[name] for name in order}, errors)
+    return Calibration({name: found[name] for name in order}, load_cluster(base).gemm_tiles, errors)
 
 
 def _as_fitted(parameter: Parameter) -> Fitted:
@@ -158,11 +161,11 @@ def _put_kernels(
     )
     if timings.on_gpu:
         put("kernel_gap", busy.call, "from one small kernel to the next in a chain of them, launches queued ahead")
-        put("host_per_kernel", busy.launch, f"host time per operator of a tiny layer: {counted}")
+        put("host_per_call", busy.launch, f"host time of a tiny layer over the simulator's count of calls: {counted}")
     else:
         put("kernel_gap", gap, f"per operator, whatever its size: {counted}, {how}")
-        put("host_per_kernel", gap, "on a CPU the host is the device: kernel_gap has it, and this never limits")
-    _put_optimizer(timings, rate.value, put)
+        put("gemm_unaligned", 1.0, "a CPU's BLAS takes rows of any length", "mechanism")
+    _put_optimizer(timings, bandwidth, put)
 
 
 def operator_rows(timings: Timings) -> list[Row]:
@@ -189,8 +192,9 @@ def _put_optimizer(timings: Timings, bandwidth: float, put: Put) -> None:
         "optimizer_bytes",
         Fitted(bandwidth / rate.value, bandwidth / rate.high, bandwidth / rate.low),
         "time of the engine's gradient clearing, norm, clipping and AdamW for each further parameter, in bytes at "
-        "memory_bandwidth times memory_efficiency",
+        "memory_bandwidth",
     )
+    put("stream_efficiency", 1.0, "memory_bandwidth is that of a copy", "mechanism")
 
 
 def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:

@@ -121,7 +121,7 @@ def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceT
     passes = {size: _operators(size, dtype, where, timer, ROUNDS) for size in layers}
     beat()
     host = _operators(layers[0], dtype, where, _together(wall_timer(device)), ROUNDS)
-    launches = sum(work.kernels for work in layers[0].passes)
+    calls = sum(work.kernels + work.host_calls for work in layers[0].passes)
     optimizer = dict(_optimizer(model, device, dtype) for model in _models(device))
     beat()
     return DeviceTimings(
@@ -130,7 +130,7 @@ def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceT
         passes,
         optimizer,
         call=typical(memory.kernel_gap(device)),
-        launch=sum(host) / launches,
+        launch=sum(host) / calls,
         fetch=_fetch(),
         memory=total,
         reserved=reserved,

@@ -46,6 +46,7 @@ def text(calibration: Calibration, name: str, host: str, header: Sequence[str]) 
     """The file: what and how in comments, then name, description and host, then a table for each number."""
     lines = [f"# {line}" for paragraph in header for line in wrap(paragraph, WIDTH - 2)]
     lines += ["", *_strings({"name": name, "description": f"{host}, calibrated", HOST: host})]
+    lines += [f"gemm_tiles = {[list(tile) for tile in calibration.gemm_tiles]}"]
     for parameter in calibration.parameters.values():
         lines += ["", *_table(parameter)]
     return "\n".join(lines) + "\n"

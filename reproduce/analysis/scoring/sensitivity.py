@@ -37,9 +37,7 @@ def _of_parameter(name: str, value: float, meaning: str) -> Mechanism:
 
 
 MECHANISMS = (
-    _of_parameter("kernel_gap", 0.0, "no gap between kernels"),
-    _of_parameter("host_per_kernel", 0.0, "the host never limits"),
-    _of_parameter("exchange_host_time", 0.0, "an exchange costs the host nothing"),
+    _of_parameter("host_per_call", 0.0, "the host never limits"),
     _of_parameter("microbatch_host_time", 0.0, "fetching a microbatch costs nothing"),
     _of_parameter("iteration_host_time", 0.0, "nothing on the host once an iteration"),
     _of_parameter("network_latency", 0.0, "no latency between nodes"),
@@ -47,6 +45,8 @@ MECHANISMS = (
     _of_parameter("gemm_write_efficiency", NOTHING, "writing a tile takes no time"),
     _of_parameter("gemm_memory_efficiency", NOTHING, "GEMMs are never bound by memory"),
     _of_parameter("gemm_plateau", 1.0, "no power limit"),
+    _of_parameter("tree_hop_latency", NOTHING, "collectives between nodes are rings"),
+    Mechanism("shared_hcas", "every GPU has an HCA to itself", {"gpus_per_hca": 1, "gpus_per_switch": 1}),
     _of_parameter("memory_efficiency", NOTHING, "memory-bound kernels take only their gaps"),
     _of_parameter("zero3_interference", 1.0, "ZeRO-3's traffic does not slow computation"),
     Mechanism(

@@ -149,8 +149,8 @@ def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
 def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
     edit = (
         "ptdp_core/simulator/operators.py",
-        "kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward)",
-        "kernels=9, all_reduce_bytes=_reduced(layer_passes(model, b, t).forward) + (2 * N,)",
+        "reduced = _reduced(layer_passes(model, b, t).forward)",
+        "reduced = _reduced(layer_passes(model, b, t).forward) + (2 * N,)",
     )
     (difference,) = mutant("simulated", edit)
     assert difference["headline"].startswith("communication (simulated): more layer forward all-reduces: +1 (in ")
@@ -160,7 +160,7 @@ def test_an_all_reduce_in_the_simulator(mutant: Mutant) -> None:
 
 @pytest.mark.slow
 def test_a_parameter_of_the_cluster_is_one_message(mutant: Mutant) -> None:
-    edit = ("ptdp_core/simulator/clusters/selene.toml", "value = 4e-6", "value = 4.1e-6")
+    edit = ("ptdp_core/simulator/clusters/selene.toml", "value = 0.77", "value = 0.76")
     (difference,) = mutant("simulated", edit)
-    assert difference["headline"] == "cluster parameters (simulated): kernel_gap 4e-06 -> 4.1e-06"
+    assert difference["headline"] == "cluster parameters (simulated): gemm_plateau 0.77 -> 0.76"
     assert len(changed(difference, "iteration ns")) > 100

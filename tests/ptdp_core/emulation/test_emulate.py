@@ -1,6 +1,5 @@
 """The engine on virtual accelerators does what its schedule says, moves what the simulator counts, in modelled time."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -43,7 +42,7 @@ def test_order_bytes_and_stash(able, parallel, per_node):
 def test_passes_take_the_modelled_time_and_follow_each_other(able):
     job = config(p=2, v=2, b=1, B=4)
     emulation = emulate(job, SELENE, gpus_per_node=1, iterations=1)
-    plan = make_plan(job, replace(SELENE, gpus_per_node=1), 1, 0)
+    plan = make_plan(job, SELENE.in_nodes_of(1), 1, 0)
     for row in emulation.timeline:
         assert all(before.end_s <= after.start_s + 1e-9 for before, after in pairwise(row))
         for slot in row:

@@ -42,7 +42,7 @@ def as_executed(estimate) -> list[Iteration]:
 @pytest.mark.parametrize("parallel", [{"schedule": "gpipe"}, {}, {"v": 2}], ids=["gpipe", "1f1b", "interleaved"])
 def test_the_bubble_is_the_simulators(parallel):
     job = config(LARGE, p=4, b=1, B=8, **parallel)
-    cluster = replace(SELENE, gpus_per_node=1)
+    cluster = SELENE.in_nodes_of(1)
     estimate = simulate(job, cluster, timeline=True)
     ranks, grid = as_executed(estimate), RankGrid(4, 1, 1)
     bubble = bubble_fraction(grid, job.parallel.placement, ranks, estimate.iteration_s, cluster.microbatch_host_time)
@@ -73,7 +73,7 @@ def test_a_fit_finds_latency_and_rate():
 
 
 def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster():
-    job, cluster = config(LARGE, p=2, t=2, d=2, b=1, B=8), replace(SELENE, gpus_per_node=2)
+    job, cluster = config(LARGE, p=2, t=2, d=2, b=1, B=8), SELENE.in_nodes_of(2)
     measured = Measured(
         {("pair", True): [Timing(1e-3, 4e6)], ("both", True): [Timing(2e-3, 3e6)]}, {"data": Timing(5e-3, 3e6)}
     )
@@ -90,8 +90,8 @@ def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster
 
 
 def test_times_are_the_cost_models_and_sizes_are_shrunk():
-    job, cluster = config(LARGE, p=2, t=2, b=1, B=8), replace(SELENE, gpus_per_node=2)
-    inside, outside = (make_plan(job, replace(cluster, gpus_per_node=n), 1, 0) for n in (2, 1))
+    job, cluster = config(LARGE, p=2, t=2, b=1, B=8), SELENE.in_nodes_of(2)
+    inside, outside = (make_plan(job, cluster.in_nodes_of(n), 1, 0) for n in (2, 1))
     assert inside.boundary.elements * 4 * SHRINK == 2 * LARGE.seq * LARGE.hidden
     assert inside.stages[0].reduced_forward == 0
     # 4 layers and the embedding; between nodes all-reduces are not modelled but run.

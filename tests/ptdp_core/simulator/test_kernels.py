@@ -1,6 +1,7 @@
 """Kernel and network models against public timings and exact formulas."""
 
 from dataclasses import replace
+from math import log2
 
 import pytest
 from hypothesis import given
@@ -75,11 +76,58 @@ def test_sizes_between_the_measured_ones_lie_between(low: int, between: int, hig
     assert times == sorted(times)
 
 
-def test_between_nodes_the_slower_link_counts_and_hcas_add_up() -> None:
+@pytest.mark.parametrize(
+    ("gpus_on_a_node", "hcas"),
+    [
+        (8, 8.0),  # a group alone on its nodes has all eight
+        (4, 1.0),  # GPUs 0, 2, 4, 6: each has half an HCA, and rings cross the CPU
+        (2, 0.5),  # GPUs 0 and 4
+        (1, 0.5),  # two GPUs on a switch choose the same HCA
+    ],
+)
+def test_groups_side_by_side_on_a_node_share_its_hcas(gpus_on_a_node: int, hcas: float) -> None:
+    network = NetworkModel(replace(SELENE, tree_hop_latency=1.0))
+    group = Group(4 * gpus_on_a_node, gpus_on_a_node)
+    seconds = network.gradient_all_reduce(group, 1e10)
+    share = (group.size - 1) / group.size
+    assert seconds == pytest.approx(2 * share * 1e10 / (hcas * SELENE.allreduce_hca_bandwidth), rel=1e-2)
+
+
+def test_hcas_that_gpus_share_by_wiring() -> None:
+    half = NetworkModel(replace(SELENE, gpus_per_hca=2))
+    whole = NetworkModel(SELENE)
+    alone, side_by_side = Group(32, 8), Group(4, 1)
+    size = 1e11  # so large that latencies do not count
+    assert half.all_reduce(alone, size) == pytest.approx(2 * whole.all_reduce(alone, size), rel=1e-3)
+    assert half.all_reduce(side_by_side, size) == pytest.approx(whole.all_reduce(side_by_side, size), rel=1e-3)
+    assert half.message(1e8, between_nodes=True, concurrent=1) == pytest.approx(2e8 / SELENE.hca_bandwidth)
+
+
+def test_small_reductions_over_many_nodes_go_by_a_tree() -> None:
+    """Its latency grows with the logarithm of the nodes, a ring's with their number."""
+    tree, ring = NetworkModel(SELENE), NetworkModel(replace(SELENE, tree_hop_latency=1.0))
+    for nodes in (4, 16, 64):
+        group = Group(8 * nodes, 8)
+        hops = 2 * (7 + log2(nodes))
+        assert tree.all_reduce(group, 1e3) == pytest.approx(hops * SELENE.tree_hop_latency, rel=1e-3)
+        assert tree.all_reduce(group, 1e3) < ring.all_reduce(group, 1e3)
+
+
+@pytest.mark.parametrize("gpus", [16, 72])
+def test_larger_nvlink_domains(gpus: int) -> None:
+    """Latency goes on growing with the logarithm of the GPUs; the switch gives each its bandwidth."""
     network = NetworkModel(SELENE)
-    alone, together = (network.gradient_all_reduce(group, 1e9) for group in (Group(4, 1), Group(32, 8)))
-    assert alone == pytest.approx(2 * 3 / 4 * 1e9 / SELENE.allreduce_hca_bandwidth, rel=2e-3)
-    assert together == pytest.approx(2 * 31 / 32 * 1e9 / (8 * SELENE.allreduce_hca_bandwidth), rel=5e-2)
+    latency = SELENE.nvlink_latency_8 + log2(gpus / 8) * (SELENE.nvlink_latency_8 - SELENE.nvlink_latency_4)
+    expected = latency + 2 * (gpus - 1) / gpus * 1e8 / SELENE.nvlink_bandwidth_8
+    assert network.all_reduce(Group(gpus, gpus), 1e8) == pytest.approx(expected)
+
+
+def test_rows_that_no_tensor_core_kernel_can_load_are_slow() -> None:
+    """A head dimension of 108 is 216 bytes, no multiple of 16."""
+    model = KernelModel(SELENE)
+    aligned, unaligned = model.gemm(2048, 2048, 112, 64), model.gemm(2048, 2048, 108, 64)
+    assert unaligned == pytest.approx(2 * 2048 * 2048 * 108 * 64 / (SELENE.gemm_unaligned * SELENE.peak_flops))
+    assert unaligned > 5 * aligned
 
 
 def test_placement_is_tensor_then_data_then_pipeline() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.simulator import Cluster, cluster_path, load_cluster, operators, read_parameters, simulate
+from ptdp_core.simulator import Cluster, load_cluster, operators, read_parameters, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import Group
 
@@ -18,7 +18,7 @@ def test_a_file_may_leave_the_precision_out_or_say_it(tmp_path):
     assert (SELENE.element_bytes, SELENE.gradient_bytes, SELENE.optimizer_bytes) == (2, 2, 60)
     path = tmp_path / "mine.toml"
     entry = 'value = 4\nunit = "B"\nrange = [4, 4]\nsource = "fp32 throughout"\nset_with = "mechanism"\n'
-    path.write_text(cluster_path("selene").read_text() + f"\n[element_bytes]\n{entry}")
+    path.write_text(f'base = "selene"\n\n[element_bytes]\n{entry}')
     assert read_parameters(str(path))["element_bytes"].value == 4
     assert load_cluster(str(path)).element_bytes == 4
     assert load_cluster(str(path)).gradient_bytes == 2
@@ -43,7 +43,7 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
     """Differences of two sizes, which have no latency in them."""
 
     def reduced(cluster: Cluster) -> float:
-        model, group = CostModel(replace(cluster, host_per_kernel=1e-12)), Group(2, 2)
+        model, group = CostModel(replace(cluster, host_per_call=0.0)), Group(2, 2)
         few, many = (operators.Work(all_reduce_bytes=(size,)) for size in (1e8, 2e8))
         return model.seconds(many, group) - model.seconds(few, group)
 
@@ -53,7 +53,7 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
         return many - few
 
     def operands(cluster: Cluster) -> float:
-        return CostModel(cluster).kernels.gemm(64, 64, 2**24) - cluster.kernel_gap
+        return CostModel(cluster).kernels.gemm(64, 64, 2**24)
 
     slow_memory = {"gemm_memory_efficiency": 1e-4}  # so that operands bound the product
     assert reduced(WIDE) == pytest.approx(2 * reduced(SELENE))
@@ -73,9 +73,7 @@ def test_times_on_the_wire_and_of_operands_grow_with_the_elements():
 )
 def test_traffic_doubles_but_for_what_is_fp32_anyway(work, factor):
     alone = replace(work, gemms=(), kernels=0)
-    times = [
-        CostModel(replace(cluster, host_per_kernel=1e-12)).seconds(alone, Group(1, 1)) for cluster in (SELENE, WIDE)
-    ]
+    times = [CostModel(replace(cluster, host_per_call=0.0)).seconds(alone, Group(1, 1)) for cluster in (SELENE, WIDE)]
     assert times[1] / times[0] == pytest.approx(factor)
 
 
@@ -91,6 +89,6 @@ def test_the_optimizer_moves_what_the_file_says():
     half = replace(SELENE, optimizer_bytes=30.0)
 
     def moving(cluster: Cluster) -> float:
-        return CostModel(cluster).optimizer(CONFIG, 1e9) - cluster.kernel_gap
+        return CostModel(cluster).optimizer(CONFIG, 1e9)
 
     assert moving(half) == pytest.approx(moving(SELENE) / 2)

@@ -177,7 +177,7 @@ def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
     before, _, _ = out.partition("files:")
     assert max(map(len, before.splitlines())) <= 100
     assert "…" not in out  # nothing cut off
-    for text in ("fig_scatter_gather", "Section 3.5 (10 of 10 points)", "5 repeat", "set with: public", "kernel_gap"):
+    for text in ("fig_scatter_gather", "Section 3.5 (10 of 10 points)", "5 repeat", "set with: public", "gemm_plateau"):
         assert text in out
 
 

@@ -33,7 +33,7 @@ def emulation(monkeypatch):
 
     def emulate(config, cluster, *, gpus_per_node):
         module.calls.append((config, gpus_per_node))
-        prediction = simulate(config, replace(cluster, gpus_per_node=gpus_per_node), timeline=True)
+        prediction = simulate(config, cluster.in_nodes_of(gpus_per_node), timeline=True)
         seconds = SLOWER * prediction.iteration_s
         return SimpleNamespace(
             config=config,
