@@ -87,11 +87,11 @@ def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, A
     with Counts(groups) as counts:
         run = trainer.step(lambda microbatch: (tokens, tokens)).run
     beat()
-    wire = trainer.wire.statistics
+    statistics = trainer.p2p.statistics
     return {
         "order": {"executed": " ".join(str(slot.what) for slot in run.timeline if isinstance(slot.what, Action))},
         "communication": counts.communication()
-        | {"messages": wire.messages, "message bytes": wire.bytes, "exchanges": wire.exchanges},
+        | {"messages": statistics.messages, "message bytes": statistics.bytes, "exchanges": statistics.exchanges},
         "work": {"GEMM FLOPs": counts.flops},
-        "memory": {"peak stash": run.peak_stash, "peak receive buffers": wire.peak_receive_buffers},
+        "memory": {"peak stash": run.peak_stash, "peak receive buffers": statistics.peak_receive_buffers},
     }

@@ -62,7 +62,7 @@ def measure_here(
     trainer, _, _ = build(model, parallel, setup.device, engine, "auto")
     layer = trainer.chunks[0].layers[0]
     shape = (model.seq, parallel.b, model.hidden)
-    x = torch.randn(shape, device=trainer.groups.device, dtype=trainer.wire.dtype, requires_grad=True)
+    x = torch.randn(shape, device=trainer.groups.device, dtype=trainer.p2p.dtype, requires_grad=True)
     grad = torch.randn_like(x)
     steps = {
         "forward": Step.of(lambda: layer(x)),

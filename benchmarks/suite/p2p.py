@@ -1,4 +1,4 @@
-"""Messages between two pipeline stages, over the engine's own wire, from a few bytes to many (Section 4.1).
+"""Messages between two pipeline stages, over the engine's own communicator, from a few bytes to many (Section 4.1).
 
 *one way* is half a round trip: each side waits for the other. *exchange* is both directions at once, as the steady
 state of 1F1B has them ("send forward, receive backward"). Two processes of this machine: sockets or shared memory on
@@ -18,7 +18,7 @@ from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
-from ptdp_core.engine.p2p import Wire
+from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.schedules import Exchange, Message
 
 KINDS = ("one way", "exchange")
@@ -26,7 +26,7 @@ FORWARD, BACKWARD = Message("F", 0, 0, 0, 1), Message("B", 1, 0, 1, 0)
 
 
 NOTES = (
-    "Two ranks on this machine, blocking exchanges of the engine's wire, the slower rank's time.",
+    "Two ranks on this machine, blocking exchanges of the engine's communicator, the slower rank's time.",
     "One way: half a round trip. Exchange: both directions at once; its bandwidth is that of one direction.",
 )
 
@@ -47,30 +47,30 @@ def measure_here(
     timer = slowest_timer(groups.device)
     found = {}
     for size in sizes:
-        wire = Wire(groups, (size,), torch.uint8)
+        communicator = P2PCommunicator(groups, (size,), torch.uint8)
         tensor = torch.zeros(size, dtype=torch.uint8, device=groups.device)
         for kind, trip, ways in (("one way", _round_trip, 2), ("exchange", _exchange, 1)):
-            call = partial(trip, wire, groups.pp.rank, tensor)
+            call = partial(trip, communicator, groups.pp.rank, tensor)
             found[kind, size] = time_message(call, size, samples, timer).per(ways)
             beat()
     return found
 
 
-def _round_trip(wire: Wire, rank: int, tensor: torch.Tensor) -> None:
+def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
     """Rank 0 sends and gets an answer."""
     for message in (FORWARD, BACKWARD):
         if message.source == rank:
-            wire.post(Exchange((message,), ()), {message: tensor}, blocking=True)
+            communicator.post(Exchange((message,), ()), {message: tensor}, blocking=True)
         else:
-            wire.post(Exchange((), (message,)), {}, blocking=True)
-            wire.take(message)
+            communicator.post(Exchange((), (message,)), {}, blocking=True)
+            communicator.take(message)
 
 
-def _exchange(wire: Wire, rank: int, tensor: torch.Tensor) -> None:
+def _exchange(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
     """Both send and receive in one group."""
     mine, theirs = (FORWARD, BACKWARD) if rank == 0 else (BACKWARD, FORWARD)
-    wire.post(Exchange((mine,), (theirs,)), {mine: tensor}, blocking=True)
-    wire.take(theirs)
+    communicator.post(Exchange((mine,), (theirs,)), {mine: tensor}, blocking=True)
+    communicator.take(theirs)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:

@@ -44,7 +44,7 @@ def measure_here(
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
 
     def once() -> None:
-        trainer.gradients.zero()
+        trainer.buffer.zero()
         trainer.executor.run(batch)
 
     found = measure(once, samples=setup.samples, limit_s=LIMIT_S, timer=slowest_timer(trainer.groups.device))

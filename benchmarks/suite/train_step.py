@@ -186,11 +186,11 @@ def pipeline_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[
     tokens, labels = data[:, :-1].contiguous(), data[:, 1:].contiguous()
 
     def ours() -> None:
-        trainer.gradients.zero()
+        trainer.buffer.zero()
         trainer.executor.run(batch)
 
     def theirs() -> None:
-        other.gradients.zero()
+        other.buffer.zero()
         first = [tokens] if groups.is_first else []
         schedule.step(*first, target=labels if groups.is_last else None, return_outputs=False)
 
@@ -210,7 +210,7 @@ def tensor_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[],
     m = comparison.parallel.m
 
     def ours() -> None:
-        trainer.gradients.zero()
+        trainer.buffer.zero()
         trainer.executor.run(batch)
 
     def theirs() -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
 from ptdp_core.emulation.report import Measured, Timing
-from ptdp_core.emulation.virtual import RendezvousWire, sleep_until
+from ptdp_core.emulation.virtual import RendezvousCommunicator, sleep_until
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.schedules import Exchange, Message
 
@@ -91,9 +91,9 @@ def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatc
     patterns = {"pair": [_pair(me, p, 0), _pair(me, p, 1)], "both": [_both(me, p)]}
     sizes, seconds = (TINY, max(SMALLEST, plan.boundary.message_elements)), []
     for size in sizes:
-        wire = RendezvousWire(groups, (size,), torch.float32, folder)
-        seconds.append([watch.time(partial(_post, wire, x)) for pattern in patterns.values() for x in pattern])
-        wire.close()
+        p2p = RendezvousCommunicator(groups, (size,), torch.float32, folder)
+        seconds.append([watch.time(partial(_post, p2p, x)) for pattern in patterns.values() for x in pattern])
+        p2p.close()
     exchanges = [(name, exchange) for name, pattern in patterns.items() for exchange in pattern]
     for (name, exchange), tiny, full in zip(exchanges, *seconds, strict=True):
         peers = [groups.grid.rank(message.destination, groups.dp.rank, groups.tp.rank) for message in exchange.sends]
@@ -104,10 +104,10 @@ def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatc
             found.append(fit((TINY, tiny), (len(peers) * sizes[1], full)))
 
 
-def _post(wire: RendezvousWire, exchange: Exchange) -> None:
-    wire.post(exchange, {message: torch.zeros(wire.shape) for message in exchange.sends}, blocking=True)
+def _post(p2p: RendezvousCommunicator, exchange: Exchange) -> None:
+    p2p.post(exchange, {message: torch.zeros(p2p.shape) for message in exchange.sends}, blocking=True)
     for message in exchange.receives:
-        wire.take(message)
+        p2p.take(message)
 
 
 def _pair(me: int, p: int, offset: int) -> Exchange:

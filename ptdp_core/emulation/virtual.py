@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ptdp_core.engine.groups import Axis, Groups
-from ptdp_core.engine.p2p import Pair, Wire
+from ptdp_core.engine.p2p import P2PCommunicator, Pair
 from ptdp_core.engine.parameters import LocalParameter
 from ptdp_core.engine.tensor_parallel import gather, split
 from ptdp_core.layout import Boundary, Parameter
@@ -134,7 +134,7 @@ class VirtualChunk(nn.Module):
         self.is_last = is_last
         self.last = False  # the backward pass that completes the gradients is running
         self.left = 0  # pieces of the backward pass still to come
-        self.put_off = 0.0  # seconds of the running backward pass that come later
+        self.deferred_s = 0.0  # seconds of the running backward pass that come later
         self._reduced = [torch.zeros(n) for n in (times.reduced_forward, times.reduced_backward)]
 
     def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
@@ -160,16 +160,16 @@ class VirtualChunk(nn.Module):
             self.left = len(self.pieces)
             self.pace.input_ready(self.times.gather if self.splits_output else 0.0)
         self.left -= 1
-        self.pace.spend((self.times.backward - self.put_off) / len(self.pieces))
+        self.pace.spend((self.times.backward - self.deferred_s) / len(self.pieces))
         if self.left == 0:
             self._reduce(self._reduced[1])
 
     @contextmanager
-    def put_off_weight_gradients(self, microbatch: int) -> Iterator[None]:
+    def defer_weight_gradients(self, microbatch: int) -> Iterator[None]:
         """A backward pass in here lacks its weight gradients' time (`pipeline.SplitStage`)."""
-        self.put_off = self.times.weight_gradient
+        self.deferred_s = self.times.weight_gradient
         yield
-        self.put_off = 0.0
+        self.deferred_s = 0.0
 
     def add_weight_gradients(self, microbatch: int) -> None:
         """That time."""
@@ -182,7 +182,7 @@ class VirtualChunk(nn.Module):
 
 
 def virtual_parameters(elements: Sequence[Sequence[int]], tied: int) -> list[LocalParameter]:
-    """Parameters as `Gradients` takes them: `elements[chunk][piece]`, and `tied` of the embedding on chunk 0."""
+    """Parameters for a `ParamAndGradBuffer`: `elements[chunk][piece]`, and `tied` of the embedding on chunk 0."""
     parameters = [
         _virtual_parameter(f"virtual.{chunk}.{piece}", size, chunk)
         for chunk, sizes in enumerate(elements)
@@ -196,9 +196,11 @@ def _virtual_parameter(name: str, size: int, chunk: int, tied: bool = False) -> 
     return LocalParameter(nn.Parameter(torch.zeros(size)), shard, chunk)
 
 
-class RendezvousWire(Wire):
-    """A wire on which a message is done, for its sender too, when the receiver has it: as on a GPU after the device
-    synchronisation of the paper's exchanges. gloo's sender is done once the kernel has taken the message.
+class RendezvousCommunicator(P2PCommunicator):
+    """A communicator with which a message is done, for its sender too, when the receiver has it.
+
+    So it is on a GPU after the device synchronisation of the paper's exchanges. gloo's sender is done once the kernel
+    has taken the message.
 
     Receivers say so beside the network, through Unix sockets in `folder`: on the link itself a word would queue behind
     the messages that go the same way.
@@ -213,7 +215,7 @@ class RendezvousWire(Wire):
         super().__init__(groups, shape, dtype)
 
     def close(self) -> None:
-        """Give up the socket's name, so that another wire may use the folder."""
+        """Give up the socket's name, so that another communicator may use the folder."""
         self._socket.close()
         (self._folder / str(self.groups.rank)).unlink()
         os.close(self._fd)

@@ -1,6 +1,6 @@
 """What one rank does: measure its links, then run iterations of the real engine on its virtual accelerator.
 
-`folder` is one that all ranks share; see `RendezvousWire`.
+`folder` is one that all ranks share; see `RendezvousCommunicator`.
 """
 
 import time
@@ -16,13 +16,13 @@ from ptdp_core.emulation.report import Interval, Iteration, Report
 from ptdp_core.emulation.virtual import (
     ChunkTimes,
     Pace,
-    RendezvousWire,
+    RendezvousCommunicator,
     VirtualChunk,
     sleep_until,
     virtual_parameters,
 )
-from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.pipeline import Executor, Run, last_backward
 from ptdp_core.schedules import Action, build, lower
 
@@ -50,7 +50,7 @@ class VirtualRank:
         parameters = virtual_parameters(self.mine.elements, self.mine.tied)
         self.overlap = parallel.data_parallel == "torch"
         self.placement = program.schedule.placement
-        self.gradients = Gradients(
+        self.buffer = ParamAndGradBuffer(
             parameters,
             groups,
             overlap=self.overlap,
@@ -63,9 +63,9 @@ class VirtualRank:
             self._chunk(chunk, [local.tensor for local in parameters if local.chunk == chunk])
             for chunk in range(parallel.v)
         ]
-        self.wire = RendezvousWire(groups, plan.boundary.message_shape, torch.float32, folder)
+        self.p2p = RendezvousCommunicator(groups, plan.boundary.message_shape, torch.float32, folder)
         self.program, self.last = program, last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record=True)
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record=True)
 
     def _chunk(self, chunk: int, parameters: list[torch.nn.Parameter]) -> VirtualChunk:
         plan, groups = self.plan, self.groups
@@ -95,11 +95,11 @@ class VirtualRank:
         chunk = self.placement.chunk_of(action.stage)
         if self.overlap and action in self.last:
             self.chunks[chunk].last = True
-            self.gradients.expect_last(chunk)
+            self.buffer.expect_last(chunk)
 
     def iterate(self) -> Iteration:
         """One iteration, from a start that all ranks agree on."""
-        self.gradients.zero()
+        self.buffer.zero()
         self.pace.gathered.clear()
         for chunk in self.chunks:
             chunk.last = False
@@ -115,10 +115,10 @@ class VirtualRank:
         if self.mine.reduce is not None and self.groups.dp.size > 1:
             # Inside a node: for real over loopback, in the time that NVLink would take from the last arrival on.
             together = latest(self.groups.dp, start)
-            self.gradients.finish()
+            self.buffer.finish()
             sleep_until(together + self.mine.reduce + self.mine.copies)
         else:
-            self.gradients.finish()
+            self.buffer.finish()
             time.sleep(self.mine.copies)
         return Interval(start, time.monotonic())
 
@@ -140,10 +140,10 @@ class VirtualRank:
 
     def sent_bytes(self, iterations: int) -> dict[str, float]:
         """Bytes this rank sent per iteration, by use: as counted, or sizes times counted calls."""
-        gradients, d, t = self.gradients, self.groups.dp.size, self.groups.tp.size
+        grad_data, d, t = self.buffer.grad_data, self.groups.dp.size, self.groups.tp.size
         sent = {
-            "pipeline": self.wire.statistics.bytes / iterations,
-            "data": gradients.gradients.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
+            "pipeline": self.p2p.statistics.bytes / iterations,
+            "data": grad_data.numel() * ELEMENT_BYTES * 2 * (d - 1) / d,
             "embedding": self.mine.tied * ELEMENT_BYTES if self.placement.first != self.placement.last else 0,
         }
         if self.plan.tensor_spans_nodes:

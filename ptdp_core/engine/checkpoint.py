@@ -33,7 +33,7 @@ STATE = "state.json"
 def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
     """What this rank writes (its share, each value once in the world), or what it has to read (all it owns)."""
     out: dict[str, Pieces] = {}
-    shares = {id(e): _share(trainer, b) for b in trainer.gradients.buckets for e in b.entries}
+    shares = {id(e): _share(trainer, b) for b in trainer.buffer.buckets for e in b.entries}
     for segment in trainer.optimizer.segments:
         shard, start, stop = segment.entry.shard, segment.start, segment.stop
         if saving:
@@ -77,7 +77,7 @@ class Progress:
     @classmethod
     def of(cls, trainer: Trainer, consumed: int) -> "Progress":
         scale = trainer.optimizer.scale
-        return cls(trainer.done, consumed, trainer.streams.seed, trainer.optimizer.updates, scale.value, scale.good)
+        return cls(trainer.done, consumed, trainer.rng.seed, trainer.optimizer.updates, scale.value, scale.good)
 
 
 class Checkpoints:

@@ -20,7 +20,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.recompute import recomputed
-from ptdp_core.engine.streams import Streams
+from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.tensor_parallel import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -30,7 +30,7 @@ from ptdp_core.engine.tensor_parallel import (
     linear,
     split,
 )
-from ptdp_core.engine.weight_gradients import Owed
+from ptdp_core.engine.weight_gradients import DeferredWgrad
 from ptdp_core.layout import WORD_EMBEDDING, Boundary, chunk_layers, chunk_parameters
 from ptdp_core.schedules import StagePlacement
 
@@ -61,7 +61,7 @@ class Build:
     make: ParameterStore
     tp: Axis
     ops: Operators
-    streams: Streams
+    rng: RNGTracker
     dropout: float = 0.0
     recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
     attention: str = "operators"
@@ -108,7 +108,7 @@ class Attention(nn.Module):
         scores_NSS = torch.bmm(q_SND.transpose(0, 1), k_SND.permute(1, 2, 0))
         probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1 / sqrt(d))
         if self.training and build.dropout:
-            build.streams.sharded(self.layer, ATTENTION_SITE)
+            build.rng.sharded(self.layer, ATTENTION_SITE)
             probs = build.ops.dropout(probs, build.dropout, True)
         context_NSD = torch.bmm(probs.view(b * self.heads, s, s), v_SND.transpose(0, 1))
         return context_NSD.transpose(0, 1)
@@ -118,7 +118,7 @@ class Attention(nn.Module):
         build, s = self.build, q_SND.size(0)
         dropout = build.dropout if self.training else 0.0
         if dropout:
-            build.streams.sharded(self.layer, ATTENTION_SITE)
+            build.rng.sharded(self.layer, ATTENTION_SITE)
         q, k, v = (x.view(s, b, self.heads, -1).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
         return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True).permute(2, 0, 1, 3)
 
@@ -157,7 +157,7 @@ class Layer(nn.Module):
     def _add(self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, site: int) -> torch.Tensor:
         build = self.build
         if self.training and build.dropout:
-            build.streams.replicated(self.layer, site)
+            build.rng.replicated(self.layer, site)
         return build.ops.bias_dropout_add(x, bias, residual, build.dropout, self.training)
 
 
@@ -193,18 +193,18 @@ class Chunk(nn.Module):
                 self.word = word
             elif not self.is_first:
                 self.word = make(WORD_EMBEDDING, std=STD)
-        self._owed: dict[int, list[Owed]] = {}
+        self._deferred: dict[int, list[DeferredWgrad]] = {}
 
     @contextmanager
-    def put_off_weight_gradients(self, microbatch: int) -> Iterator[None]:
+    def defer_weight_gradients(self, microbatch: int) -> Iterator[None]:
         """Of a backward pass in here, the linear layers' weight gradients come later (`pipeline.SplitStage`)."""
-        with self.build.make.weight_gradients.put_off() as owed:
+        with self.build.make.weight_gradients.defer() as deferred:
             yield
-        self._owed[microbatch] = owed
+        self._deferred[microbatch] = deferred
 
     def add_weight_gradients(self, microbatch: int) -> None:
-        """Add the weight gradients that were put off."""
-        self.build.make.weight_gradients.add(self._owed.pop(microbatch))
+        """Add the weight gradients that were deferred."""
+        self.build.make.weight_gradients.add(self._deferred.pop(microbatch))
 
     def forward(
         self,
@@ -247,7 +247,7 @@ class Chunk(nn.Module):
         build = self.build
         x_SBH = embed(tokens_BS.T, self.word, build.tp) + self.position.unsqueeze(1)
         if self.training and build.dropout:
-            build.streams.replicated(EMBEDDING_LAYER, 0)
+            build.rng.replicated(EMBEDDING_LAYER, 0)
             x_SBH = build.ops.dropout(x_SBH, build.dropout, True)
         return x_SBH
 

@@ -10,8 +10,8 @@ from math import cos, pi, sqrt
 import torch
 from torch import nn
 
-from ptdp_core.engine.gradients import Entry, Gradients
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.param_and_grad_buffer import Entry, ParamAndGradBuffer
 from ptdp_core.engine.settings import OptimizerSettings
 
 
@@ -73,15 +73,15 @@ class StepResult:
 class Optimizer:
     """AdamW over the segments of the flat buffers that this rank owns."""
 
-    def __init__(self, gradients: Gradients, groups: Groups, settings: OptimizerSettings) -> None:
-        self.gradients, self.groups, self.settings = gradients, groups, settings
+    def __init__(self, buffer: ParamAndGradBuffer, groups: Groups, settings: OptimizerSettings) -> None:
+        self.buffer, self.groups, self.settings = buffer, groups, settings
         self.scale = LossScale.of(settings)
-        self.mixed = gradients.parameters.dtype != gradients.dtype
+        self.mixed = buffer.param_data.dtype != buffer.dtype
         self.segments = [
-            self._segment(entry, *gradients.owned(bucket))
-            for bucket in gradients.buckets
+            self._segment(entry, *buffer.owned(bucket))
+            for bucket in buffer.buckets
             for entry in bucket.entries
-            if max(gradients.owned(bucket)[0], entry.start) < min(gradients.owned(bucket)[1], entry.stop)
+            if max(buffer.owned(bucket)[0], entry.start) < min(buffer.owned(bucket)[1], entry.stop)
         ]
         decay = [s.master for s in self.segments if s.entry.shard.parameter.is_matrix]
         plain = [s.master for s in self.segments if not s.entry.shard.parameter.is_matrix]
@@ -110,13 +110,13 @@ class Optimizer:
 
     def _segment(self, entry: Entry, first: int, end: int) -> Segment:
         start, stop = max(first, entry.start), min(end, entry.stop)
-        own = self.gradients.parameters[start:stop]
-        master = nn.Parameter(own.to(self.gradients.dtype, copy=True) if self.mixed else own)
-        master.grad = self.gradients.gradients[start:stop]
+        own = self.buffer.param_data[start:stop]
+        master = nn.Parameter(own.to(self.buffer.dtype, copy=True) if self.mixed else own)
+        master.grad = self.buffer.grad_data[start:stop]
         return Segment(entry, start, stop, master)
 
     def _gradient(self, segment: Segment) -> torch.Tensor:
-        return self.gradients.gradients[segment.start : segment.stop]
+        return self.buffer.grad_data[segment.start : segment.stop]
 
     def step(self, lr: float) -> StepResult:
         """Update the parameters from the reduced main gradients; skip on every rank if any has an overflow."""
@@ -129,7 +129,7 @@ class Optimizer:
         if self.settings.clip > 0:
             factor *= min(1.0, self.settings.clip / (norm / scale + 1e-6))
         if factor != 1.0:
-            self.gradients.gradients.mul_(factor)
+            self.buffer.grad_data.mul_(factor)
         for group in self.adam.param_groups:
             group["lr"] = lr
         self.adam.step()
@@ -153,8 +153,8 @@ class Optimizer:
         if self.mixed:
             with torch.no_grad():
                 for segment in self.segments:
-                    self.gradients.parameters[segment.start : segment.stop].copy_(segment.master)
-        self.gradients.gather_parameters()
+                    self.buffer.param_data[segment.start : segment.stop].copy_(segment.master)
+        self.buffer.gather_parameters()
 
     def _norm(self) -> tuple[float, bool]:
         own, others = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
@@ -162,7 +162,7 @@ class Optimizer:
         sums = torch.stack([own.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
         self.groups.tp.all_reduce(sums)
         self.groups.pp.all_reduce(sums)
-        if self.gradients.sharded:
+        if self.buffer.sharded:
             self.groups.dp.all_reduce(sums)
         squares, overflows = sums.tolist()
         return sqrt(squares) if squares >= 0 else float("nan"), overflows > 0

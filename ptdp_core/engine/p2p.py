@@ -1,7 +1,7 @@
 """Messages between neighbouring pipeline stages: checked, counted, posted in groups (Section 4.1).
 
 gloo aborts the process on a wrong length and reinterprets a wrong data type in silence. So both ends agree on shape and
-type once, when the wire is made, and every tensor is checked against that before it is sent.
+type once, when the communicator is made, and every tensor is checked against that before it is sent.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ Pair = tuple[Message, torch.Tensor]
 
 
 @dataclass
-class WireStatistics:
-    """What went over the wire so far; buffers are those posted or holding a tensor not yet used."""
+class P2PStatistics:
+    """What was sent so far; buffers are those posted or holding a tensor not yet used."""
 
     messages: int = 0
     bytes: int = 0
@@ -25,12 +25,12 @@ class WireStatistics:
     peak_receive_buffers: int = 0
 
 
-class Wire:
+class P2PCommunicator:
     """This pipeline rank's end of all its boundaries. Tensors have one shape and type, known to all ranks."""
 
     def __init__(self, groups: Groups, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         self.groups, self.shape, self.dtype = groups, torch.Size(shape), dtype
-        self.statistics = WireStatistics()
+        self.statistics = P2PStatistics()
         self._receiving: dict[Message, tuple[torch.Tensor, dist.Work | None]] = {}
         self._sending: list[tuple[torch.Tensor, dist.Work]] = []
         if groups.pp.size > 1:
@@ -52,7 +52,7 @@ class Wire:
         if tensor.shape != self.shape or tensor.dtype != self.dtype:
             raise ValueError(
                 f"message={message} is {tuple(tensor.shape)} {tensor.dtype}; needs {tuple(self.shape)} {self.dtype}, "
-                "which the other end expects; try the boundary shape and type the wire was made with"
+                "which the other end expects; try the boundary shape and type the communicator was made with"
             )
         return tensor.contiguous()
 

@@ -4,7 +4,7 @@ A forward pass leaves its input (a leaf) and the end of its graph behind; the ou
 is sent. A backward pass starts from that end with the gradient it received. Nothing else is kept, so that the stash is
 what the schedule says, and a schedule is nothing but the order of instructions.
 
-A split backward pass (I and W) needs stages that can put off their weight gradients: `SplitStage`. Its I is the
+A split backward pass (I and W) needs stages that can defer their weight gradients: `SplitStage`. Its I is the
 ordinary backward pass without them.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.p2p import Wire
+from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.schedules import Action, Compute, Exchange, Message, Program, message_into, message_out_of
 
 Stage = Callable[..., torch.Tensor]
@@ -27,13 +27,13 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 @runtime_checkable
 class SplitStage(Protocol):
-    """A stage whose backward passes can be split: per microbatch `put_off`, and any time later `add`."""
+    """A stage whose backward passes can be split: per microbatch `defer`, and any time later `add`."""
 
-    def put_off_weight_gradients(self, microbatch: int) -> AbstractContextManager[None]:
-        """Of a backward pass run inside, the weight gradients are put off; what they need is kept (I)."""
+    def defer_weight_gradients(self, microbatch: int) -> AbstractContextManager[None]:
+        """Of a backward pass run inside, the weight gradients are deferred; what they need is kept (I)."""
 
     def add_weight_gradients(self, microbatch: int) -> None:
-        """Compute the weight gradients that were put off, and add them to the weights' (W)."""
+        """Compute the weight gradients that were deferred, and add them to the weights' (W)."""
 
 
 class Slot(NamedTuple):
@@ -65,7 +65,7 @@ class Executor:
         self,
         program: Program,
         stages: Sequence[Stage],
-        wire: Wire,
+        p2p: P2PCommunicator,
         groups: Groups,
         before: Callable[[Action], None] = lambda action: None,
         record: bool = False,
@@ -73,15 +73,15 @@ class Executor:
         self.program, self.schedule = program, program.schedule
         self.placement = program.schedule.placement
         self.instructions = program.ranks[groups.pp.rank]
-        self.stages, self.wire, self.groups = stages, wire, groups
+        self.stages, self.p2p, self.groups = stages, p2p, groups
         self.before, self.record = before, record
         self.blocking = program.mode == "blocking"
         if self.schedule.is_split and not all(isinstance(stage, SplitStage) for stage in stages):
             raise ValueError(
-                f"schedule={self.schedule.name!r} splits backward passes; needs stages that can put off their weight "
+                f"schedule={self.schedule.name!r} splits backward passes; needs stages that can defer their weight "
                 "gradients (SplitStage); try schedule='1f1b'"
             )
-        self._owing: set[tuple[int, int]] = set()  # stage and microbatch between I and W
+        self._deferred: set[tuple[int, int]] = set()  # stage and microbatch between I and W
         self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
@@ -107,11 +107,11 @@ class Executor:
                     self._backward(instruction.action, x, loss_scale / self.schedule.m)
                 self._note(run, instruction.action, ready)
             else:
-                self.wire.post(instruction, self._outgoing, self.blocking)
+                self.p2p.post(instruction, self._outgoing, self.blocking)
                 self._note(run, instruction, start)
-        self.wire.flush()
+        self.p2p.flush()
         assert not self._stash
-        assert not self._owing
+        assert not self._deferred
         assert not self._outgoing
         assert not self._kept
         return run
@@ -126,7 +126,7 @@ class Executor:
         """The activation or the gradient that a pass starts from; None at the ends of the pipeline, and for a W."""
         message = message_into(action, self.placement)
         if message is not None:
-            return self.wire.take(message)
+            return self.p2p.take(message)
         source = action.input(self.schedule.stages)
         return None if source is None else self._kept.pop(source)
 
@@ -137,7 +137,7 @@ class Executor:
         feed = batch(action.microbatch) if stage == 0 or last else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
         self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
-        run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._owing))
+        run.peak_stash = max(run.peak_stash, len(self._stash) + len(self._deferred))
         if last:
             run.losses[action.microbatch] = y.detach()
         else:
@@ -146,7 +146,7 @@ class Executor:
     def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
         x, end = self._stash.pop((action.stage, action.microbatch))
         if grad is None:  # the last stage starts from the loss, a scalar in at least fp32
-            wide = torch.promote_types(self.wire.dtype, torch.float32)
+            wide = torch.promote_types(self.p2p.dtype, torch.float32)
             grad = torch.full((), scale, dtype=wide, device=self.groups.device)
         with self._split(action) if action.kind == "I" else nullcontext():
             torch.autograd.backward(end, grad)
@@ -155,11 +155,11 @@ class Executor:
             self._send(action, x.grad)
 
     def _split(self, action: Action) -> AbstractContextManager[None]:
-        self._owing.add((action.stage, action.microbatch))
-        return self._split_stage(action).put_off_weight_gradients(action.microbatch)
+        self._deferred.add((action.stage, action.microbatch))
+        return self._split_stage(action).defer_weight_gradients(action.microbatch)
 
     def _weight_gradients(self, action: Action) -> None:
-        self._owing.remove((action.stage, action.microbatch))
+        self._deferred.remove((action.stage, action.microbatch))
         self._split_stage(action).add_weight_gradients(action.microbatch)
 
     def _split_stage(self, action: Action) -> SplitStage:

@@ -31,7 +31,7 @@ class _Recomputed(torch.autograd.Function):
 def recomputed(block: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tp: Axis | None = None) -> torch.Tensor:
     """block(x), with only x stashed for its backward pass; with `tp`, only this tensor rank's 1/t of x.
 
-    Random operators in the block must depend on nothing that has moved on by then (`streams.py`). `x` has to
+    Random operators in the block must depend on nothing that has moved on by then (`rng_tracker.py`). `x` has to
     require a gradient, as every boundary tensor and embedding does.
     """
     if not torch.is_grad_enabled():

@@ -15,13 +15,13 @@ from torch.nn import functional
 
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
-from ptdp_core.engine.weight_gradients import Owed, WeightGradients
+from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 
 
 class _Linear(torch.autograd.Function):
     """x W^T + bias. Backward ends with f's all-reduce if `tp` is given: it finds the input's gradient in a tensor of
     its own, where an all-reduce in place cannot touch what also belongs to the residual branch. `gradients` computes
-    the weight's gradient, or puts it off."""
+    the weight's gradient, or defers it."""
 
     @staticmethod
     def forward(
@@ -44,7 +44,7 @@ class _Linear(torch.autograd.Function):
         grad_x = (grad_2 @ weight).view(x.shape)
         if ctx.tp is not None:
             ctx.tp.all_reduce(grad_x)
-        grad_weight = ctx.gradients.of(Owed(weight, grad_2, x_2))
+        grad_weight = ctx.gradients.compute(DeferredWgrad(weight, grad_2, x_2))
         return grad_x, grad_weight, grad_2.sum(0) if ctx.has_bias else None, None, None
 
 

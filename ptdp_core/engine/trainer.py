@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import torch
 
-from ptdp_core.engine.gradients import MIB, Gradients
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
-from ptdp_core.engine.p2p import Wire
+from ptdp_core.engine.p2p import P2PCommunicator
+from ptdp_core.engine.param_and_grad_buffer import MIB, ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
+from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
@@ -46,7 +46,7 @@ class Trainer:
         model, parallel, engine = settings.model, settings.parallel, settings.engine
         dtype = TORCH_DTYPES[engine.dtype]
         self.done = 0
-        self.streams = Streams(engine.seed, groups.device, groups.tp.rank)
+        self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank)
         # Buckets that overlap need autograd's hooks, and 16-bit gradients a sum in fp32.
         overlap = parallel.data_parallel == "torch"
         accumulate = not overlap and dtype in (torch.float32, torch.float64)
@@ -63,7 +63,7 @@ class Trainer:
                 self.store,
                 groups.tp,
                 ops,
-                self.streams,
+                self.rng,
                 engine.dropout,
                 settings.recompute_layers,
                 engine.attention,
@@ -71,7 +71,7 @@ class Trainer:
             self.schedule.placement,
             groups.pp.rank,
         )
-        self.gradients = Gradients(
+        self.buffer = ParamAndGradBuffer(
             self.store.parameters,
             groups,
             overlap=overlap,
@@ -79,22 +79,22 @@ class Trainer:
             bucket_bytes=int(engine.bucket_mib * MIB),
             tied_ranks=self.schedule.placement.tied_ranks,
         )
-        self.optimizer = Optimizer(self.gradients, groups, settings.optimizer)
-        self.wire = Wire(groups, boundary.message_shape, dtype)
+        self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)
+        self.p2p = P2PCommunicator(groups, boundary.message_shape, dtype)
         self._last = last_backward(program, groups.pp.rank)
-        self.executor = Executor(program, self.chunks, self.wire, groups, self._before, record)
+        self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
 
     def _before(self, action: Action) -> None:
         """Random draws belong to a microbatch of the whole batch; the last backward pass may reduce gradients."""
-        self.streams.at(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
+        self.rng.begin(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
         if action in self._last:
-            self.gradients.expect_last(self.schedule.placement.chunk_of(action.stage))
+            self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
     def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[float, Run]:
         """Loss and reduced main gradients of one batch, without an optimizer step."""
-        self.gradients.zero()
+        self.buffer.zero()
         run = self.executor.run(batch, self.optimizer.scale.value)
-        self.gradients.finish()
+        self.buffer.finish()
         return self._mean_loss(run), run
 
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
@@ -107,7 +107,7 @@ class Trainer:
 
     def restore(self, done: int, seed: int) -> None:
         """Go on after `done` steps: with the seed, that is all the state of the random streams."""
-        self.done, self.streams.seed = done, seed
+        self.done, self.rng.seed = done, seed
 
     def _mean_loss(self, run: Run) -> float:
         """The batch's loss on every rank, from the ranks that hold the last stage.

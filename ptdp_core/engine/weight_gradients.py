@@ -1,7 +1,7 @@
 """When the gradients of linear layers' weights are computed: in the backward pass, or in a pass of their own.
 
-Only the optimizer waits for them. So a split backward pass (I and W of `ptdp_core.schedules`) puts their GEMMs off:
-within `put_off` a linear layer leaves what its weight's gradient needs, and `add` computes it later.
+Only the optimizer waits for them. So a split backward pass (I and W of `ptdp_core.schedules`) defers their GEMMs:
+within `defer` a linear layer leaves what its weight's gradient needs, and `add` computes it later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 
-class Owed(NamedTuple):
+class DeferredWgrad(NamedTuple):
     """A weight [F, H] and the factors of its gradient: the layer's output gradient [N, F] and its input [N, H]."""
 
     weight: torch.Tensor
@@ -23,38 +23,38 @@ class WeightGradients:
     """How the linear layers of a rank get the gradients of their weights.
 
     With `accumulate` the GEMM adds to `weight.grad` itself and autograd gets none: no hook of the weight is called.
-    Only with `split` may they be put off.
+    Only with `split` may they be deferred.
     """
 
     def __init__(self, accumulate: bool = False, split: bool = False) -> None:
         self.accumulate, self.split = accumulate, split
-        self._owed: list[Owed] | None = None
+        self._deferred: list[DeferredWgrad] | None = None
 
     @contextmanager
-    def put_off(self) -> Iterator[list[Owed]]:
-        """What a backward pass in here owes to its weights is in the list afterwards."""
+    def defer(self) -> Iterator[list[DeferredWgrad]]:
+        """The weight gradients that a backward pass in here defers are in the list afterwards."""
         assert self.split
-        owed: list[Owed] = []
-        self._owed = owed
+        deferred: list[DeferredWgrad] = []
+        self._deferred = deferred
         try:
-            yield owed
+            yield deferred
         finally:
-            self._owed = None
+            self._deferred = None
 
-    def of(self, owed: Owed) -> torch.Tensor | None:
-        """The gradient for autograd to add to the weight's; None if it has been added, or is put off."""
-        if self._owed is not None:
-            self._owed.append(owed)
+    def compute(self, wgrad: DeferredWgrad) -> torch.Tensor | None:
+        """The gradient for autograd to add to the weight's; None if it has been added, or is deferred."""
+        if self._deferred is not None:
+            self._deferred.append(wgrad)
             return None
-        if self.accumulate and owed.weight.grad is not None:
-            owed.weight.grad.addmm_(owed.grad.t(), owed.x)
+        if self.accumulate and wgrad.weight.grad is not None:
+            wgrad.weight.grad.addmm_(wgrad.grad.t(), wgrad.x)
             return None
-        return owed.grad.t() @ owed.x
+        return wgrad.grad.t() @ wgrad.x
 
-    def add(self, later: Iterable[Owed]) -> None:
-        """Compute what was put off; a weight's hooks are called as in a backward pass."""
+    def add(self, deferred: Iterable[DeferredWgrad]) -> None:
+        """Compute what was deferred; a weight's hooks are called as in a backward pass."""
         with torch.no_grad():
-            for owed in later:
-                gradient = self.of(owed)
+            for wgrad in deferred:
+                gradient = self.compute(wgrad)
                 if gradient is not None:
-                    torch.autograd.backward(owed.weight, gradient)
+                    torch.autograd.backward(wgrad.weight, gradient)

@@ -17,8 +17,8 @@ from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, learning_rate
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Run
+from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.streams import Streams
 from ptdp_core.engine.trainer import TORCH_DTYPES, TrainStep
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import looped
@@ -32,7 +32,7 @@ class Zero3Trainer:
         engine, options = settings.engine, settings.optimizer
         dtype = TORCH_DTYPES[engine.dtype]
         self.dtype = torch.promote_types(dtype, torch.float32)
-        self.streams = Streams(engine.seed, groups.device)
+        self.rng = RNGTracker(engine.seed, groups.device)
         store = ParameterStore(engine.seed, groups.tp, groups.device, self.dtype)
         build = Build(
             settings.model,
@@ -40,7 +40,7 @@ class Zero3Trainer:
             store,
             groups.tp,
             ops,
-            self.streams,
+            self.rng,
             engine.dropout,
             settings.recompute_layers,
             attention=engine.attention,
@@ -73,7 +73,7 @@ class Zero3Trainer:
         self.adam.zero_grad()
         run = Run()
         for j in range(m):
-            self.streams.at(self.done, j * self.groups.dp.size + self.groups.dp.rank)
+            self.rng.begin(self.done, j * self.groups.dp.size + self.groups.dp.rank)
             loss = self.model(None, *batch(j))
             (loss * (scale / m)).backward()
             run.losses[j] = loss.detach()

@@ -218,10 +218,13 @@ def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
     )
 
 
+WAITING_IN = ("torch/distributed/", "engine/p2p.py", "engine/param_and_grad_buffer.py")
+
+
 def _is_waiting(stack: str) -> bool:
     """Whether the innermost call of a dumped stack is where the engine waits for other ranks."""
     innermost = ([*stack.splitlines(), "", ""])[1]
-    return any(place in innermost for place in ("torch/distributed/", "engine/p2p.py", "engine/gradients.py"))
+    return any(place in innermost for place in WAITING_IN)
 
 
 def _end(members: list[_Rank]) -> None:

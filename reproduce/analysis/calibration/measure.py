@@ -208,11 +208,11 @@ def _optimizer(model: ModelConfig, device: str, dtype: str) -> tuple[int, float]
     trainer, _, _ = build(model, ParallelConfig(), device, EngineSettings(dtype=ENGINE_DTYPES[dtype]), "auto")
 
     def step() -> None:
-        trainer.gradients.gradients.fill_(1.0)
+        trainer.buffer.grad_data.fill_(1.0)
         trainer.optimizer.step(1e-6)
 
     found = measure(step, samples=ROUNDS, limit_s=LIMIT_S, timer=_together(wall_timer(device)))
-    return trainer.gradients.parameters.numel(), typical(found)
+    return trainer.buffer.param_data.numel(), typical(found)
 
 
 def _fetch() -> dict[tuple[int, int], float]:

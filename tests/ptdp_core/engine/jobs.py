@@ -89,18 +89,18 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
     """
     settings, groups, trainer = make(case, groups)
     worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
-    flat = trainer.gradients.gradients
+    flat = trainer.buffer.grad_data
     for step, data in enumerate(batches(settings.parallel.B)):
         captured: dict[str, torch.Tensor] = {}
-        finish = trainer.gradients.finish
+        finish = trainer.buffer.finish
 
         def capture(finish: Any = finish, captured: dict[str, torch.Tensor] = captured) -> None:
             finish()
             captured["flat"] = flat.clone()
 
-        trainer.gradients.finish = capture  # type: ignore[method-assign]
+        trainer.buffer.finish = capture  # type: ignore[method-assign]
         result = trainer.step(feed(settings, groups, data))
-        trainer.gradients.finish = finish  # type: ignore[method-assign]
+        trainer.buffer.finish = finish  # type: ignore[method-assign]
         worst["loss"] = max(worst["loss"], abs(result.loss / reference["losses"][step] - 1))
         worst["norm"] = max(worst["norm"], abs(result.norm / reference["norms"][step] - 1))
         for s in trainer.optimizer.segments:
@@ -109,7 +109,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
             part = local_part(whole, s.entry)[mine]
             error = _error(captured["flat"][s.start : s.stop], part, whole.abs().max().item())
             worst["gradient"] = max(worst["gradient"], error)
-    for entry in trainer.gradients.entries:
+    for entry in trainer.buffer.entries:
         whole = reference["parameters"][entry.shard.parameter.name]
         error = _error(entry.parameter.detach().reshape(-1), local_part(whole, entry), whole.abs().max().item())
         worst["parameter"] = max(worst["parameter"], error)
@@ -146,11 +146,11 @@ def measure(beat: Any, case: dict[str, Any]) -> dict[str, Any]:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        trainer.gradients.zero()
+        trainer.buffer.zero()
         run = trainer.executor.run(feed(settings, groups, batches(settings.parallel.B)[0]))
     return {
         "tp": dict(groups.tp.calls),
-        "wire": trainer.wire.statistics,
+        "p2p": trainer.p2p.statistics,
         "peak_stash": run.peak_stash,
         "timeline": run.timeline,
         "kept": kept,
@@ -204,8 +204,8 @@ def misbehave(beat: Any, how: str, who: int, folder: Path) -> None:
 
 
 def mismatch(beat: Any, field: str) -> str:
-    """Wires whose ends do not agree, and a tensor that is not the wire's."""
-    from ptdp_core.engine.p2p import Wire
+    """Communicators whose ends do not agree, and a tensor that is not the communicator's."""
+    from ptdp_core.engine.p2p import P2PCommunicator
     from ptdp_core.schedules import Exchange, Message
 
     groups = Groups.create(ParallelConfig(p=2, B=2))
@@ -215,12 +215,12 @@ def mismatch(beat: Any, field: str) -> str:
     if field == "dtype" and groups.pp.rank == 1:
         dtype = torch.int32
     try:
-        wire = Wire(groups, shape, dtype)
+        p2p = P2PCommunicator(groups, shape, dtype)
         message = Message("F", 0, 0, 0, 1)
         tensor = torch.zeros((3, 2) if field == "sent shape" else (2, 3))
         tensor = tensor.double() if field == "sent dtype" else tensor
         if groups.pp.rank == 0:
-            wire.post(Exchange((message,), ()), {message: tensor}, blocking=True)
+            p2p.post(Exchange((message,), ()), {message: tensor}, blocking=True)
     except ValueError as error:
         return str(error)
     return ""
@@ -307,26 +307,26 @@ def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int 
     settings = dataclasses.replace(settings, optimizer=dataclasses.replace(OPTIMIZER, **options))
     groups = groups_of(settings)
     trainer = Trainer(settings, groups, select("reference"))
-    finish, rows = trainer.gradients.finish, []
+    finish, rows = trainer.buffer.finish, []
     data = batches(settings.parallel.B)
 
     def poisoned() -> None:
         finish()
         if groups.rank == poison and trainer.done == 1:
-            trainer.gradients.gradients[0] = torch.inf
+            trainer.buffer.grad_data[0] = torch.inf
 
-    trainer.gradients.finish = poisoned  # type: ignore[method-assign]
+    trainer.buffer.finish = poisoned  # type: ignore[method-assign]
     for _ in range(5):
-        before = trainer.gradients.parameters.clone()
+        before = trainer.buffer.param_data.clone()
         result = trainer.step(feed(settings, groups, data[0]))
-        moved = not torch.equal(before, trainer.gradients.parameters)
+        moved = not torch.equal(before, trainer.buffer.param_data)
         rows.append((result.loss, result.norm, result.skipped, result.scale, moved))
     return {"rows": rows, "updates": trainer.optimizer.updates, "masters": trainer.optimizer.segments[0].master.dtype}
 
 
 def gradients_of(trainer: Trainer) -> dict[str, torch.Tensor]:
     """This rank's main gradients by global name (p = t = 1, so whole)."""
-    return {e.shard.parameter.name: trainer.gradients.main(e).clone() for e in trainer.gradients.entries}
+    return {e.shard.parameter.name: trainer.buffer.main_grad(e).clone() for e in trainer.buffer.entries}
 
 
 def zero3(beat: Any, case: dict[str, Any]) -> list[tuple[float, float]]:
@@ -353,21 +353,21 @@ def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], l
     for case in cases:
         settings, groups, trainer = make(case)
         losses = [trainer.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
-        rows.append((losses, trainer.gradients.parameters.tolist()))
+        rows.append((losses, trainer.buffer.param_data.tolist()))
         beat()
     return rows
 
 
 def unsplittable(beat: Any) -> str:
-    """What the executor says of stages that cannot put off their weight gradients."""
-    from ptdp_core.engine.p2p import Wire
+    """What the executor says of stages that cannot defer their weight gradients."""
+    from ptdp_core.engine.p2p import P2PCommunicator
     from ptdp_core.engine.pipeline import Executor
     from ptdp_core.schedules import build, lower
 
     groups = Groups.alone()
-    wire = Wire(groups, (1,), torch.float32)
+    p2p = P2PCommunicator(groups, (1,), torch.float32)
     try:
-        Executor(lower(build("zb-h1", 1, 2), "blocking"), [lambda x: x], wire, groups)
+        Executor(lower(build("zb-h1", 1, 2), "blocking"), [lambda x: x], p2p, groups)
     except ValueError as error:
         return str(error)
     return ""

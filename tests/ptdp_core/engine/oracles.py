@@ -104,10 +104,10 @@ def collect(model: Any, modules: list[nn.Module]) -> dict[str, torch.Tensor]:
 
 def errors(trainer: Any, loss: float, theirs: dict[str, torch.Tensor], their_loss: float) -> dict[str, float]:
     worst = {"loss": abs(loss / their_loss - 1), "gradient": 0.0}
-    for entry in trainer.gradients.entries:
+    for entry in trainer.buffer.entries:
         whole = theirs[entry.shard.parameter.name]
         part = jobs.local_part(whole, entry).view_as(entry.parameter)
-        error = (trainer.gradients.main(entry) - part).abs().max() / whole.abs().max()
+        error = (trainer.buffer.main_grad(entry) - part).abs().max() / whole.abs().max()
         worst["gradient"] = max(worst["gradient"], error.item())
     return worst
 

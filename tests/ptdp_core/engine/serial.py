@@ -52,23 +52,23 @@ def initial(model: Any, seed: int) -> dict[str, torch.Tensor]:
 class Dropout:
     """The engine's masks, drawn serially: for a tensor split over t ranks, the t parts one after the other."""
 
-    def __init__(self, p: float, streams: list[Any]) -> None:
-        self.p, self.streams, self.ops = p, streams, select("reference")
+    def __init__(self, p: float, trackers: list[Any]) -> None:
+        self.p, self.trackers, self.ops = p, trackers, select("reference")
 
     def at(self, step: int, microbatch: int) -> None:
-        for stream in self.streams:
-            stream.at(step, microbatch)
+        for tracker in self.trackers:
+            tracker.begin(step, microbatch)
 
     def replicated(self, x_BSH: torch.Tensor, layer: int, site: int) -> torch.Tensor:
         if not self.p:
             return x_BSH
-        self.streams[0].replicated(layer, site)
+        self.trackers[0].replicated(layer, site)
         return self.ops.dropout(x_BSH.transpose(0, 1), self.p, True).transpose(0, 1)
 
     def fused(self, x_BSH: torch.Tensor, layer: int, site: int) -> torch.Tensor:
         if not self.p:
             return x_BSH
-        self.streams[0].replicated(layer, site)
+        self.trackers[0].replicated(layer, site)
         x = x_BSH.transpose(0, 1).contiguous()
         zero = torch.zeros(x.size(-1), dtype=x.dtype)
         return self.ops.bias_dropout_add(x, zero, torch.zeros_like(x), self.p, True).transpose(0, 1)
@@ -77,7 +77,7 @@ class Dropout:
         if not self.p:
             return probs_BASS
         parts = []
-        for stream, part in zip(self.streams, probs_BASS.chunk(len(self.streams), 1), strict=True):
+        for stream, part in zip(self.trackers, probs_BASS.chunk(len(self.trackers), 1), strict=True):
             stream.sharded(layer, site)
             parts.append(self.ops.dropout(part.contiguous(), self.p, True))
         return torch.cat(parts, 1)

@@ -36,16 +36,16 @@ def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t(exchange: str) -> 
         rows = measure(4, p=2, t=2, b=b, B=b * m, scatter_gather=scatter_gather, exchange=exchange)
         for row in rows:
             # Rank 0 sends m activations, rank 1 m gradients.
-            assert row["wire"].messages == m
-            assert row["wire"].bytes == m * bsh // t
+            assert row["p2p"].messages == m
+            assert row["p2p"].bytes == m * bsh // t
 
 
 def test_interleaving_communicates_v_times_as_much() -> None:
     plain = measure(2, p=2, B=4, layers=4)
     chunks = measure(2, p=2, v=2, B=4, layers=4)
     # p*v - 1 boundaries instead of p - 1, each crossed forward and backward by every microbatch.
-    assert sum(row["wire"].messages for row in plain) == 2 * 4
-    assert sum(row["wire"].messages for row in chunks) == 2 * 4 * 3
+    assert sum(row["p2p"].messages for row in plain) == 2 * 4
+    assert sum(row["p2p"].messages for row in chunks) == 2 * 4 * 3
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange:
     rows = measure(4, p=4, v=v, schedule=schedule, exchange=exchange, B=m, recompute="none")
     assert [row["peak_stash"] for row in rows] == peak_stash(build(schedule, 4, m, v))
     # Overlapped: the running pass's tensor is out of its buffer; one is due next, and one after it is asked for.
-    assert all(row["wire"].peak_receive_buffers <= 2 for row in rows)
+    assert all(row["p2p"].peak_receive_buffers <= 2 for row in rows)
 
 
 def test_stash_under_recomputation_is_one_t_th_with_scatter_gather() -> None:

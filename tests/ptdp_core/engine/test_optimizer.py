@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from ptdp_core.engine.gradients import Gradients
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.optimizer import LossScale, learning_rate
+from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
 from ptdp_core.launch.local import launch
@@ -78,32 +78,32 @@ def test_learning_rate_warms_up_and_follows_half_a_cosine() -> None:
     assert learning_rate(7, OptimizerSettings(lr=1.0, warmup_steps=0, decay_steps=0)) == 1.0
 
 
-def buffers(overlap: bool, bucket_bytes: int, d: int = 3) -> Gradients:
+def sharded_buffer(overlap: bool, bucket_bytes: int, d: int = 3) -> ParamAndGradBuffer:
     store = ParameterStore(1, Axis("tp"), torch.device("cpu"), torch.float32)
     store.begin_chunk(0, [Parameter(f"w{i}", (size,)) for i, size in enumerate((5, 7, 11, 2))])
     for i in range(4):
         store(f"w{i}")
     groups = Groups(Axis("pp"), Axis("dp", 1, d), Axis("tp"), torch.device("cpu"))
-    return Gradients(store.parameters, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
+    return ParamAndGradBuffer(store.parameters, groups, overlap=overlap, sharded=True, bucket_bytes=bucket_bytes)
 
 
 def test_local_has_one_bucket_torch_has_many() -> None:
-    assert len(buffers(overlap=False, bucket_bytes=1).buckets) == 1
-    many = buffers(overlap=True, bucket_bytes=8)
+    assert len(sharded_buffer(overlap=False, bucket_bytes=1).buckets) == 1
+    many = sharded_buffer(overlap=True, bucket_bytes=8)
     assert [[e.shard.parameter.name for e in b.entries] for b in many.buckets] == [["w3"], ["w2"], ["w1"], ["w0"]]
-    few = buffers(overlap=True, bucket_bytes=40)
+    few = sharded_buffer(overlap=True, bucket_bytes=40)
     assert [[e.shard.parameter.name for e in b.entries] for b in few.buckets] == [["w3", "w2"], ["w1", "w0"]]
 
 
 def test_buckets_split_evenly_and_parameters_are_views_of_the_buffer() -> None:
-    gradients = buffers(overlap=True, bucket_bytes=8)
-    for bucket in gradients.buckets:
+    buffer = sharded_buffer(overlap=True, bucket_bytes=8)
+    for bucket in buffer.buckets:
         assert (bucket.stop - bucket.start) % 3 == 0
-        first, end = gradients.owned(bucket)
+        first, end = buffer.owned(bucket)
         assert end - first == (bucket.stop - bucket.start) // 3
-    for entry in gradients.entries:
-        gradients.parameters.fill_(0)
-        gradients.parameters[entry.start] = math.pi
+    for entry in buffer.entries:
+        buffer.param_data.fill_(0)
+        buffer.param_data[entry.start] = math.pi
         assert entry.parameter.reshape(-1)[0].item() == pytest.approx(math.pi)
         assert entry.parameter.grad is not None
-        assert entry.parameter.grad.data_ptr() == gradients.main(entry).data_ptr()
+        assert entry.parameter.grad.data_ptr() == buffer.main_grad(entry).data_ptr()

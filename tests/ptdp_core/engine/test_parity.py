@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ptdp_core.engine.optimizer import learning_rate
-from ptdp_core.engine.streams import Streams
+from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs, serial
 
@@ -67,14 +67,14 @@ class References:
         b, t = (s.parallel.b, s.parallel.t) if dropout else (s.parallel.B, 1)
         key = (s.model.layers, s.parallel.B, b, t, dropout)
         if key not in self.paths:
-            streams = [Streams(jobs.SEED, torch.device("cpu"), rank) for rank in range(t)]
+            trackers = [RNGTracker(jobs.SEED, torch.device("cpu"), rank) for rank in range(t)]
             rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
             run = serial.train(
                 s.model,
                 jobs.batches(s.parallel.B),
                 b,
                 jobs.SEED,
-                serial.Dropout(dropout, streams),
+                serial.Dropout(dropout, trackers),
                 rates,
                 s.optimizer.weight_decay,
                 s.optimizer.clip,

@@ -8,7 +8,7 @@ import torch
 from ptdp_core.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.pipeline import SplitStage
-from ptdp_core.engine.weight_gradients import Owed, WeightGradients
+from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import Boundary
 from tests.ptdp_core.engine import jobs
@@ -47,22 +47,22 @@ def test_equals_1f1b_to_the_bit(dtype: str) -> None:
             assert whole == split
 
 
-def test_weight_gradients_are_put_off_and_added_with_their_hooks() -> None:
+def test_weight_gradients_are_deferred_and_added_with_their_hooks() -> None:
     weight = torch.nn.Parameter(torch.zeros(2, 3))
     called = []
     weight.register_post_accumulate_grad_hook(lambda parameter: called.append(parameter.grad))
     gradients = WeightGradients(split=True)
-    owed = Owed(weight, torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0, 3.0]]))
-    with gradients.put_off() as later:
-        assert gradients.of(owed) is None
-    assert later == [owed]
+    wgrad = DeferredWgrad(weight, torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0, 3.0]]))
+    with gradients.defer() as later:
+        assert gradients.compute(wgrad) is None
+    assert later == [wgrad]
     assert weight.grad is None
     gradients.add(later)
     assert weight.grad is not None
     assert weight.grad.tolist() == [[1.0, 0.0, 3.0], [2.0, 0.0, 6.0]]
     assert len(called) == 1
     accumulating = WeightGradients(accumulate=True, split=True)
-    accumulating.add([owed])
+    accumulating.add([wgrad])
     assert weight.grad.tolist() == [[2.0, 0.0, 6.0], [4.0, 0.0, 12.0]]
     assert len(called) == 1
 
@@ -79,16 +79,16 @@ def test_a_virtual_accelerator_takes_the_two_halves_times() -> None:
     ends = {"received": False, "sent": False, "is_last": True}
     chunk = VirtualChunk(times, pieces, Boundary((4,), 1), Axis("tp"), Recorded(), **ends)
     assert isinstance(chunk, SplitStage)
-    with chunk.put_off_weight_gradients(0):
+    with chunk.defer_weight_gradients(0):
         chunk(None).backward()
     chunk.add_weight_gradients(0)
     chunk(None).backward()
     assert spent == [3.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0]
 
 
-def test_stages_that_cannot_put_off_are_refused() -> None:
+def test_stages_that_cannot_defer_are_refused() -> None:
     (text,) = launch(jobs.unsplittable, 1, (), timeout=30, process_group=False)
     assert text == (
-        "schedule='zb-h1' splits backward passes; needs stages that can put off their weight gradients (SplitStage); "
+        "schedule='zb-h1' splits backward passes; needs stages that can defer their weight gradients (SplitStage); "
         "try schedule='1f1b'"
     )

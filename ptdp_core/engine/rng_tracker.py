@@ -24,8 +24,8 @@ def _mix(*values: int) -> int:
 
 
 @dataclass
-class Streams:
-    """The random streams of one rank; `at` says for which microbatch the next draws are.
+class RNGTracker:
+    """The random streams of one rank; `begin` says for which microbatch the next draws are.
 
     The microbatch is counted over all replicas: number j of data-parallel rank r is j*d + r.
     """
@@ -36,7 +36,7 @@ class Streams:
     step: int = 0
     microbatch: int = 0
 
-    def at(self, step: int, microbatch: int) -> None:
+    def begin(self, step: int, microbatch: int) -> None:
         """Set the step and the microbatch (over all replicas)."""
         self.step, self.microbatch = step, microbatch
 

@@ -1,4 +1,6 @@
-"""Main gradients: one contiguous buffer in fp32 (fp64 for fp64 models), reduced over the data-parallel ranks.
+"""Parameters and main gradients in one contiguous buffer each, and the reduction of the gradients.
+
+Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-parallel ranks.
 
 Parameters lie in the buffer in the order in which backward passes finish them, cut into buckets. 'local' has one
 bucket, reduced after the pipeline flush; 'torch' has many, each reduced while the last backward pass goes on (Section
@@ -32,6 +34,7 @@ class Entry:
 
     @property
     def stop(self) -> int:
+        """Where the next one may begin."""
         return self.start + self.parameter.numel()
 
 
@@ -48,12 +51,12 @@ class Bucket:
     launched: bool = False
 
 
-class Gradients:
+class ParamAndGradBuffer:
     """The flat parameter and gradient buffers of a rank, and the reduction of the latter.
 
-    Afterwards `entry.parameter` is a view of `parameters`, and `main(entry)` a view of `gradients`. With `sharded`
-    only this rank's part of each bucket (`owned`) is reduced, and `gather_parameters` shares updated parameters.
-    `tied_ranks` are those of the tied
+    `param_data` holds the parameters in the model's precision, and every `entry.parameter` is a view of it; `grad_data`
+    their main gradients, of which `main_grad(entry)` is a view. With `sharded` only this rank's part of each bucket
+    (`owned`) is reduced, and `gather_parameters` shares updated parameters. `tied_ranks` are those of the tied
     embedding (`StagePlacement.tied_ranks`).
     """
 
@@ -107,10 +110,10 @@ class Gradients:
 
     def _make_buffers(self, like: nn.Parameter) -> None:
         size = self.buckets[-1].stop
-        self.parameters = torch.zeros(size, dtype=like.dtype, device=like.device)
-        self.gradients = torch.zeros(size, dtype=self.dtype, device=like.device)
+        self.param_data = torch.zeros(size, dtype=like.dtype, device=like.device)
+        self.grad_data = torch.zeros(size, dtype=self.dtype, device=like.device)
         for entry in self.entries:
-            view = self.parameters[entry.start : entry.stop].view(entry.parameter.shape)
+            view = self.param_data[entry.start : entry.stop].view(entry.parameter.shape)
             view.copy_(entry.parameter.data)
             entry.parameter.data = view
             self._attach(entry)
@@ -118,15 +121,15 @@ class Gradients:
     def _attach(self, entry: Entry) -> None:
         """Let backward passes add to the main gradient directly, where types agree."""
         if entry.parameter.dtype == self.dtype:
-            entry.parameter.grad = self.main(entry)
+            entry.parameter.grad = self.main_grad(entry)
 
-    def main(self, entry: Entry) -> torch.Tensor:
+    def main_grad(self, entry: Entry) -> torch.Tensor:
         """The main gradient of a parameter."""
-        return self.gradients[entry.start : entry.stop].view(entry.parameter.shape)
+        return self.grad_data[entry.start : entry.stop].view(entry.parameter.shape)
 
     def zero(self) -> None:
         """Start a batch: gradients zero, no bucket reduced."""
-        self.gradients.zero_()
+        self.grad_data.zero_()
         self._last.clear()
         for bucket in self.buckets:
             bucket.missing, bucket.work, bucket.launched = len(bucket.entries), None, False
@@ -137,10 +140,10 @@ class Gradients:
 
     def _hook(self, entry: Entry, bucket: Bucket):  # type: ignore[no-untyped-def]
         def accumulated(parameter: nn.Parameter) -> None:
-            if parameter.grad is None:  # put off: its W is still to come
+            if parameter.grad is None:  # deferred: its W is still to come
                 return
             if parameter.dtype != self.dtype:
-                self.main(entry).add_(parameter.grad)
+                self.main_grad(entry).add_(parameter.grad)
                 parameter.grad = None
             if self.overlap and entry.chunk in self._last:
                 bucket.missing -= 1
@@ -153,10 +156,10 @@ class Gradients:
         bucket.launched = True
         if self.groups.dp.size == 1:
             return
-        group, whole = self.groups.dp.group, self.gradients[bucket.start : bucket.stop]
+        group, whole = self.groups.dp.group, self.grad_data[bucket.start : bucket.stop]
         if self.sharded:
             self.groups.dp.calls["reduce_scatter"] += 1
-            own = self.gradients[slice(*self.owned(bucket))]
+            own = self.grad_data[slice(*self.owned(bucket))]
             bucket.work = reduce_scatter_flat(own, whole, group=group, async_op=True)
         else:
             self.groups.dp.calls["all_reduce"] += 1
@@ -180,7 +183,7 @@ class Gradients:
             if bucket.work is not None:
                 bucket.work.wait()
         if self.groups.dp.size > 1:  # the one place that divides by d
-            self.gradients.div_(self.groups.dp.size)
+            self.grad_data.div_(self.groups.dp.size)
 
     def _reduce_tied(self) -> None:
         """Sum the tied embedding's gradient over its two ranks, if they are two."""
@@ -190,7 +193,7 @@ class Gradients:
         for entry in self.entries:
             if self._is_tied(entry.shard):
                 peer = sum(self.tied_ranks) - pp.rank
-                own = self.main(entry).contiguous()
+                own = self.main_grad(entry).contiguous()
                 other = torch.empty_like(own)
                 pp.calls["tied"] += 1
                 pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
@@ -207,5 +210,5 @@ class Gradients:
             return
         for bucket in self.buckets:
             self.groups.dp.calls["all_gather"] += 1
-            own = self.parameters[slice(*self.owned(bucket))]
-            gather_flat(self.parameters[bucket.start : bucket.stop], own.clone(), group=self.groups.dp.group)
+            own = self.param_data[slice(*self.owned(bucket))]
+            gather_flat(self.param_data[bucket.start : bucket.stop], own.clone(), group=self.groups.dp.group)
