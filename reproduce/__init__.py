@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Record", "load", "plan", "run", "simulate"]
 ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_RESULTS = ROOT / "results" / "runs"
 OWN_PACKAGES = ("kernels", "ptdp_core", "benchmarks")
 
 if sys.path[:1] != [str(ROOT)]:

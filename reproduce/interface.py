@@ -11,26 +11,25 @@ that says how to mend it.
 """
 
 import os
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks import records
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.records import RecordError, provenance, read_record
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
-from reproduce import ROOT
+from reproduce import DEFAULT_RESULTS
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact, Point, Scalar
+from reproduce.output import export
 from reproduce.running import fidelities, runner
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-RESULTS = ROOT / "results" / "runs"
 Place = str | os.PathLike[str]
 
 
@@ -50,12 +49,19 @@ class Record(records.Record):
 
     def figure(self) -> "Figure":
         """The record's figure, drawn anew. Raises `UsageError` if it has none (tables, plans, simulations)."""
-        from reproduce.output.figures import figure_of
+        from reproduce.output import benchmark_figures
+        from reproduce.output.figures import style
 
-        return figure_of(self)
+        with style():
+            if self.kind == "benchmark":
+                return benchmark_figures.draw(self)
+            artifact = catalog.load(self.id).at(self.scale) if self.id in catalog.ids() else None
+            if artifact is None or artifact.draw is None:
+                raise UsageError(f"{self.id} has no figure; try .frame()")
+            return artifact.draw(artifact, self)
 
 
-def load(what: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]", results: Place = RESULTS) -> "DataFrame":
+def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "DataFrame":
     """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.frame`).
 
     `what` is a record's file, a folder with records anywhere below it, the id of an artifact or a benchmark that has
@@ -95,7 +101,7 @@ def run(
     fidelity: str | None = None,
     scale: str | None = None,
     cluster: str = "selene",
-    results: Place = RESULTS,
+    results: Place = DEFAULT_RESULTS,
     fresh: bool = False,
 ) -> Record:
     """Run an artifact and return its record; files are written below `results` as `reproduce ID` writes them.
@@ -105,7 +111,7 @@ def run(
     """
     plan = runner.plan(catalog.load(id), Path(results), fidelity, scale)
     command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", cluster]
-    return Record.of(runner.run(plan, command, cluster, fresh).record)
+    return Record.of(runner.run(plan, command, cluster, fresh, export=export).record)
 
 
 def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **shared: Scalar) -> Record:
@@ -116,7 +122,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
     One that cannot be run, or does not fit into memory, is a point with status 'invalid' or 'oom' and the reason.
     Raises `UsageError` for an unknown key or cluster.
     """
-    from reproduce.commands.simulate import check_keys
+    from reproduce.experiment.parameters import check_keys
 
     points = []
     for number, own in enumerate(configurations or ({},), 1):
@@ -162,14 +168,13 @@ def plan(
     `NothingSelectedError` if nothing fits into memory.
     """
     from reproduce.analysis.planning import plan_record
-    from reproduce.commands.plan import SIZES, make_plan, request
+    from reproduce.analysis.planning.plan import SIZES, make_plan, request
 
     if unknown := sizes.keys() - set(SIZES):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(SIZES)}")
     started = provenance.timestamp()
     open_cluster, reference = fidelities.open_cluster(cluster)
-    asked: dict[str, Any] = {"model": model, "gpus": gpus, "batch": batch, "top": top}
-    name, job = request(Namespace(**asked, **{**dict.fromkeys(SIZES), **sizes}))
+    name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
     found = make_plan(name, job, open_cluster, reference.name, top)
     made = provenance.collect(["reproduce", "plan"], None, started, 0.0, reference, plan_record.code_digest())
     return Record.of(plan_record.to_record(found, made))

@@ -1,58 +1,189 @@
-"""Imports point one way: reproduce -> benchmarks -> ptdp_core -> kernels; engine and simulator stay apart."""
+"""Which part of the project may import which: `LEVELS` from the ground up, and no circles anywhere.
+
+A room is a package or a module of the top level of one of the four packages. A module may import its own room and the
+rooms of the levels below, wherever the import stands: at the top, inside a function, or under `TYPE_CHECKING`. Rooms of
+one level do not know each other.
+"""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAY_IMPORT = {
-    "kernels": {"kernels"},
-    "ptdp_core": {"kernels", "ptdp_core"},
-    "benchmarks": {"kernels", "ptdp_core", "benchmarks"},
-    "reproduce": {"kernels", "ptdp_core", "benchmarks", "reproduce"},
-}
+PACKAGES = ("kernels", "ptdp_core", "benchmarks", "reproduce")
+LEVELS = (
+    ("kernels",),
+    ("ptdp_core", "ptdp_core.interrupts"),
+    ("ptdp_core.schedules",),  # tables of actions: a configuration asks them for its schedule
+    ("ptdp_core.config",),
+    ("ptdp_core.formulas",),
+    ("ptdp_core.layout",),
+    ("ptdp_core.simulator", "ptdp_core.engine"),
+    ("ptdp_core.launch",),
+    ("ptdp_core.emulation",),
+    ("benchmarks", "benchmarks.records"),
+    ("benchmarks.harness",),
+    ("benchmarks.suite",),
+    ("benchmarks.exact", "benchmarks.gate"),
+    ("benchmarks.__main__",),
+    ("reproduce",),
+    ("reproduce.experiment",),
+    ("reproduce.output",),
+    ("reproduce.artifacts",),
+    ("reproduce.running",),
+    ("reproduce.analysis",),
+    ("reproduce.interface",),
+    ("reproduce.commands",),
+    ("reproduce.cli",),
+    ("reproduce.__main__",),
+)
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+# `reproduce.run` and the other names of the interface are imported when somebody asks the package for one of them.
+ALLOWED = {("reproduce", "reproduce.interface")}
 
 
-def imported(path: Path) -> set[str]:
-    """Dotted names that a module imports, anywhere in it."""
-    names: set[str] = set()
+def modules(root: Path) -> dict[str, Path]:
+    """The modules of our packages by their dotted names."""
+    named = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            named[".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")] = path
+    return named
+
+
+def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, int]]:
+    """The modules of ours that a module imports, anywhere in it, and the line."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}, line {node.lineno}: a relative import; write the whole name"
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            targets = [target if target in known else str(node.module) for target in whole]
+        else:
+            continue
+        for target in targets:
+            if target in known and target != name:
+                yield target, node.lineno
 
 
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_packages_import_only_what_stands_below_them(package: str) -> None:
-    modules = list((ROOT / package).rglob("*.py"))
-    assert modules
-    for module in modules:
-        ours = {name.split(".")[0] for name in imported(module)} & MAY_IMPORT.keys()
-        assert ours <= MAY_IMPORT[package], f"{module.relative_to(ROOT)} imports {ours - MAY_IMPORT[package]}"
+def room_of(module: str) -> str:
+    """The room that a module is in."""
+    package, _, rest = module.partition(".")
+    return package if package == "kernels" or not rest else f"{package}.{rest.partition('.')[0]}"
+
+
+def upward_imports(root: Path) -> list[str]:
+    """What imports a room that is not below its own, in sentences."""
+    known = modules(root)
+    wrong = []
+    for name, path in known.items():
+        room = room_of(name)
+        if room not in LEVEL:
+            wrong.append(f"{path.relative_to(root)}: room {room} has no place in LEVELS")
+            continue
+        for target, line in imports(name, path, known):
+            other = room_of(target)
+            if other != room and LEVEL.get(other, 0) >= LEVEL[room] and (name, target) not in ALLOWED:
+                wrong.append(
+                    f"{path.relative_to(root)}, line {line}: {room} imports {target}, but {other} is not below {room}; "
+                    "move what is needed down, or its user up"
+                )
+    return list(dict.fromkeys(wrong))
+
+
+def circles(root: Path) -> list[list[str]]:
+    """The groups of modules that import each other, directly or through others (Tarjan's algorithm)."""
+    known = modules(root)
+    graph = {
+        name: [target for target, _ in imports(name, path, known) if (name, target) not in ALLOWED]
+        for name, path in known.items()
+    }
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        stack.append(name)
+        for target in graph[name]:
+            if target not in number:
+                visit(target)
+            if target in stack:
+                lowest[name] = min(lowest[name], lowest[target])
+        if lowest[name] == number[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def test_rooms_import_only_what_stands_below_them() -> None:
+    wrong = upward_imports(ROOT)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_modules_import_each_other() -> None:
+    assert not circles(ROOT), "these modules form a circle: " + "; ".join(", ".join(group) for group in circles(ROOT))
 
 
 @pytest.mark.parametrize(
-    ("below", "forbidden"),
+    ("text", "expected"),
     [
-        ("ptdp_core/simulator", ("torch", "ptdp_core.engine")),
-        ("ptdp_core/schedules", ("torch", "numpy", "ptdp_core.engine", "ptdp_core.simulator")),
-        ("ptdp_core/engine", ("ptdp_core.simulator",)),
+        ("import reproduce.cli", "reproduce.cli"),
+        ("from reproduce import cli", "reproduce.cli"),
+        ("def late():\n    from reproduce.cli import main", "reproduce.cli"),
+        ("if TYPE_CHECKING:\n    from reproduce.commands.run import run", "reproduce.commands"),
     ],
 )
-def test_engine_and_simulator_do_not_meet(below: str, forbidden: tuple[str, ...]) -> None:
-    for module in (ROOT / below).rglob("*.py"):
-        for name in imported(module):
-            assert not name.startswith(forbidden), f"{module.relative_to(ROOT)} imports {name}"
+def test_an_upward_import_is_found_wherever_it_stands(tmp_path: Path, text: str, expected: str) -> None:
+    for name, content in {"cli": "", "commands/run": "", "output/table": text}.items():
+        path = tmp_path / "reproduce" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    [found] = upward_imports(tmp_path)
+    assert found.startswith("reproduce/output/table.py, line")
+    assert f"but {expected} is not below reproduce.output" in found
+
+
+def test_a_circle_and_a_room_without_a_place_are_found(tmp_path: Path) -> None:
+    for name, content in {"a": "from kernels import b", "b": "def late():\n    import kernels.a"}.items():
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        (tmp_path / "kernels" / f"{name}.py").write_text(content)
+    assert circles(tmp_path) == [["kernels.a", "kernels.b"]]
+    (tmp_path / "reproduce").mkdir()
+    (tmp_path / "reproduce" / "attic.py").write_text("")
+    assert upward_imports(tmp_path) == ["reproduce/attic.py: room reproduce.attic has no place in LEVELS"]
 
 
 @pytest.mark.parametrize(
-    "module", ["ptdp_core.config", "ptdp_core.formulas", "ptdp_core.schedules", "ptdp_core.simulator"]
+    ("room", "forbidden"),
+    [
+        ("ptdp_core/simulator", ("torch",)),
+        ("ptdp_core/schedules", ("torch", "numpy")),
+    ],
+)
+def test_what_runs_without_torch_does_not_import_it(room: str, forbidden: tuple[str, ...]) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.split(".")[0] in forbidden], path
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["ptdp_core.config", "ptdp_core.formulas", "ptdp_core.layout", "ptdp_core.schedules", "ptdp_core.simulator"],
 )
 def test_the_ground_floor_loads_without_torch_or_numpy(module: str) -> None:
     check = f"import {module}, sys; sys.exit(bool({{'torch', 'numpy', 'pandas'}} & sys.modules.keys()))"

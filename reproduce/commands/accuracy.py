@@ -1,8 +1,8 @@
 """`reproduce accuracy`: print the assessment, or give it as JSON, and write its record and figures."""
 
-import argparse
 import json
 import textwrap
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records.errors import DONE, POINTS_FAILED
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import measured_text
+from reproduce.analysis.scoring import measured, measured_text
 from reproduce.analysis.scoring.accuracy import Assessment, Group, OnDone, Scored, assess
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
-from reproduce.commands.run import shown_path
+from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
-from reproduce.output.text import WIDTH, console, percent, shown, wrapped
+from reproduce.output.terminal import WIDTH, console, percent, shown, shown_path, wrapped
 from reproduce.running.fidelities import open_cluster
 from reproduce.running.runner import require_folder
 
@@ -60,22 +60,26 @@ scores{{}}, left_out{{}}, notes[], files[], in seconds.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `reproduce accuracy`, but for --results and --debug."""
-    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce accuracy`."""
+    options.add_cluster(parser)
     parser.add_argument(
         "--against",
         choices=(PAPER, MEASURED),
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    options.add_json(parser)
+    options.add_results(parser)
 
 
-def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
+def run(parsed: Namespace) -> int:
     """Assess, write, print; the exit code is 4 if a point that the paper has did not work."""
     open_cluster(parsed.cluster)  # what can be wrong, before any work
-    if (parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)) == MEASURED:
-        return measured_text.run(parsed.results, parsed.cluster, parsed.json, command)
+    against = parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)
+    return _against_measured(parsed) if against == MEASURED else _against_paper(parsed)
+
+
+def _against_paper(parsed: Namespace) -> int:
     artifacts = [catalog.load(id) for id in catalog.ids()]
     started = datetime.now(UTC)
     require_folder(parsed.results / FOLDER)
@@ -85,7 +89,7 @@ def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
             return stack.enter_context(progress("accuracy", total))
 
         assessment = assess(artifacts, parsed.cluster, start, parsed.debug)
-    files = write(assessment, parsed.results / FOLDER, command, started)
+    files = write(assessment, parsed.results / FOLDER, parsed.command, started)
     if parsed.json:
         document = {**as_json(assessment), "files": [path.name for path in files]}
         print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
@@ -93,6 +97,34 @@ def run(parsed: argparse.Namespace, command: Sequence[str]) -> int:
         _print(assessment, files)
     broken = any(one.result.status in ("failed", "invalid") for one in assessment.predicted)
     return POINTS_FAILED if broken else DONE
+
+
+def _against_measured(parsed: Namespace) -> int:
+    started = datetime.now(UTC)
+    require_folder(parsed.results / measured_text.FOLDER)
+    assessment = measured.assess(measured.find(parsed.results), parsed.cluster)
+    files = measured_text.write(assessment, parsed.results / measured_text.FOLDER, parsed.command, started)
+    if parsed.json:
+        document = {**measured_text.document(assessment), "files": [path.name for path in files]}
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        print_measured(assessment)
+        print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
+    return DONE
+
+
+def print_measured(assessment: measured.Assessment) -> None:
+    """Every measured step, then the scores, then what to know about them."""
+    from rich.text import Text
+
+    out = console()
+    title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
+    out.print(Text(title, style="bold"))
+    print_table(out, measured_text.step_table(assessment))
+    out.print(Text("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold"))
+    print_table(out, measured_text.score_table(assessment))
+    for line in measured_text.notes(assessment):
+        wrapped(out, line)
 
 
 def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate import report, run, trees
+from benchmarks.gate import report, trees
+from benchmarks.gate import run as gate
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.records import write_record
 from benchmarks.records.errors import (
@@ -27,12 +28,13 @@ from benchmarks.records.errors import (
     UsageError,
 )
 from benchmarks.records.storage import PROJECT, atomic_write_bytes
+from reproduce.commands import options
 
 SELF_TEST = {DONE: "works", INTERNAL: "errs", INCONCLUSIVE: "inconclusive", NOTHING_SELECTED: "nothing measured"}
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 HELP = f"""First the exact checks of head against its own committed reference (python -m benchmarks exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
-random order, at most as long as the budget. Benchmarks: {", ".join(run.WORKLOADS)}.
+random order, at most as long as the budget. Benchmarks: {", ".join(gate.WORKLOADS)}.
 
 verdicts:
   regressed      slower by more than 3%: exit code 6
@@ -44,7 +46,7 @@ Base and head are commits. Without --head it is HEAD, and sources that differ fr
 or pass --head HEAD. A REF that is no commit: 2. A side that does not build or run: 3. The same commit twice, or nothing
 that both sides can measure: 9. Both run under this interpreter, unless their dependencies differ.
 
---self-test measures base against itself, and against itself with every iteration stretched by {run.INJECTED:.0%}: 0 if
+--self-test measures base against itself, and against itself with every iteration stretched by {gate.INJECTED:.0%}: 0 if
 the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
 
 --json prints one object:
@@ -63,18 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--head", metavar="REF", help="the commit to check (default: HEAD, if nothing differs from it)")
     parser.add_argument("--budget", default="10m", metavar="TIME", help="such as 90s or 10m (default), all included")
     parser.add_argument(
-        "--benchmark", action="append", default=[], metavar="NAME", help=f"default: {', '.join(run.SUITE)}; repeatable"
+        "--benchmark", action="append", default=[], metavar="NAME", help=f"default: {', '.join(gate.SUITE)}; repeatable"
     )
     parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
     parser.add_argument("--self-test", action="store_true", help="does the gate work here? Needs --base only")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="append the result to this Markdown file, too")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    options.add_json(parser)
+    options.add_results(parser)
 
 
-def main(parsed: argparse.Namespace, command: Sequence[str], project: Path = PROJECT) -> int:
+def run(parsed: argparse.Namespace, project: Path = PROJECT) -> int:
     """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
     clock, started = time.monotonic(), datetime.now(UTC)
-    budget_s, names = budget(parsed.budget), run.select(parsed.benchmark)
+    budget_s, names = budget(parsed.budget), gate.select(parsed.benchmark)
     if parsed.self_test and parsed.head:
         raise UsageError("--head has no part in --self-test, which measures base against itself; leave one out")
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
@@ -86,13 +89,13 @@ def main(parsed: argparse.Namespace, command: Sequence[str], project: Path = PRO
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         built = trees.build(project, [(BASE, parsed.base, base), (HEAD, head_ref, head)], Path(folder))
         if parsed.self_test:
-            result = run.self_test(built, names, seed, budget_s, _progress(), clock)
-            return _print(parsed, result, run.self_test_code(result), None, command, started)
+            result = gate.self_test(built, names, seed, budget_s, _progress(), clock)
+            return _print(parsed, result, gate.self_test_code(result), None, started)
         exact = exact_checks(built[HEAD])
         if exact["exit_code"] == REGRESSED:
             return _print_exact(parsed, built, exact)
-        result = run.check(built, names, seed, budget_s, _progress(), clock)
-    return _print(parsed, result, result.code, exact, command, started)
+        result = gate.check(built, names, seed, budget_s, _progress(), clock)
+    return _print(parsed, result, result.code, exact, started)
 
 
 def budget(text: str) -> float:
@@ -156,10 +159,9 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict
 
 def _print(
     parsed: argparse.Namespace,
-    result: run.Result,
+    result: gate.Result,
     code: int,
     exact: dict[str, Any] | None,
-    command: Sequence[str],
     started: datetime,
 ) -> int:
     if sys.stderr.isatty():
@@ -167,7 +169,7 @@ def _print(
     head = _self_test_headline(result, code) if parsed.self_test else report.headline(result)
     text = "\n\n".join([head, report.body(result), *([exact["text"]] if exact else [])])
     path = parsed.results / report.ID / "measured" / "record.json"
-    write_record(report.record(result, command, started), path)
+    write_record(report.record(result, parsed.command, started), path)
     if parsed.json:
         verdict = {"verdict": SELF_TEST[code]} if parsed.self_test else {}
         document = report.document(result) | verdict | {"exit_code": code, "exact": exact, "record": str(path)}
@@ -178,7 +180,7 @@ def _print(
     return code
 
 
-def _self_test_headline(result: run.Result, code: int) -> str:
+def _self_test_headline(result: gate.Result, code: int) -> str:
     said = {
         DONE: "identical code is ok, and an injected slow-down is found",
         INTERNAL: "a verdict below is wrong",

@@ -1,6 +1,7 @@
 """What `reproduce compare` prints: per experiment whether it can be compared, and a table of what differs."""
 
 import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from benchmarks.harness.table import PLAIN, PREFIXES
 from benchmarks.records.errors import INVALID_RESULTS
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
+from reproduce.commands.options import add_json
 
 ROWS = 20  # values shown of an experiment
 LINES = 4  # of everything else
@@ -25,10 +27,18 @@ examples:
 """
 
 
-def run(a: Path, b: Path, as_json: bool) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce compare`."""
+    parser.add_argument("a", type=Path, metavar="A", help="a results folder or a record.json")
+    parser.add_argument("b", type=Path, metavar="B", help="another")
+    add_json(parser)
+
+
+def run(parsed: Namespace) -> int:
     """Compare, print, and return the exit code. Raises `ReproduceError` for what is no result."""
+    a, b = parsed.a, parsed.b
     found = compare(load(a), load(b))
-    if as_json:
+    if parsed.json:
         print(json.dumps(_document(found, a, b), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _print(found, a, b)

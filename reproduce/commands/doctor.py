@@ -9,6 +9,7 @@ import resource
 import shutil
 import textwrap
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -18,6 +19,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.emulation import requirements
 from ptdp_core.emulation.network import PRIORITY
 from ptdp_core.simulator import load_cluster, simulate
+from reproduce.commands.options import add_json
 from reproduce.running.measured import GPUS_OF
 
 HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
@@ -139,10 +141,15 @@ def _triton() -> Check:
     return Check("triton", check.found, "fused operators in Triton need it: pip install triton (Linux)", needed=False)
 
 
-def run(as_json: bool) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce doctor`."""
+    add_json(parser)
+
+
+def run(parsed: Namespace) -> int:
     """Print the diagnosis; 0 if the simulated fidelity works, else 3."""
     found = diagnose()
-    if as_json:
+    if parsed.json:
         print(json.dumps(document(found), indent=1, ensure_ascii=False))
     else:
         print(text(found))

@@ -1,14 +1,16 @@
 """`reproduce plot NAME ...`: draws the figures of artifacts and of benchmarks again, from their records alone."""
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
 from benchmarks.records import Record, RecordError, atomic_write_bytes, errors, read_record
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
-from reproduce.commands.run import shown_path
+from reproduce.commands.options import add_results
 from reproduce.experiment import catalog
 from reproduce.output import figures
+from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD
 
 HELP = """\
@@ -18,8 +20,17 @@ record. Nothing runs: the figure next to each record is drawn again from what th
 """
 
 
-def run(names: list[str], results: Path, program: str) -> int:
-    """Draw the figures of `names`, or of all there is; returns the exit code."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce plot`."""
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="artifacts and benchmarks (default: all with a record)"
+    )
+    add_results(parser)
+
+
+def run(parsed: Namespace) -> int:
+    """Draw the figures of the names given, or of all there is; returns the exit code."""
+    names, results, program = parsed.names, parsed.results, parsed.program
     known = (*catalog.ids(), *BENCHMARKS)
     for name in names:
         if name not in known:

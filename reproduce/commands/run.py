@@ -1,107 +1,149 @@
-"""`reproduce ID ...` and `reproduce all`: run, print ours against the paper, say what to do next."""
+"""`reproduce ID ...`: run artifacts, print ours against the paper, say what to do next."""
 
 import json
 import os
 import shlex
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import reproduce
 from benchmarks.records import errors
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
+from reproduce.commands import COMMANDS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
+from reproduce.output import export
 from reproduce.output.progress import LONG_S, progress, spoken
+from reproduce.output.terminal import console, shown_path
+from reproduce.running import runner
 from reproduce.running.fidelities import expected_seconds, open_cluster, scales_of
-from reproduce.running.runner import RECORD, Plan, Run, plan, run
+from reproduce.running.runner import RECORD, Plan, Run
 
-if TYPE_CHECKING:
-    from rich.console import Console
+WIDTH = 120
+_COMMANDS = "\n".join(f"  {name:<12} {text}" for name, text in COMMANDS.items())
+HELP = f"""commands:
+{_COMMANDS}
+  ID [ID ...]  run these artifacts
 
+examples:
+  reproduce list
+  reproduce fig_interleaved
+  reproduce all --results /tmp/results --strict
+  reproduce simulate points.json --json
 
+"""
 ON_CLUSTER = ("simulated", "emulated")  # fidelities that a cluster's file decides
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line asked for; `command` is recorded with the results."""
-
-    results: Path
-    fidelity: str | None = None
-    scale: str | None = None
-    cluster: str = "selene"
-    launcher: str = "local"
-    print_script: bool = False
-    dry_run: bool = False
-    fresh: bool = False
-    strict: bool = False
-    json: bool = False
-    debug: bool = False
-    everything: bool = False
-    program: str = "reproduce"
-    command: tuple[str, ...] = ("reproduce",)
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce ID`."""
+    parser.usage = "reproduce ID [ID ...] [options]\n       reproduce COMMAND [options]"
+    parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
+    add_options(parser)
 
 
-def run_artifacts(artifacts: Sequence[Artifact], options: Options) -> int:
+def add_options(parser: ArgumentParser) -> None:
+    """What `reproduce ID` and `reproduce all` can be told."""
+    parser.add_argument("--fidelity", help="simulated, emulated, measured or derived (default: the artifact's first)")
+    parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
+    options.add_cluster(parser)
+    parser.add_argument(
+        "--launcher",
+        choices=("local", "torchrun", "slurm"),
+        default="local",
+        help="what starts the ranks of a measured run (default: local)",
+    )
+    parser.add_argument(
+        "--print-script", action="store_true", help="with --launcher slurm: print a batch script, run nothing"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would run and where; run nothing")
+    parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
+    parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
+    options.add_json(parser)
+    options.add_results(parser)
+
+
+def run(parsed: Namespace) -> int:
+    """Run the artifacts named; returns the exit code."""
+    ids = list(dict.fromkeys(parsed.ids))
+    if commands := [name for name in ids if name in COMMANDS]:
+        raise UsageError(f"put the command first: {parsed.program} {commands[0]} ...")
+    if not ids:
+        raise NothingSelectedError(
+            f"nothing selected: name artifacts ({parsed.program} list shows them) or run {parsed.program} all"
+        )
+    return run_artifacts([catalog.load(name, tuple(COMMANDS)) for name in ids], parsed)
+
+
+def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace) -> int:
     """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact."""
-    plans = _plans(artifacts, options)
-    if options.print_script:
-        from reproduce.commands.batch_script import print_script
+    plans = _plans(artifacts, parsed)
+    if parsed.print_script:
+        from reproduce.running.batch_script import batch_script
 
-        return print_script(plans, options.launcher, options.scale, options.command)
-    if options.dry_run:
-        return _print_plans(plans, options)
+        print(batch_script(plans, parsed.launcher, parsed.scale, parsed.command), end="")
+        return errors.DONE
+    if parsed.dry_run:
+        return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
-    expected = [expected_seconds(one.fidelity, one.points, options.cluster) for one in plans]
-    for at, one in enumerate(plans):
+    expected = [expected_seconds(plan.fidelity, plan.points, parsed.cluster) for plan in plans]
+    for index, plan in enumerate(plans):
         started = time.monotonic()
-        later = sum(map(sum, expected[at + 1 :]))
+        later = sum(map(sum, expected[index + 1 :]))
         try:
-            with progress(one.artifact.id, len(one.points), expected[at], later) as on_point:
-                done = run(
-                    one, options.command, options.cluster, options.fresh, options.debug, on_point, options.launcher
+            with progress(plan.artifact.id, len(plan.points), expected[index], later) as on_point:
+                done = runner.run(
+                    plan,
+                    parsed.command,
+                    parsed.cluster,
+                    parsed.fresh,
+                    parsed.debug,
+                    on_point,
+                    parsed.launcher,
+                    export,
                 )
         except InvalidResultsError as error:
             print(f"reproduce: {error}", file=sys.stderr)
             codes.append(error.code)
             continue
         runs.append(done)
-        codes.append(exit_code(done, options.strict))
-        if not options.json:
+        codes.append(exit_code(done, parsed.strict))
+        if not parsed.json:
             _print_run(done, time.monotonic() - started)
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
-    if options.json:
+    if parsed.json:
         print(json.dumps({"exit_code": code, "artifacts": [_as_json(done) for done in runs]}, indent=1))
     elif runs:
-        _print_end(runs, options)
+        _print_end(runs, parsed)
     return code
 
 
-def _plans(artifacts: Sequence[Artifact], options: Options) -> list[Plan]:
-    if options.everything:
-        artifacts = [artifact for artifact in artifacts if _offers(artifact, options)]
-    if not artifacts:
-        asked = {"fidelity": options.fidelity, "scale": options.scale}
-        at = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
-        raise NothingSelectedError(f"no artifact has {at} (reproduce list shows which has what)")
-    plans = [
-        plan(artifact, options.results, options.fidelity, options.scale, options.launcher) for artifact in artifacts
-    ]
-    if any(one.fidelity in ON_CLUSTER for one in plans):
-        open_cluster(options.cluster)
-    if options.launcher != "local" and any(one.fidelity != "measured" for one in plans):
-        raise UsageError(f"--launcher {options.launcher} is for measured runs; add --fidelity measured")
+def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
+    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.launcher)
+    plans = [runner.plan(artifact, *asked) for artifact in artifacts]
+    if any(plan.fidelity in ON_CLUSTER for plan in plans):
+        open_cluster(parsed.cluster)
+    if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
+        raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
     return plans
 
 
-def _offers(artifact: Artifact, options: Options) -> bool:
-    """Whether the artifact has the fidelity and the scale that were asked for, if they were."""
-    fidelities = [name for name in artifact.fidelities if options.fidelity in (None, name)]
-    return any(options.scale in (None, *scales_of(artifact, name)) for name in fidelities)
+def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
+    """Those of the artifacts that have the fidelity and the scale asked for. Raises `NothingSelectedError` for none."""
+
+    def offers(artifact: Artifact) -> bool:
+        fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
+        return any(parsed.scale in (None, *scales_of(artifact, name)) for name in fidelities)
+
+    if selected := [artifact for artifact in artifacts if offers(artifact)]:
+        return selected
+    asked = {"fidelity": parsed.fidelity, "scale": parsed.scale}
+    what = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
+    raise NothingSelectedError(f"no artifact has {what} (reproduce list shows which has what)")
 
 
 def exit_code(done: Run, strict: bool) -> int:
@@ -113,32 +155,32 @@ def exit_code(done: Run, strict: bool) -> int:
     return errors.DONE
 
 
-def _print_plans(plans: list[Plan], options: Options) -> int:
-    if options.json:
+def _print_plans(plans: list[Plan], parsed: Namespace) -> int:
+    if parsed.json:
         document = [
             {
-                "id": one.artifact.id,
-                "fidelity": one.fidelity,
-                "scale": one.scale,
-                "folder": str(one.folder),
-                "points": [{"key": point.key, "parameters": dict(point.parameters)} for point in one.points],
+                "id": plan.artifact.id,
+                "fidelity": plan.fidelity,
+                "scale": plan.scale,
+                "folder": str(plan.folder),
+                "points": [{"key": point.key, "parameters": dict(point.parameters)} for point in plan.points],
             }
-            for one in plans
+            for plan in plans
         ]
         print(json.dumps({"dry_run": document}, indent=1))
         return errors.DONE
-    for one in plans:
-        cluster = f" on {options.cluster}" if one.fidelity in ON_CLUSTER else ""
-        seconds = sum(expected_seconds(one.fidelity, one.points, options.cluster))
+    for plan in plans:
+        cluster = f" on {parsed.cluster}" if plan.fidelity in ON_CLUSTER else ""
+        seconds = sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster))
         takes = f", about {spoken(seconds)}" if seconds >= LONG_S else ""
-        what = f"{len(one.points)} points, {one.fidelity}{cluster}, scale {one.scale}{takes}"
-        print(f"{one.artifact.id}: would evaluate {what}")
-        for point in one.points:
+        what = f"{len(plan.points)} points, {plan.fidelity}{cluster}, scale {plan.scale}{takes}"
+        print(f"{plan.artifact.id}: would evaluate {what}")
+        for point in plan.points:
             print(f"  {point.key}: " + " ".join(f"{name}={value}" for name, value in point.parameters.items()))
-        print(f"  would write {shown_path(one.folder)}{os.sep}")
-    total = sum(sum(expected_seconds(one.fidelity, one.points, options.cluster)) for one in plans)
+        print(f"  would write {shown_path(plan.folder)}{os.sep}")
+    total = sum(sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster)) for plan in plans)
     if len(plans) > 1 and total >= LONG_S:
-        print(f"{sum(len(one.points) for one in plans)} points in all, about {spoken(total)}")
+        print(f"{sum(len(plan.points) for plan in plans)} points in all, about {spoken(total)}")
     return errors.DONE
 
 
@@ -157,19 +199,12 @@ def _as_json(done: Run) -> dict[str, Any]:
     }
 
 
-def console() -> "Console":
-    """A console on stdout, 120 columns wide where that is no terminal."""
-    from rich.console import Console
-
-    return Console() if sys.stdout.isatty() else Console(width=120)
-
-
 def _print_run(done: Run, seconds: float) -> None:
     from rich.text import Text
 
     from reproduce.output.tables import claim_table, failures, origin_of, print_table, result_table
 
-    artifact, record, out = done.plan.artifact, done.record, console()
+    artifact, record, out = done.plan.artifact, done.record, console(WIDTH)
     out.print(Text(f"{artifact.label}: {artifact.setting(record.scale).title}", style="bold"))
     out.print(
         f"{origin_of(record)}, scale {record.scale}: {done.computed} points computed, {done.reused} reused, "
@@ -188,29 +223,29 @@ def _print_run(done: Run, seconds: float) -> None:
     out.print()
 
 
-def _print_end(runs: list[Run], options: Options) -> None:
+def _print_end(runs: list[Run], parsed: Namespace) -> None:
     from rich.text import Text
 
-    out = console()
+    out = console(WIDTH)
     if len(runs) > 1:
         verdicts = [claim.verdict for done in runs for claim in done.record.claims]
         counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
         out.print(Text(f"{len(runs)} artifacts; claims: {counts or 'none'}"))
-    out.print(Text(f"next: {next_command(runs, options)}"), soft_wrap=True)
+    out.print(Text(f"next: {next_command(runs, parsed)}"), soft_wrap=True)
 
 
-def next_command(runs: list[Run], options: Options) -> str:
+def next_command(runs: list[Run], parsed: Namespace) -> str:
     """What to try after these runs."""
     failed = [done for done in runs if any(point.status == "failed" for point in done.record.points)]
-    where = [] if options.results == _default_results() else ["--results", str(options.results)]
-    missing = [id for id in catalog.ids() if not any((options.results / id).glob(f"*/{RECORD}"))]
+    where = [] if parsed.results == reproduce.DEFAULT_RESULTS else ["--results", str(parsed.results)]
+    missing = [id for id in catalog.ids() if not any((parsed.results / id).glob(f"*/{RECORD}"))]
     if failed:
         words = [failed[0].plan.artifact.id, *_flags(failed[0].plan), "--debug", *where]
     elif missing:
         words = [missing[0], *where]
     else:
         words = ["describe", runs[-1].plan.artifact.id]
-    return shlex.join([*options.program.split(), *words])
+    return shlex.join([*parsed.program.split(), *words])
 
 
 def _flags(plan: Plan) -> list[str]:
@@ -218,15 +253,3 @@ def _flags(plan: Plan) -> list[str]:
     own = plan.fidelity != plan.artifact.fidelities[0]
     flags = ["--fidelity", plan.fidelity] if own else []
     return flags + (["--scale", plan.scale] if plan.scale != scales_of(plan.artifact, plan.fidelity)[0] else [])
-
-
-def _default_results() -> Path:
-    from reproduce.cli import DEFAULT_RESULTS
-
-    return DEFAULT_RESULTS
-
-
-def shown_path(path: Path) -> str:
-    """`path` from here if it lies below, else as it is."""
-    path = path.absolute()
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

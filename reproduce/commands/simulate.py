@@ -2,18 +2,19 @@
 
 import json
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError, did_you_mean
+from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.commands import options
+from reproduce.experiment.parameters import REQUIRED, check_keys
 from reproduce.running.fidelities import oom_reason, open_cluster
 
-KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fields(part)), "cluster", "label")
-REQUIRED = ("layers", "hidden", "heads", "B")
+WIDTH = 120
 MAX_ACTIONS = 10_000_000  # passes in the schedule of one iteration; the paper's largest has 131,072
 
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
@@ -32,11 +33,19 @@ numbers, the reason says why; the other points still run).
 """
 
 
-def run(file: str, cluster: str, as_json: bool, debug: bool = False) -> int:
-    """Estimate the points in `file` ('-' for standard input), print them, return the exit code."""
-    open_cluster(cluster)
-    points = [evaluate(entry, i + 1, cluster, debug) for i, entry in enumerate(read_points(file))]
-    if as_json:
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce simulate`."""
+    parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
+    options.add_cluster(parser, "for points that name none")
+    options.add_json(parser)
+
+
+def run(parsed: Namespace) -> int:
+    """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
+    open_cluster(parsed.cluster)
+    entries = read_points(parsed.file)
+    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
+    if parsed.json:
         print(json.dumps({"origin": "simulated", "points": points}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _print(points)
@@ -93,24 +102,6 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
     if not estimate.fits:
         return answer(label, "oom", oom_reason(estimate, model), estimate, model)
     return answer(label, "ok", None, estimate, model)
-
-
-def check_keys(entry: Any) -> None:
-    """Raise ValueError, naming the key, unless `entry` is an object with a point's keys and no others."""
-    if not isinstance(entry, dict):
-        raise ValueError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
-    for key in entry:
-        if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f"; known: {', '.join(KEYS)}"
-            raise ValueError(f"unknown key {key!r}{hint}")
-    if missing := [key for key in REQUIRED if key not in entry]:
-        raise ValueError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
-    for key in ("cluster", "label"):
-        if not isinstance(entry.get(key, ""), str):
-            raise ValueError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
-    for key in ("schedule", "recompute", "data_parallel"):
-        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
-            raise ValueError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")
 
 
 def check_size(p: int, v: int, m: int) -> None:
@@ -172,8 +163,8 @@ HEADINGS = (
 def _print(points: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
-    from reproduce.commands.run import console
     from reproduce.output.tables import NONE, print_table, text_table
+    from reproduce.output.terminal import console
 
     def row(point: Mapping[str, Any]) -> tuple[str, ...]:
         if point["iteration_s"] is None:
@@ -189,7 +180,7 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
             f"{point['peak_memory_bytes'] / 1e9:.1f}",
         )
 
-    out = console()
+    out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
     print_table(out, text_table(HEADINGS, [row(point) for point in points]), title)

@@ -17,6 +17,7 @@ from benchmarks.records import VERDICTS, ClaimResult, PointResult
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED
 from reproduce.analysis.verification import coverage
 from reproduce.analysis.verification.paper_claims import PAPER
+from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact, Results
 from reproduce.experiment.claims import judge
@@ -96,12 +97,13 @@ def check(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `reproduce verify`, but for --results and --debug."""
+    """The options of `reproduce verify`."""
     parser.add_argument("ids", nargs="*", metavar="ID", help=f"artifacts to check (default: all, and {PAPER.id})")
-    parser.add_argument("--cluster", default="selene", help="cluster to simulate: a name or a .toml file")
+    options.add_cluster(parser)
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    options.add_json(parser)
+    options.add_results(parser)
 
 
 def select(ids: Sequence[str]) -> list[Artifact]:

@@ -13,8 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import PointResult, Record
-from benchmarks.records.errors import UsageError
-from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact, Quantity, XAxis
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.predictions import counted, predicted, time_differences
@@ -93,19 +91,6 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     FigureCanvasAgg(figure)
     return figure
-
-
-def figure_of(record: Record) -> "Figure":
-    """The figure of an artifact's or a benchmark's record. Raises `UsageError` if it has none."""
-    from reproduce.output import benchmark_figures
-
-    with style():
-        if record.kind == "benchmark":
-            return benchmark_figures.draw(record)
-        artifact = catalog.load(record.id).at(record.scale) if record.id in catalog.ids() else None
-        if artifact is None or artifact.draw is None:
-            raise UsageError(f"{record.id} has no figure; try .frame()")
-        return artifact.draw(artifact, record)
 
 
 def render(artifact: Artifact, record: Record) -> dict[str, bytes]:

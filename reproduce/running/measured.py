@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, provenance
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
-from reproduce.artifacts.shared.measured_points import ranks_of
 from reproduce.experiment.artifact import Artifact, Point, Scalar, Take
+from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.running.evaluator import Evaluator, Outcome, scales_of, sources_digest
 from reproduce.running.simulated import complete
 
@@ -38,6 +38,7 @@ SOURCES = (
     "benchmarks/suite/checkpoint.py",
     "benchmarks/suite/fused_kernels.py",
     "benchmarks/suite/fused_kernels_cases.py",
+    "reproduce/experiment/parameters.py",
 )
 GPUS_OF = {"cpu": 0, "gpu": 1, "gpus": 4}
 STEPS, WARM_UP = {"cpu": 5, "cuda": 20}, {"cpu": 1, "cuda": 5}
@@ -149,17 +150,6 @@ def expected_seconds(point: Point, cluster: str) -> float:
         return 0.0
     compiling = COMPILING_S if point.parameters["kernels"] in ("compiled", "triton") else 0.0
     return EXPECTED_S[str(point.parameters["device"])] + compiling
-
-
-def settings_of(parameters: Mapping[str, Scalar]) -> "Settings":
-    """The engine's settings that a point's parameters name; others do not matter. Raises ValueError for bad ones."""
-    from ptdp_core.engine.settings import FIELDS, from_mapping
-
-    sections: dict[str, dict[str, Scalar]] = {}
-    for name, value in parameters.items():
-        if name in FIELDS:
-            sections.setdefault(FIELDS[name], {})[name] = value
-    return from_mapping(sections)
 
 
 def train(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:

@@ -1,9 +1,9 @@
 """Running an artifact: evaluate its points or reuse them, judge the claims, write the files.
 
-In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json,
-figure.pdf, figure.png, table.md, table.tex and table.csv, all of the same run: they are prepared next to their
-place and renamed at the end, so a failure leaves the earlier ones. While a run lasts it keeps what is finished as a
-partial record: in record.json, or, where that holds a complete record, in partial.json until the new one is complete.
+In `<results>/<id>/<fidelity>/` (`<fidelity>-<scale>` for a scale that is not the default) there are record.json and
+what an exporter makes of it, all of the same run: they are prepared next to their place and renamed at the end, so a
+failure leaves the earlier ones. While a run lasts it keeps what is finished as a partial record: in record.json, or,
+where that holds a complete record, in partial.json until the new one is complete.
 """
 
 import os
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.records import (
     PaperPlace,
@@ -43,13 +44,18 @@ from reproduce.running.fidelities import (
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
-TABLES = ("table.md", "table.tex", "table.csv")
 SAVE_EVERY_S = 1.0
-REUSED = (
-    "ok",
-    "oom",
-    "invalid",
-)  # settled by what the fingerprint covers; a failure may have been of the moment
+REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
+
+
+class Exporter(Protocol):
+    """What makes the files beside a record (`reproduce.output.export`)."""
+
+    def names(self, artifact: Artifact, record: Record) -> tuple[str, ...]:
+        """The names of the files."""
+
+    def contents(self, artifact: Artifact, record: Record) -> Mapping[str, bytes]:
+        """The files, by name."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,14 @@ def run(
     debug: bool = False,
     on_point: Callable[[str], None] = lambda label: None,
     launcher: str = "local",
+    export: Exporter | None = None,
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `on_point` is called with the label of
-    each point that is finished. `launcher` starts what is measured. Whatever ends the run early, what is finished is
-    saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
+    each point that is finished. `launcher` starts what is measured. `export` makes what is written beside the record;
+    without it the record stands alone. Whatever ends the run early, what is finished is saved first. Raises
+    `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
     devices = Devices(plan.scale, launcher, plan.folder)
     evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug, devices)
@@ -129,8 +137,8 @@ def run(
             session.do(point)
             on_point(point.label)
         record = session.finished()
-        files = written(plan, record) if record in session.earlier else None
-        files = files or write_results(plan, record)
+        files = written(plan, record, export) if record in session.earlier else None
+        files = files or write_results(plan, record, export)
     except BaseException as error:
         with suppress(OSError, RecordError):
             session.save()
@@ -250,11 +258,10 @@ def earlier_records(folder: Path) -> list[Record]:
     return found
 
 
-def written(plan: Plan, record: Record) -> tuple[Path, ...] | None:
+def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...] | None:
     """The files that an earlier run wrote for this very record; None if one is missing or older than our sources."""
-    figures = ("figure.pdf", "figure.png") if plan.artifact.draw else ()
-    further = plan.artifact.files(plan.artifact, record) if plan.artifact.files else ()
-    files = tuple(plan.folder / name for name in (RECORD, *figures, *TABLES, *further))
+    names = export.names(plan.artifact, record) if export else ()
+    files = tuple(plan.folder / name for name in (RECORD, *names))
     sources = (path for package in ("reproduce", "ptdp_core", "benchmarks") for path in (ROOT / package).rglob("*.py"))
     try:
         oldest = min(path.stat().st_mtime_ns for path in files)
@@ -263,9 +270,9 @@ def written(plan: Plan, record: Record) -> tuple[Path, ...] | None:
     return files if oldest > max(path.stat().st_mtime_ns for path in sources) else None
 
 
-def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
-    """Write the record, its figure and its tables: all of them, or, if anything fails, none."""
-    contents = _contents(plan.artifact, record)
+def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...]:
+    """Write the record and what `export` makes of it: all of the files, or, if anything fails, none."""
+    contents = export.contents(plan.artifact, record) if export else {}
     staging = plan.folder / f".new-{os.getpid()}"
     with interrupts.held():
         try:
@@ -282,18 +289,6 @@ def write_results(plan: Plan, record: Record) -> tuple[Path, ...]:
                 staging.rmdir()
         (plan.folder / PARTIAL).unlink(missing_ok=True)
     return tuple(plan.folder / name for name in (RECORD, *contents))
-
-
-def _contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
-    from reproduce.output.figures import render
-    from reproduce.output.tables import csv_text, latex, markdown
-
-    tables = (markdown(artifact, record), latex(artifact, record), csv_text(record))
-    files = {
-        **render(artifact, record),
-        **dict(zip(TABLES, (text.encode() for text in tables), strict=True)),
-    }
-    return files | dict(artifact.files(artifact, record) if artifact.files else {})
 
 
 def _write(path: Path, data: bytes) -> None:

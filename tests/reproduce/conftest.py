@@ -8,6 +8,7 @@ import pytest
 from benchmarks.records import Metric, PaperValue, PointResult, Record
 from reproduce.artifacts import fig_interleaved
 from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.output import export
 from reproduce.running import runner
 
 
@@ -133,7 +134,7 @@ def results_for() -> Callable[..., Results]:
 def figure_12(tmp_path_factory: pytest.TempPathFactory) -> runner.Run:
     """Figure 12, simulated once."""
     folder: Path = tmp_path_factory.mktemp("figure_12")
-    return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"])
+    return runner.run(runner.plan(fig_interleaved.ARTIFACT, folder), ["reproduce", "fig_interleaved"], export=export)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`reproduce plan` as JSON, and on disk: a record with its tables. Every number in them is simulated."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from benchmarks.records import (
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from reproduce import ROOT
+from reproduce.analysis.planning.plan import Plan
 from reproduce.analysis.planning.plan_text import (
     PARAMETERS,
     comparison_lines,
@@ -32,15 +32,14 @@ from reproduce.analysis.planning.plan_text import (
     takeaway_lines,
     title,
 )
-from reproduce.commands.plan import Plan
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running.fidelities import simulated_metrics
 
 
-def print_json(plan: Plan, folder: Path) -> None:
-    """The plan as JSON on standard output."""
+def document(plan: Plan, folder: Path) -> dict[str, Any]:
+    """The plan as `--json` prints it."""
     found = plan.search
-    document = {
+    return {
         "origin": "simulated",
         "cluster": plan.cluster_name,
         "model": {"name": plan.name, **asdict(plan.job.model)},
@@ -69,7 +68,6 @@ def print_json(plan: Plan, folder: Path) -> None:
         ],
         "folder": str(folder),
     }
-    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def entry(plan: Plan, estimate: Estimate) -> dict[str, Any]:

@@ -3,21 +3,17 @@
 Every number here is simulated. `plan_record.py` writes the same to disk.
 """
 
-import os
-import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptdp_core.config import ParallelConfig
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from ptdp_core.simulator.space import tensor_sizes
-from reproduce.commands.plan import Plan
+from reproduce.analysis.planning.plan import Plan
 from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from rich.text import Text
 
 GB = 1e9
 SHOWN_USES = 4
@@ -168,33 +164,6 @@ def _comparison(plan: Plan, name: str, one: Estimate) -> list[str]:
 def cause(differences: dict[str, float]) -> str:
     """What the slower configuration loses most with."""
     return max(differences, key=lambda use: differences[use])
-
-
-def print_plan(plan: Plan, folder: Path) -> None:
-    """The plan on a terminal."""
-    from rich.text import Text
-
-    from reproduce.commands.run import console, shown_path
-    from reproduce.output.tables import print_table
-
-    out = console()
-    out.print(Text(title(plan), style="bold"))
-    for heading, lines in (("The paper's heuristics", takeaway_lines(plan)), ("The search", [count_line(plan)])):
-        out.print(Text(f"\n{heading}"))
-        for line in lines:
-            out.print(_wrapped(f"  {line}", out.width))
-    out.print()
-    print_table(out, ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}")
-    for line in (*comparison_lines(plan), "", *note_lines(plan)):
-        out.print(_wrapped(line, out.width))
-    out.print(Text(f"files: {shown_path(folder)}{os.sep}  (record.json, table.md, table.csv)"), soft_wrap=True)
-
-
-def _wrapped(line: str, width: int) -> "Text":
-    from rich.text import Text
-
-    indent = " " * (len(line) - len(line.lstrip()) + 3)
-    return Text(textwrap.fill(line, width - 1, subsequent_indent=indent, break_long_words=False))
 
 
 def note_lines(plan: Plan) -> list[str]:

@@ -1,6 +1,5 @@
-"""`reproduce accuracy` against measured runs: printed or as JSON, with a record and a figure."""
+"""An assessment against measured runs: as tables, as JSON, and as a record with a figure."""
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,14 +7,12 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
-from benchmarks.records.errors import DONE
 from benchmarks.records.provenance import collect, timestamp
-from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores, assess, find
-from reproduce.commands.run import shown_path
+from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores
 from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
-from reproduce.output.tables import NONE, print_table, text_table
-from reproduce.output.text import console, percent, wrapped
-from reproduce.running.runner import RECORD, require_folder
+from reproduce.output.tables import NONE, text_table
+from reproduce.output.terminal import percent
+from reproduce.running.runner import RECORD
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,38 +22,6 @@ PLACES = "ID/measured*/record.json"
 FOOT_WIDTH = 60  # characters of a line under the figure
 TICKS = (1, 1.5, 2, 3, 4, 6, 8)
 AXES = ("p", "t", "d", "v", "b")
-
-
-def run(results: Path, cluster: str, as_json: bool, command: Sequence[str]) -> int:
-    """Compare, write, print."""
-    started = datetime.now(UTC)
-    require_folder(results / FOLDER)
-    assessment = assess(find(results), cluster)
-    files = _write(assessment, results / FOLDER, command, started)
-    if as_json:
-        print(json.dumps({**document(assessment), "files": [path.name for path in files]}, indent=1, allow_nan=False))
-        return DONE
-    print_assessment(assessment)
-    print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
-    return DONE
-
-
-def print_assessment(assessment: Assessment) -> None:
-    """Every step, then the scores, then what to know about them."""
-    from rich.text import Text
-
-    out = console()
-    out.print(
-        Text(
-            f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}",
-            style="bold",
-        )
-    )
-    print_table(out, step_table(assessment))
-    out.print(Text("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold"))
-    print_table(out, score_table(assessment))
-    for line in notes(assessment):
-        wrapped(out, line)
 
 
 def step_table(assessment: Assessment) -> "DataFrame":
@@ -156,7 +121,7 @@ def _score(scores: Scores) -> dict[str, Any]:
     }
 
 
-def _write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
+def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
     """figure.pdf, figure.png, then the record. Raises `StorageError`."""
     seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     record = Record(

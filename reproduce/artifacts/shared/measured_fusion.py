@@ -7,6 +7,7 @@ from benchmarks.records import Metric
 from reproduce.artifacts.shared.grids import Line, Mark
 from reproduce.artifacts.shared.measured_points import CPU, GPU, Experiment
 from reproduce.experiment.artifact import Point, Quantity, Take
+from reproduce.experiment.parameters import settings_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
@@ -61,7 +62,6 @@ def measure(launcher: "Launcher") -> Take:
 
 def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
     from benchmarks.suite.fused_step import measure_here
-    from reproduce.running.measured import settings_of
 
     device = str(point.parameters["device"])
     found: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
@@ -72,7 +72,6 @@ def _of_step(point: Point, found: "Fusion") -> dict[str, Metric]:
     from benchmarks.harness.points import rate, seconds
     from benchmarks.suite.fused_step import UNFUSED
     from ptdp_core.formulas import flops_per_iteration
-    from reproduce.running.measured import settings_of
 
     settings = settings_of(point.parameters)
     flops = flops_per_iteration(settings.model, settings.parallel.B)

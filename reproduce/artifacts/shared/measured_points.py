@@ -7,12 +7,12 @@ follows the paper: full recomputation unless said otherwise, fp16 and dropout on
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reproduce.artifacts.shared.grids import Line, Mark, crossed
 from reproduce.experiment.artifact import Artifact, Point, Quantity, Results, Scalar, Setting, Take
+from reproduce.experiment.parameters import ranks_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
@@ -101,11 +101,6 @@ def _ranks(mark: Mark, scale: str, shared: Shape) -> int | None:
     gpus = mark.parameters.get("gpus", RANKS[scale])
     assert isinstance(gpus, int)
     return gpus
-
-
-def ranks_of(parameters: Mapping[str, Scalar]) -> int:
-    """Ranks of a configuration: n = p*t*d."""
-    return prod(int(str(parameters.get(size, 1))) for size in "ptd")
 
 
 def _small(quantity: Quantity) -> Quantity:

@@ -5,9 +5,9 @@ from pathlib import Path
 from string import Template
 
 from benchmarks.records import VERDICTS
-from reproduce.commands.report import Entry, Report, Result
 from reproduce.experiment.claims import Accuracy
 from reproduce.output.html.markup import Content, Html, element, markup
+from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.html.sections import accuracy_section, entry_section, plans_section
 from reproduce.output.html.tables import data_table, heading, origin, plain, tag, verdict_kind
 

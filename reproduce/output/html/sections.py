@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from benchmarks.records import ClaimResult, PointResult, Record
 from benchmarks.records.errors import InvalidResultsError
-from reproduce.commands.report import FIGURE, Entry, Report, Result, link
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.output.html.markup import Content, Html, element, png_image
+from reproduce.output.html.report import FIGURE, Entry, Report, Result, link
 from reproduce.output.html.tables import (
     data_table,
     heading,

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from benchmarks.records import Number
-from reproduce.commands.report import Result
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.html.markup import Content, Html, element
+from reproduce.output.html.report import Result
 from reproduce.output.tables import NONE, numeric, parts, result_table
 
 VERDICT_KINDS = {

@@ -44,9 +44,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -
     made = type("Machine", (Fake,), {})
     monkeypatch.setattr(run, "Processes", made)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
-    monkeypatch.setattr(cli, "DEFAULT_RESULTS", tmp_path / "results")
-    main = check.main
-    monkeypatch.setattr(check, "main", lambda parsed, command: main(parsed, command, repository))
+    monkeypatch.setattr("reproduce.DEFAULT_RESULTS", tmp_path / "results")
+    run_check = check.run
+    monkeypatch.setattr(check, "run", lambda parsed: run_check(parsed, repository))
     return made
 
 

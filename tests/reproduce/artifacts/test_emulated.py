@@ -17,7 +17,7 @@ from ptdp_core.simulator import simulate
 from reproduce.artifacts.shared import laptop_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment.claims import judge
-from reproduce.output import figures, tables
+from reproduce.output import export, figures, tables
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
 
@@ -55,7 +55,7 @@ def emulation(monkeypatch):
 
 
 def run(id, folder):
-    return runner.run(runner.plan(catalog.load(id), folder, "emulated"), COMMAND)
+    return runner.run(runner.plan(catalog.load(id), folder, "emulated"), COMMAND, export=export)
 
 
 def test_a_point_keeps_what_was_clocked_and_what_was_predicted(emulation, tmp_path):

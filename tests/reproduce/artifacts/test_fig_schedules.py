@@ -5,10 +5,10 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.analysis.verification.coverage import unlisted
 from reproduce.artifacts import fig_interleaved, fig_schedules
-from reproduce.commands.listing import print_description
+from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Results
-from reproduce.output import figures
+from reproduce.output import export, figures
 from reproduce.running import runner
 
 ARTIFACT = fig_schedules.ARTIFACT
@@ -17,7 +17,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return runner.run(runner.plan(ARTIFACT, tmp_path_factory.mktemp("results")), ["test"])
+    return runner.run(runner.plan(ARTIFACT, tmp_path_factory.mktemp("results")), ["test"], export=export)
 
 
 @pytest.mark.parametrize("scale", ARTIFACT.scales)
@@ -71,5 +71,5 @@ def test_files_and_figure(finished):
 def test_it_stands_for_nothing_in_the_paper(capsys):
     assert catalog.ids()[-1] == ARTIFACT.id
     assert unlisted([], [ARTIFACT]) == []
-    print_description(ARTIFACT.id, as_json=False)
+    print_description(ARTIFACT)
     assert capsys.readouterr().out.startswith("fig_schedules: Beyond the paper (not in the paper)\n")

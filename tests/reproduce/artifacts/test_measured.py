@@ -7,10 +7,11 @@ import pytest
 from benchmarks.records import Metric
 from benchmarks.records.errors import DONE, POINTS_FAILED, UnavailableError
 from reproduce.artifacts.shared.grids import Line, Mark
-from reproduce.artifacts.shared.measured_points import CPU, GPU, GPUS, Experiment, ranks_of, with_measured
+from reproduce.artifacts.shared.measured_points import CPU, GPU, GPUS, Experiment, with_measured
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Claim, Judgement
+from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.output import figures
 from reproduce.running import measured, runner
 from reproduce.running.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
@@ -51,7 +52,7 @@ def test_points_can_run_on_their_devices(id, scale):
     assert len({point.key for point in points}) == len(points)
     assert not any(point.paper for point in points)
     for point in points:
-        settings = measured.settings_of(point.parameters)  # raises for what the engine would not
+        settings = settings_of(point.parameters)  # raises for what the engine would not
         assert settings.parallel.n == ranks_of(point.parameters) <= {CPU: 4, GPU: 1, GPUS: 4}[scale]
         assert settings.engine.device == ("cpu" if scale == CPU else "cuda")
     own = artifact.setting(scale)
@@ -68,7 +69,7 @@ def test_units_of_a_cpu_keep_their_values():
 
 
 def test_metrics_of_a_step():
-    settings = measured.settings_of({**TINY, "p": 2, "B": 4})
+    settings = settings_of({**TINY, "p": 2, "B": 4})
     found = measured.step_metrics(settings, (0.2, 0.1, 0.4), [7, 9])
     flops = 96 * 4 * 8 * 2 * 16**2 * (1 + 8 / (6 * 16) + 32 / (16 * 2 * 16))  # eq. (3)
     assert found["iteration_time"] == Metric(0.2, "s", "measured", (0.2, 0.1, 0.4))

@@ -12,8 +12,8 @@ from ptdp_core.simulator import cluster_path, load_cluster
 from ptdp_core.simulator.bounds import fits
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.space import Job, configurations
+from reproduce.analysis.planning import plan
 from reproduce.cli import main
-from reproduce.commands import plan
 from reproduce.commands.simulate import answer, evaluate
 from reproduce.experiment import published
 
@@ -242,5 +242,5 @@ def test_help_names_the_models(capsys):
 
 def test_a_request_is_a_job():
     args = Namespace(model="1t", layers=None, hidden=None, heads=None, seq=None, vocab=None, top=1)
-    name, job = plan.request(Namespace(**vars(args), gpus=512, batch=64))
+    name, job = plan.request({**vars(args), "gpus": 512, "batch": 64})
     assert (name, job.n, job.B, job.model.hidden) == ("1t", 512, 64, 25600)

@@ -329,7 +329,7 @@ def test_what_the_command_says(results, capsys):
 
 
 def test_collect_knows_the_default_folder(monkeypatch, results):
-    monkeypatch.setattr("reproduce.cli.DEFAULT_RESULTS", results)
+    monkeypatch.setattr("reproduce.DEFAULT_RESULTS", results)
     found = report.collect(results, results)
     assert found.command("verify") == "reproduce verify"
     assert [entry.id for entry, _ in found.shown] == ["fig_interleaved"]

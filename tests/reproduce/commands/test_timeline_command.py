@@ -8,7 +8,7 @@ import pytest
 from ptdp_core.schedules import Schedule, build
 from reproduce.cli import main
 from reproduce.commands import timeline as timeline_command
-from reproduce.commands.timeline import ascii_timeline
+from reproduce.output.ascii import MAX_LINES, ascii_timeline
 from reproduce.output.traces import from_schedule
 
 
@@ -39,7 +39,7 @@ class TestTerminal:
         assert all(len(line) == 80 for line in lines)
         assert all(line.endswith(">") for line in lines)
         assert any("cut at 80 columns" in note for note in notes)
-        assert len(lines) == min(timeline.p, timeline_command.MAX_LINES)
+        assert len(lines) == min(timeline.p, MAX_LINES)
         assert any("of 40 devices" in note for note in notes) == (timeline.p == 40)
 
     def test_split_passes_have_letters_of_their_own(self):

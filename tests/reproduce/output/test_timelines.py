@@ -16,7 +16,7 @@ from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.artifact import Results
 from reproduce.experiment.catalog import load
-from reproduce.output import figures, timelines
+from reproduce.output import export, figures, timelines
 from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
 from reproduce.output.traces import from_schedule
 from reproduce.running.fidelities import evaluator
@@ -290,7 +290,7 @@ def test_importing_is_light():
 def finished(request, tmp_path_factory):
     """A run of each artifact."""
     artifact = load(request.param)
-    return run(plan(artifact, tmp_path_factory.mktemp("results")), ["test"])
+    return run(plan(artifact, tmp_path_factory.mktemp("results")), ["test"], export=export)
 
 
 class TestArtifacts:

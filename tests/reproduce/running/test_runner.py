@@ -13,13 +13,14 @@ from benchmarks.records import StorageError, read_record
 from benchmarks.records.errors import InvalidResultsError, UsageError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.output import export
 from reproduce.running import fidelities, runner
 
 COMMAND = ["reproduce", "fig_squares"]
 
 
 def run(artifact: Artifact, results: Path, **options: bool) -> runner.Run:
-    return runner.run(runner.plan(artifact, results), COMMAND, **options)
+    return runner.run(runner.plan(artifact, results), COMMAND, export=export, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -236,9 +237,9 @@ def test_a_configuration_that_does_not_fit(figure_12):
     result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 1}))
     assert (result.status, list(result.metrics)) == ("oom", ["peak_memory"])
     assert re.search(r"\d+ bytes\) of memory on the fullest GPU; selene has \d+\.\d GB", result.reason)
-    result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 5}))
+    result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 97}))
     assert result.status == "invalid"
-    assert "layers=96" in result.reason
+    assert "layers=96 for p*v=97*1=97 stages" in result.reason
 
 
 def test_fidelities_that_are_not_there(small):
@@ -251,14 +252,14 @@ def test_fidelities_that_are_not_there(small):
 
 def test_files_are_drawn_again_only_if_missing_or_older_than_the_sources(tmp_path):
     plan = runner.plan(catalog.load("fig_bubble"), tmp_path)
-    first = runner.run(plan, ["reproduce"])
+    first = runner.run(plan, ["reproduce"], export=export)
     times = {path: path.stat().st_mtime_ns for path in first.files}
-    again = runner.run(plan, ["reproduce"])
+    again = runner.run(plan, ["reproduce"], export=export)
     assert set(again.files) == set(first.files)
     assert {path: path.stat().st_mtime_ns for path in again.files} == times
     (plan.folder / "table.tex").unlink()
-    assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"]).files
+    assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"], export=export).files
     assert (plan.folder / "table.tex").exists()
     os.utime(plan.folder / "figure.pdf", (0, 0))
-    runner.run(plan, ["reproduce"])
+    runner.run(plan, ["reproduce"], export=export)
     assert (plan.folder / "figure.pdf").stat().st_mtime_ns > min(times.values())

@@ -4,15 +4,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from benchmarks.records.errors import DONE, UsageError
-from reproduce.artifacts.shared.measured_points import ranks_of
+from benchmarks.records.errors import UsageError
+from ptdp_core.launch.slurm import script
+from reproduce.experiment.parameters import ranks_of
 from reproduce.running.runner import Plan
 
 PER_NODE = 8
 
 
-def print_script(plans: Sequence[Plan], launcher: str, scale: str | None, command: Sequence[str]) -> int:
-    """Print a script that runs `command` on an allocation with a task for every rank of the largest point.
+def batch_script(plans: Sequence[Plan], launcher: str, scale: str | None, command: Sequence[str]) -> str:
+    """A script that runs `command` on an allocation with a task for every rank of the largest point.
 
     Raises `UsageError` for what is not measured, or on no scale in particular: a script cannot know its devices.
     """
@@ -22,11 +23,8 @@ def print_script(plans: Sequence[Plan], launcher: str, scale: str | None, comman
         raise UsageError("--print-script is for measured runs; add --fidelity measured")
     if scale is None:
         raise UsageError("--print-script needs the devices of the allocation: add --scale cpu, gpu or gpus")
-    from ptdp_core.launch.slurm import script
-
     words = list(command)
     words = words[words.index("reproduce") + 1 :]
     again = [sys.executable, "-m", "reproduce", *(word for word in words if word != "--print-script")]
     ranks = max(ranks_of(point.parameters) for plan in plans for point in plan.points)
-    print(script("ptdp", ranks, PER_NODE, scale != "cpu", f"exec {shlex.join(again)}"), end="")
-    return DONE
+    return script("ptdp", ranks, PER_NODE, scale != "cpu", f"exec {shlex.join(again)}")

@@ -1,7 +1,8 @@
-"""How scores are printed: percentages, numbers with units, tables whose last column wraps."""
+"""What goes to a terminal: a console of the right width, paths, percentages, numbers with units."""
 
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reproduce.output.tables import NONE
@@ -37,8 +38,14 @@ def wrapped(out: "Console", line: str) -> None:
     out.print(Text(textwrap.fill(line, min(WIDTH, out.width), break_long_words=False)))
 
 
-def console() -> "Console":
-    """The terminal, or a page of 100 columns where there is none."""
+def console(width: int = WIDTH) -> "Console":
+    """The terminal, or a page of `width` columns where there is none."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    return Console() if sys.stdout.isatty() else Console(width=width)
+
+
+def shown_path(path: Path) -> str:
+    """`path` relative to the current folder if it lies below it, else as it is."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

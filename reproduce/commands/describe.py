@@ -1,48 +1,30 @@
-"""`reproduce list` and `reproduce describe`: plain text, quickly."""
+"""`reproduce describe`: what an artifact shows and judges, as plain text, quickly."""
 
 import json
 import shutil
 import textwrap
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
+from benchmarks.records.errors import DONE
+from reproduce.commands.list import summary
+from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import LONG_S, spoken
 
-
-def summary(artifact: Artifact) -> dict[str, Any]:
-    """What `list --json` says of an artifact."""
-    return {
-        "id": artifact.id,
-        "paper": artifact.label,
-        "section": artifact.section,
-        "title": artifact.title,
-        "fidelities": list(artifact.fidelities),
-        "scales": list(artifact.scales),
-        "points": {scale: len(artifact.points(scale)) for scale in artifact.scales},
-        "claims": [claim.id for claim in artifact.claims],
-    }
+HELP = ""
 
 
-def print_list(as_json: bool) -> int:
-    """Print the artifacts that there are."""
-    artifacts = [catalog.load(id) for id in catalog.ids()]
-    if as_json:
-        print(json.dumps([summary(artifact) for artifact in artifacts], indent=1, ensure_ascii=False))
-        return 0
-    rows = [("id", "paper", "fidelity", "title")]
-    rows += [(a.id, a.label, ", ".join(a.fidelities), a.title) for a in artifacts]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[3])
-    print("\nreproduce describe ID says more; reproduce ID runs it; reproduce all runs all of them.")
-    return 0
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce describe`."""
+    parser.add_argument("id", metavar="ID")
+    add_json(parser)
 
 
-def print_description(id: str, as_json: bool) -> int:
+def run(parsed: Namespace) -> int:
     """Print what an artifact shows and judges."""
-    artifact = catalog.load(id)
-    if as_json:
+    artifact = catalog.load(parsed.id)
+    if parsed.json:
         claims = [
             {
                 "id": c.id,
@@ -55,7 +37,13 @@ def print_description(id: str, as_json: bool) -> int:
         ]
         document = {**summary(artifact), "description": artifact.description, "claims": claims}
         print(json.dumps(document, indent=1, ensure_ascii=False))
-        return 0
+    else:
+        print_description(artifact)
+    return DONE
+
+
+def print_description(artifact: Artifact) -> None:
+    """The description for people."""
     print(f"{artifact.id}: {artifact.label} ({artifact.place})")
     print(f"{artifact.title}\n")
     _wrap(artifact.description)
@@ -80,12 +68,11 @@ def print_description(id: str, as_json: bool) -> int:
         if claim.tolerance:
             _wrap(f"tolerance: {claim.tolerance}", "    ")
     print(f"\nrun it: reproduce {artifact.id}")
-    return 0
 
 
 def _fidelities(artifact: Artifact) -> list[str]:
     """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
-    from reproduce.running.fidelities import scales_of  # here: `list` is quicker without the simulator
+    from reproduce.running.fidelities import scales_of  # here: importing this module stays quick without the simulator
 
     found = []
     for name in artifact.fidelities:

@@ -1,0 +1,51 @@
+"""Plain parameters that describe a training configuration: which there are, and what they describe."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records.errors import did_you_mean
+from ptdp_core.config import ModelConfig, ParallelConfig
+from reproduce.experiment.artifact import Scalar
+
+if TYPE_CHECKING:
+    from ptdp_core.engine.settings import Settings
+
+KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fields(part)), "cluster", "label")
+REQUIRED = ("layers", "hidden", "heads", "B")
+
+
+def ranks_of(parameters: Mapping[str, Scalar]) -> int:
+    """Ranks of a configuration: n = p*t*d."""
+    return prod(int(str(parameters.get(size, 1))) for size in "ptd")
+
+
+def settings_of(parameters: Mapping[str, Scalar]) -> "Settings":
+    """The engine's settings that a point's parameters name; others do not matter. Raises ValueError for bad ones."""
+    from ptdp_core.engine.settings import FIELDS, from_mapping
+
+    sections: dict[str, dict[str, Scalar]] = {}
+    for name, value in parameters.items():
+        if name in FIELDS:
+            sections.setdefault(FIELDS[name], {})[name] = value
+    return from_mapping(sections)
+
+
+def check_keys(entry: Any) -> None:
+    """Raise ValueError, naming the key, unless `entry` is an object with a point's keys and no others."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
+    for key in entry:
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"; known: {', '.join(KEYS)}"
+            raise ValueError(f"unknown key {key!r}{hint}")
+    if missing := [key for key in REQUIRED if key not in entry]:
+        raise ValueError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
+    for key in ("cluster", "label"):
+        if not isinstance(entry.get(key, ""), str):
+            raise ValueError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
+    for key in ("schedule", "recompute", "data_parallel"):
+        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
+            raise ValueError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")

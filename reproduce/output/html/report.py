@@ -1,0 +1,87 @@
+"""What the HTML page shows: the records of a results folder, by artifact, with the files beside them."""
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.records import ClaimResult, Record
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Accuracy, accuracy
+
+FIGURE = "figure.png"
+NOT_TESTABLE = "not testable here"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A record in its folder, with the files next to it; `outdated`: other sources than these made it."""
+
+    record: Record
+    folder: Path
+    files: tuple[Path, ...]
+    artifact: Artifact | None = None
+    outdated: bool = False
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """How far the points are from the paper's."""
+        return accuracy(self.artifact, self.record.points) if self.artifact else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artifact of the paper with its results, one per fidelity; `command` runs it, if this version has it."""
+
+    id: str
+    label: str
+    artifact: Artifact | None
+    results: tuple[Result, ...]
+    command: str
+
+    @property
+    def title(self) -> str:
+        """What the figure or table shows."""
+        return self.artifact.title if self.artifact else self.id
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page shows; links on it start at `base`."""
+
+    entries: tuple[Entry, ...]
+    base: Path
+    results: Path
+    accuracy: Result | None = None
+    plans: tuple[Result, ...] = ()
+    program: str = "reproduce"
+    options: tuple[str, ...] = field(default=())
+
+    @property
+    def shown(self) -> tuple[tuple[Entry, Result], ...]:
+        """Every result of an artifact, in the paper's order."""
+        return tuple((entry, result) for entry in self.entries for result in entry.results)
+
+    @property
+    def claims(self) -> tuple[tuple[Entry, ClaimResult], ...]:
+        """Every claim, once for each result that tests it; one that none can test, once."""
+        found = []
+        for entry in self.entries:
+            judged = [claim for result in entry.results for claim in result.record.claims]
+            tested = {claim.id for claim in judged if claim.verdict != NOT_TESTABLE}
+            untested = {claim.id: claim for claim in judged if claim.id not in tested}
+            found += [(entry, claim) for claim in judged if claim.verdict != NOT_TESTABLE]
+            found += [(entry, claim) for claim in untested.values()]
+        return tuple(found)
+
+    def command(self, *words: str) -> str:
+        """A command of this program for the same results."""
+        return shlex.join([*self.program.split(), *words, *self.options])
+
+
+def link(report: Report, path: Path) -> str:
+    """The address of a file as a link on the page has it: relative, with / and quoted."""
+    from urllib.parse import quote
+
+    relative = os.path.relpath(path.absolute(), report.base.absolute())
+    return quote(relative.replace(os.sep, "/"))
