@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ptdp_core.emulation.plan import SHRINK, Plan
 from ptdp_core.emulation.report import Measured, Timing
 from ptdp_core.layout import stage_all_reduces
+from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.network import Group, data_group, tensor_group
 
@@ -78,7 +79,8 @@ def _exchanges(plan: Plan, measured: Sequence[Measured]) -> dict[str, float]:
     ):
         if timings := [timing for m in measured for timing in m.exchanges.get((pattern, crosses), ())]:
             changes[field] = _rate(timings)
-    usual = "both" if plan.config.parallel.v > 1 else "pair"
+    exchanges = definition(plan.config.parallel.schedule).exchanges
+    usual = "both" if MESSAGES_AT_ONCE[exchanges] > 2 else "pair"
     found = [
         timing for m in measured for (name, _), timings in m.exchanges.items() if name == usual for timing in timings
     ]

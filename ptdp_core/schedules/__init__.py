@@ -4,7 +4,8 @@
 - `actions.py`: `Action` (`2F0`), `Schedule` (placement, and per rank the actions in order), CSV exchange with torch
 - `zoo/`: a module for each schedule: GPipe, 1F1B and interleaved 1F1B, and ZB-H1 beyond the paper
 - `definition.py`: what such a module says of its schedule; `registry.py`: finds them; `build(name, p, m, v)`
-- `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's) or overlapped
+- `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's; for any table:
+  `derived.py`) or overlapped; `program.py`: what comes out
 - `execution.py`: runs a schedule or a program in exact arithmetic: timeline, bubble
 - `checks.py`: completeness, order and groups of messages, progress, peak stash
 
@@ -24,18 +25,18 @@ from ptdp_core.schedules.checks import (
 )
 from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Span, Time, bubble_fraction, execute, execute_program
-from ptdp_core.schedules.lowering import (
+from ptdp_core.schedules.lowering import MESSAGES_AT_ONCE, lower
+from ptdp_core.schedules.placement import StagePlacement, looped, wave
+from ptdp_core.schedules.program import (
     MODES,
     Compute,
     Exchange,
     Instruction,
     Message,
     Program,
-    lower,
     message_into,
     message_out_of,
 )
-from ptdp_core.schedules.placement import StagePlacement, looped, wave
 from ptdp_core.schedules.registry import (
     build,
     check_schedule,
@@ -49,6 +50,7 @@ from ptdp_core.schedules.registry import (
 
 __all__ = [
     "KINDS",
+    "MESSAGES_AT_ONCE",
     "MODES",
     "Action",
     "Compute",

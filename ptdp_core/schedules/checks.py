@@ -5,7 +5,7 @@ from itertools import chain, zip_longest
 
 from ptdp_core.schedules.actions import KINDS, Action, Schedule
 from ptdp_core.schedules.execution import execute_program
-from ptdp_core.schedules.lowering import Exchange, Message, Program
+from ptdp_core.schedules.program import Exchange, Message, Program
 
 _BEFORE = {"B": "F", "I": "F", "W": "I"}
 _PASSES = {"F": "forward pass", "I": "input gradient"}

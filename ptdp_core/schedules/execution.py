@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ptdp_core.schedules.actions import Action, Schedule
 from ptdp_core.schedules.definition import Time
-from ptdp_core.schedules.lowering import Compute, Exchange, Message, Program, message_into
+from ptdp_core.schedules.program import Compute, Exchange, Message, Program, message_into
 
 
 class Span(NamedTuple):
@@ -84,7 +84,7 @@ def _raise_if_stuck(stuck: dict[int, str]) -> None:
         shown = "; ".join(f"rank {rank} at {what}" for rank, what in list(stuck.items())[:8])
         raise ValueError(
             f"stuck={len(stuck)} ranks wait for each other: {shown}; needs an order in which every input "
-            "comes from an earlier action or message; try the same schedule from build()"
+            "comes from an earlier action or message; try running what they wait for earlier on its rank"
         )
 
 

@@ -10,121 +10,58 @@
 Messages carry no tag on the wire: between two ranks the n-th receive gets the n-th send. So the order has to
 agree (`checks.check_order`), which matters most for p = 2 with chunks, where the next rank is also the
 previous one, and activations and gradients share the way.
+
+How a blocking program groups its messages is the schedule's `exchanges`: as the authors' code did without chunks
+('neighbours') and with chunks ('slots'), or for any other schedule as its table demands ('derived').
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
-from ptdp_core.schedules.placement import StagePlacement
+from ptdp_core.schedules.derived import derived
+from ptdp_core.schedules.program import (
+    MODES,
+    Compute,
+    Exchange,
+    Instruction,
+    Message,
+    Program,
+    message_into,
+    message_out_of,
+)
 
-MODES = ("blocking", "overlapped")
-
-
-class Message(NamedTuple):
-    """A boundary tensor, named by the pass that made it (kind, stage, microbatch), and its two ranks.
-
-    `kind` is 'F' for an activation and 'B' for a gradient, which a split backward pass makes in its I.
-    """
-
-    kind: str
-    stage: int
-    microbatch: int
-    source: int
-    destination: int
-
-    @property
-    def made_by(self) -> Action:
-        """The pass whose output this is (`Action.output`)."""
-        return Action(self.kind, self.stage, self.microbatch)
-
-    @property
-    def used_by(self) -> Action:
-        """The pass whose input this is; of a gradient, unsplit or split."""
-        return Action(self.kind, self.stage + (1 if self.kind == "F" else -1), self.microbatch)
-
-    def __str__(self) -> str:
-        return f"{self.made_by} (rank {self.source} to {self.destination})"
-
-
-class Compute(NamedTuple):
-    """Run one forward or backward pass, or one half of a split one."""
-
-    action: Action
-
-    def __str__(self) -> str:
-        return f"compute {self.action}"
-
-
-class Exchange(NamedTuple):
-    """Post these messages as one group; in a blocking program also wait until all of them are done."""
-
-    sends: tuple[Message, ...]
-    receives: tuple[Message, ...]
-
-    def __str__(self) -> str:
-        parts = (("send", self.sends), ("receive", self.receives))
-        return ", ".join(f"{verb} {message}" for verb, messages in parts for message in messages)
-
-
-Instruction = Compute | Exchange
-
-
-@dataclass(frozen=True)
-class Program:
-    """A lowered schedule: `ranks[r]` holds the instructions of pipeline rank r in their order."""
-
-    mode: str
-    schedule: Schedule
-    ranks: tuple[tuple[Instruction, ...], ...]
-
-
-def message_into(action: Action, placement: StagePlacement) -> Message | None:
-    """The message an action waits for; None at the ends of the pipeline, from the same rank, and for a W."""
-    kind, stage, microbatch = action.output
-    producer = stage - 1 if kind == "F" else stage + 1
-    ranks = placement.ranks
-    if kind == "W" or not 0 <= producer < len(ranks) or ranks[producer] == ranks[stage]:
-        return None
-    return Message(kind, producer, microbatch, ranks[producer], ranks[stage])
-
-
-def message_out_of(action: Action, placement: StagePlacement) -> Message | None:
-    """The message an action produces; None at the ends of the pipeline, to the same rank, and for a W."""
-    kind, stage, microbatch = action.output
-    consumer = stage + 1 if kind == "F" else stage - 1
-    ranks = placement.ranks
-    if kind == "W" or not 0 <= consumer < len(ranks) or ranks[consumer] == ranks[stage]:
-        return None
-    return Message(kind, stage, microbatch, ranks[stage], ranks[consumer])
+# The most messages that a rank has in one exchange of a blocking program, by the schedule's `exchanges`: one each way
+# with one neighbour, or with both.
+MESSAGES_AT_ONCE = {"neighbours": 2, "slots": 4, "derived": 4}
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
     """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
 
-    Neither mode reorders the computations. With `mode='blocking'`, schedules without chunks exchange as 1F1B
-    and GPipe did, schedules with chunks as the interleaved one did (Section 2.2.2); split backward passes are placed
-    only without chunks.
+    Neither mode reorders the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges of a
+    table that cannot run.
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
-    place: Callable[[tuple[Action, ...], Schedule], Iterator[Instruction]]
-    if mode == "overlapped":
-        place = _overlapped
-    elif schedule.v > 1 and schedule.is_split:
+    if schedule.exchanges not in MESSAGES_AT_ONCE:
         raise ValueError(
-            f"mode='blocking' with v={schedule.v} chunks and split backward passes; needs v=1, or messages that "
-            "nobody waits for; try mode='overlapped'"
+            f"exchanges={schedule.exchanges!r} is unknown; needs one of {', '.join(MESSAGES_AT_ONCE)}; "
+            "try exchanges='derived'"
         )
-    elif schedule.v > 1:
-        place = _blocking_slots
+    ranks: Iterable[Iterable[Instruction]]
+    if mode == "overlapped":
+        ranks = _overlapped(schedule)
+    elif schedule.exchanges == "derived":
+        ranks = derived(schedule, MESSAGES_AT_ONCE["derived"])
+    elif schedule.exchanges == "slots":
+        ranks = map(partial(_blocking_slots, schedule=schedule), schedule.ranks)
     else:
         exchanging = ([a.output for a in actions if a.kind != WEIGHT_GRADIENT] for actions in schedule.ranks)
-        place = partial(_blocking_neighbours, follows={a: b for row in exchanging for a, b in pairwise(row)})
-    return Program(mode, schedule, tuple(tuple(place(actions, schedule)) for actions in schedule.ranks))
+        follows = {a: b for row in exchanging for a, b in pairwise(row)}
+        ranks = map(partial(_blocking_neighbours, schedule=schedule, follows=follows), schedule.ranks)
+    return Program(mode, schedule, tuple(map(tuple, ranks)))
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
@@ -206,19 +143,35 @@ def _blocking_slots(actions: tuple[Action, ...], schedule: Schedule) -> Iterator
         yield from map(Compute, slot)
 
 
-def _overlapped(actions: tuple[Action, ...], schedule: Schedule) -> Iterator[Instruction]:
+def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:
     """After each action post its send and the receive of the action after next, to arrive while one runs.
 
-    So at most two receive buffers per direction are in use: the running action's and the next one's. Receives
-    are posted in the order of the actions, as in the blocking program, so that the same argument keeps their
-    order. The two directions between a pair of ranks must not queue behind each other, nor a send behind a
-    receive of its exchange: a receive is posted before a send that its peer needs first. One NCCL
-    communicator per ordered pair keeps them apart; torch's default, one per pair for both directions,
-    would deadlock.
+    So at most two receive buffers per direction are in use, the running action's and the next one's, where a rank uses
+    what another sends it in the order in which it is sent. Where it does not (both directions of a V come from one
+    rank), a receive is posted earlier, before those of everything sent after it. The two directions between a pair of
+    ranks must not queue behind each other, nor a send behind a receive of its exchange: a receive is posted before a
+    send that its peer needs first. One NCCL communicator per ordered pair keeps them apart; torch's default, one per
+    pair for both directions, would deadlock.
     """
     placement = schedule.placement
-    inputs = [message_into(action, placement) for action in actions] + [None, None]
-    yield from _exchange((), inputs[:2])
-    for action, after_next in zip(actions, inputs[2:], strict=True):
+    sent = {
+        message: position
+        for actions in schedule.ranks
+        for position, action in enumerate(actions)
+        if (message := message_out_of(action, placement))
+    }
+    for actions in schedule.ranks:
+        used = [(message, i) for i, action in enumerate(actions) if (message := message_into(action, placement))]
+        posted: list[list[Message]] = [[] for _ in (*actions, None, None)]  # by the action that is still two ahead
+        latest: dict[int, int] = {}  # by source: where what it sent last of those seen so far is received
+        for message, position in sorted(used, key=lambda use: sent.get(use[0], 0), reverse=True):
+            latest[message.source] = min(position, latest.get(message.source, position))
+            posted[latest[message.source]].insert(0, message)
+        yield _posting(actions, posted, schedule)
+
+
+def _posting(actions: tuple[Action, ...], posted: list[list[Message]], schedule: Schedule) -> Iterator[Instruction]:
+    yield from _exchange((), (*posted[0], *posted[1]))
+    for action, after_next in zip(actions, posted[2:], strict=True):
         yield Compute(action)
-        yield from _exchange((message_out_of(action, placement),), (after_next,))
+        yield from _exchange((message_out_of(action, schedule.placement),), after_next)

@@ -3,8 +3,11 @@
 Both are cheap, so that a search need not simulate what does not fit or cannot win (`search.py`).
 """
 
+from collections.abc import Sequence
+
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import longest_chunk, rank_elements
+from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, fullest
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import rank_memory
@@ -13,38 +16,27 @@ from ptdp_core.simulator.memory import rank_memory
 _ROUNDING = 1e-6
 
 
-def warmup_passes(config: TrainingConfig, rank: int) -> int:
-    """Forward passes of a rank before its first backward pass follows a forward one (Section 2.2)."""
-    parallel = config.parallel
+def fullest_moments(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
+    """`schedules.fullest` of every rank: by the schedule's formula where there is one, else from its table."""
+    parallel, schedule = config.parallel, definition(config.parallel.schedule)
     p, m, v = parallel.p, parallel.m, parallel.v
-    if parallel.schedule == "gpipe" or (parallel.schedule == "interleaved" and m == p):
-        return m * v
-    if parallel.schedule == "interleaved":
-        return min((p - rank - 1) * 2 + (v - 1) * p, m * v)
-    return min(p - rank - 1, m)
-
-
-def stash(config: TrainingConfig, rank: int) -> int:
-    """Most microbatches of a chunk whose activations a rank holds at once: `schedules.peak_stash`, as a formula."""
-    return min(warmup_passes(config, rank) + 1, config.parallel.m * config.parallel.v)
+    if schedule.splits or schedule.stash is None:
+        return fullest(build(schedule.name, p, m, v))
+    return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
-    """Bytes of memory on the fullest GPU: what `simulate` finds, without executing the schedule.
-
-    With equal stages the first rank has the most parameters and stashes most, the last computes the loss; no other has
-    more than these.
-    """
-    last = config.parallel.p - 1
-    equal = config.model.layers % (config.parallel.p * config.parallel.v) == 0
-    parameters = rank_elements(config)
+    """Bytes of memory on the fullest GPU: what `simulate` finds, without executing the schedule."""
+    parameters, last = rank_elements(config), config.parallel.placement.last
+    # Of ranks that are otherwise alike, the one that stashes most.
+    stashes: dict[tuple[int, int, bool, int], int] = {}
+    for rank, moments in enumerate(fullest_moments(config)):
+        for stash, deferred in moments:
+            alike = parameters[rank], longest_chunk(config, rank), rank == last, deferred
+            stashes[alike] = max(stash, stashes.get(alike, 0))
     return max(
-        sum(
-            rank_memory(
-                config, model.cluster, parameters[rank], longest_chunk(config, rank), stash(config, rank), rank == last
-            ).values()
-        )
-        for rank in ({0, last} if equal else range(last + 1))
+        sum(rank_memory(config, model.cluster, count, layers, stash, computes_loss, deferred).values())
+        for (count, layers, computes_loss, deferred), stash in stashes.items()
     )
 
 
@@ -56,12 +48,13 @@ def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:
 def least_time(config: TrainingConfig, model: CostModel) -> float:
     """Seconds that an iteration takes at least: never more than `simulate` finds, and usually a few percent less.
 
-    Take any pipeline rank R. Its first pass waits until stages 0 to R-1 have passed the first microbatch on. Then it
-    computes all its passes, and receives their inputs in groups that it waits for. After its last pass stages R-1 to 0
-    are still to come: with equal stages, (1 + (p-1)/(vm)) of the ideal time (Section 2.2). Then rank 0 reduces its
-    gradients, all step, and the host adds its part.
+    Take any pipeline rank R, whose first stage is g. Its first pass waits until stages 0 to g-1 have passed the first
+    microbatch on. Then it computes all its passes, and receives their inputs in groups that it waits for. After its
+    last pass stages g-1 to 0 are still to come: with equal stages, (1 + (p-1)/(vm)) of the ideal time (Section 2.2).
+    Then the rank of stage 0 reduces its gradients, all step, and the host adds its part. Where backward passes are
+    split, R's last pass may be a W, and only the rank of stage 0 itself is looked at.
     """
-    parallel, cluster = config.parallel, model.cluster
+    parallel, cluster, placement = config.parallel, model.cluster, config.parallel.placement
     p, m = parallel.p, parallel.m
     stages = model.stages(config)
     forward, backward = [s.forward for s in stages], [s.backward for s in stages]
@@ -73,18 +66,21 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     gather = model.gather(config)
     hop = single + gather
     flush = 0.0
-    for rank in {0, max(p - 2, 0), p - 1}:
+    for rank in {placement.first} if definition(parallel.schedule).splits else {placement.first, max(p - 2, 0), p - 1}:
         alone, paired = _receives(config, rank)
-        work = m * (sum(forward[rank::p]) + sum(backward[rank::p]))
+        work = m * sum(forward[stage] + backward[stage] for stage in placement.stages[rank])
         waits = alone * hop + paired * (double + 2 * gather)
-        way = sum(forward[:rank]) + sum(backward[:rank]) + max(2 * rank - 1, 0) * hop
+        first = placement.stages[rank][0]
+        hops = sum(map(placement.is_sent, range(first)))
+        way = sum(forward[:first]) + sum(backward[:first]) + max(2 * hops - 1, 0) * hop
         flush = max(flush, way + work + waits)
-    parameters = rank_elements(config)
-    reduction = model.data_parallel(config, parameters[0], sum(backward[::p]))
-    if p > 1:
+    parameters, ends = rank_elements(config), {placement.first, placement.last}
+    last_backward = model.last_backward(config, stages, placement.first)
+    reduction = model.data_parallel(config, parameters[placement.first], last_backward)
+    if len(ends) == 2:
         reduction += model.embedding_reduction(config)
     step = max(
-        model.optimizer(config, count) + model.weight_gather(config, count) for count in {parameters[0], parameters[-1]}
+        model.optimizer(config, parameters[rank]) + model.weight_gather(config, parameters[rank]) for rank in ends
     )
     return (flush + reduction + step + cluster.iteration_host_time) * (1 - _ROUNDING)
 
@@ -92,16 +88,17 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
 def _receives(config: TrainingConfig, rank: int) -> tuple[int, int]:
     """Groups in which a rank receives one tensor, and those in which it may receive two (an activation and a gradient).
 
-    Only an interleaved steady state receives two at a time; the first stage receives no activation, the last no
-    gradient.
+    Both at once only in a steady state with 'slots'; how 'derived' groups are made up is not known before, and none of
+    them is counted.
     """
-    parallel = config.parallel
+    parallel, placement, schedule = config.parallel, config.parallel.placement, definition(config.parallel.schedule)
     p, m, v = parallel.p, parallel.m, parallel.v
-    if p == 1:
+    if schedule.exchanges == "derived":
         return 0, 0
-    activations = m * (v - 1 if rank == 0 else v)
-    gradients = m * (v - 1 if rank == p - 1 else v)
-    if v == 1:
-        return activations + gradients, 0
-    paired = min(activations, gradients, m * v - warmup_passes(config, rank) + 1)
+    activations, gradients = (
+        m * sum(map(crosses, placement.stages[rank])) for crosses in (placement.is_received, placement.is_sent)
+    )
+    paired = min(activations, gradients) if MESSAGES_AT_ONCE[schedule.exchanges] > 2 else 0
+    if schedule.stash is not None:  # as many pairs of an F and a B as follow the warm-up
+        paired = min(paired, m * v - schedule.stash(p, m, v)[rank] + 2)
     return activations + gradients - 2 * paired, paired

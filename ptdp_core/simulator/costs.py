@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.layout import Boundary, RankGrid, layer_parameters, layer_passes, stage_layers, tied_elements
+from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
@@ -167,7 +168,7 @@ class CostModel:
 
         None where passes are split: no layer's gradients are complete before the last W.
         """
-        if config.parallel.schedule == "zb-h1":
+        if definition(config.parallel.schedule).splits:
             return 0.0
         return sum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 

@@ -160,7 +160,7 @@ def execute_blocking(events: list[Event], costs: Costs) -> Times:
 
 
 def communication(event: Event, costs: Costs) -> int:
-    """What an event's exchange takes when nobody is late."""
+    """Duration of an event's exchange if every peer is ready, in picoseconds."""
     if not event.parts:
         return 0
     wire = max(costs.message[concurrent][boundary] for _, boundary, concurrent in event.parts)

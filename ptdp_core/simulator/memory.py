@@ -7,6 +7,7 @@ summed in fp32 (4 bytes in place of 2).
 """
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.software import PAPER, Software
@@ -93,6 +94,7 @@ def rank_memory(
     """
     updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
+    buffers = MESSAGES_AT_ONCE[definition(config.parallel.schedule).exchanges]
     states = {
         "weights": round(WEIGHT_BYTES * parameters),
         "gradients": round((FP32_GRADIENT_BYTES if software.fp32_gradients else GRADIENT_BYTES) * parameters),
@@ -103,7 +105,7 @@ def rank_memory(
         + owed * owed_bytes(config, cluster, layers, computes_loss),
         "working_activations": working_bytes(config, computes_loss),
         # the outputs sent and not yet given up, and one buffer for each message on its way
-        "boundary_buffers": (stash + (4 if config.parallel.v > 1 else 2)) * boundary if pipelined else 0,
+        "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
     unscaled = 0 if software.fp32_gradients else round(FP32_GRADIENT_BYTES * updated)

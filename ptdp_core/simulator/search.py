@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.bounds import fits, least_time, peak_memory
 from ptdp_core.simulator.cluster import Cluster
@@ -19,6 +20,7 @@ from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.space import Job, configurations
+from ptdp_core.simulator.steady_state import short_batches
 
 # Passes of the part of a schedule that has to be executed; at about 10 us each, cold.
 MAX_PASSES = 1_000_000
@@ -107,11 +109,10 @@ def search(
 
 
 def passes(config: TrainingConfig) -> int:
-    """Forward and backward passes that simulating a configuration executes at least, on all ranks."""
+    """Passes that simulating a configuration executes at least, on all ranks."""
     parallel = config.parallel
-    p, m, v = parallel.p, parallel.m, parallel.v
-    settled = {"interleaved": 5 * p, "1f1b": p + 8 if p > 1 else m}.get(parallel.schedule, m)
-    return 2 * p * v * min(m, settled)
+    p, v = parallel.p, parallel.v
+    return definition(parallel.schedule).passes(p, short_batches(parallel.schedule, p, parallel.m, v)[0], v)
 
 
 class Fit(NamedTuple):

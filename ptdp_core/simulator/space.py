@@ -4,7 +4,7 @@ Legal is (p, t, d, v, b, recompute) with
 
 - n = p*t*d; p*v divides the layers; t divides the heads and d*b the batch
 - t no larger than two nodes, and tensor groups that fill nodes evenly: t divides a node's GPUs or is a multiple of them
-- v = 1 with 1F1B, or v > 1 interleaved with p >= 2 and m a multiple of p (Section 2.2.2)
+- v = 1 with 1F1B, or v > 1 interleaved, where that exists: with p >= 2 and m a multiple of p (Section 2.2.2)
 - recompute every layer, or nothing
 
 The rest is as in the paper's runs: scatter/gather and fused operators on; the gradient all-reduce overlaps with the
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptdp_core.config import RECOMPUTE, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import default_schedule, exists
 
 LARGEST_TENSOR_GROUP_NODES = 2
 
@@ -68,11 +69,10 @@ def configurations(job: Job, gpus_per_node: int) -> Iterator[TrainingConfig]:
     for p, t, d in grids(job, gpus_per_node):
         if job.B % d:
             continue
-        chunks = [v for v in divisors(job.model.layers // p) if v == 1 or p > 1]
         for b in divisors(job.B // d):
             m = job.B // (d * b)
-            for v in chunks:
-                if v > 1 and m % p:
+            for v in divisors(job.model.layers // p):
+                if not exists(default_schedule(v), p, m, v):
                     continue
                 for recompute in RECOMPUTE:
                     parallel = ParallelConfig(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.schedules import definition
+from ptdp_core.schedules import definition, names
 from reproduce.output import figures
 from reproduce.output.traces import Box, Timeline
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IDLE = "#e0e0e0"
 DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
-LIGHT = DARK | {"F": "#7db3e0", "B": "#f2a95f"}  # schedules with chunks split no passes
+LIGHT = {"F": "#7db3e0", "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff"}
 PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
 # What a simulated iteration has besides: hatched, so that it needs no further colours.
 OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
@@ -68,7 +68,8 @@ def title(timeline: Timeline) -> str:
         text = f"{bubble} = {percent}, {'1F1B:' if split else 'not'} {formula} = {p - 1}/{v * m}"
     else:
         text = f"{percent}, {'1F1B:' if split else 'ideal'} {formula} = {100 * float(ideal):.4g} %"
-    return f"{definition(timeline.schedule).title}, {sizes}: bubble {text}"
+    name = definition(timeline.schedule).title if timeline.schedule in names() else timeline.schedule
+    return f"{name}, {sizes}: bubble {text}"
 
 
 # --- figure

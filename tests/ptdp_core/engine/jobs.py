@@ -15,6 +15,8 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.schedules import register
+from tests.ptdp_core.schedules import toys
 
 SEED = 1234
 STEPS = 3
@@ -127,6 +129,13 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
         out.append(compare(case, torch.load(path), made[layout]))
         beat()
     return out
+
+
+def compare_with_toys(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict[str, float]]:
+    """`compare_all`, with the schedules of `toys.py` registered in this rank."""
+    for toy in toys.TOYS:
+        register(toy)
+    return compare_all(beat, cases)
 
 
 def merged(case: dict[str, Any]) -> str:

@@ -89,14 +89,14 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
     return References(tmp_path_factory.mktemp("serial"))
 
 
-def check(cases: list[dict[str, Any]], references: References) -> None:
+def check(cases: list[dict[str, Any]], references: References, job: Any = jobs.compare_all) -> None:
     by_ranks = defaultdict(list)
     for case in cases:
         by_ranks[case["p"] * case["t"] * case["d"]].append(case)
     wrong = []
     for ranks, group in sorted(by_ranks.items()):
         work = [(case, references.path(case)) for case in group]
-        results = launch(jobs.compare_all, ranks, (work,), timeout=120, process_group=ranks > 1)
+        results = launch(job, ranks, (work,), timeout=120, process_group=ranks > 1)
         for i, case in enumerate(group):
             for rank, result in enumerate(results):
                 worst = max(result[i].values())

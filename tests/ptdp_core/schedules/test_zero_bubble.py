@@ -179,9 +179,8 @@ def test_whole_and_split_backward_passes_may_mix() -> None:
     assert makespan(execute_program(lower(mixed, "blocking"), 1, 2, 1)) == makespan(execute(schedule, 1, 2, 1))
 
 
-def test_chunks_and_split_passes_are_not_placed_in_blocking_groups() -> None:
+def test_chunks_and_split_passes_are_placed_in_blocking_groups() -> None:
     split = Schedule.from_csv("0F0,1F0,1I0,1W0,0I0,0W0", "file")
     check_complete(split)
-    assert execute_program(lower(split, "overlapped"), 1, 2)[0][-1].end == 6
-    with pytest.raises(ValueError, match=r"mode='blocking' with v=2 chunks and split .*; try mode='overlapped'"):
-        lower(split, "blocking")
+    for mode in MODES:
+        assert execute_program(lower(split, mode), 1, 2)[0][-1].end == 6

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptdp_core.schedules import build, execute_program, fullest, lower
+from ptdp_core.schedules import build, definition, execute_program, fullest, lower, names
 from ptdp_core.simulator import steady_state
 from ptdp_core.simulator.executor import Costs, compile_blocking, end_of, execute_blocking
-from tests.ptdp_core.schedules.cases import sizes
+from tests.ptdp_core.schedules.cases import existing, sizes
+
+pytestmark = pytest.mark.usefixtures("toys_registered")
 
 
 def free_messages(stages: int, forward: list[int], backward: list[int], weights: list[int]) -> Costs:
@@ -56,10 +58,9 @@ def test_two_messages_the_same_way_take_the_shared_time() -> None:
 
 @st.composite
 def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
-    name = draw(st.sampled_from(["1f1b", "interleaved", "zb-h1"]))
-    p = draw(st.integers(2, 6))
-    v = draw(st.integers(2, 3)) if name == "interleaved" else 1
-    m = p * draw(st.integers(6, 14)) if name == "interleaved" else draw(st.integers(p + 9, 90))
+    periodic = [name for name in names() if definition(name).period is not None]
+    size = draw(st.one_of([st.sampled_from(existing(name, range(2, 7), range(15, 91), 3)) for name in periodic]))
+    name, p, m, v = size
     if draw(st.booleans()):  # all stages different, or the simulator's case: all but the first and the last equal
         forward, backward = (draw(st.lists(st.integers(1, 50), min_size=p * v, max_size=p * v)) for _ in "fb")
     else:
@@ -67,7 +68,7 @@ def long_runs(draw: st.DrawFn) -> tuple[str, int, int, int, Costs]:
         forward[0] += draw(st.integers(0, 9))
         forward[-1] += draw(st.integers(0, 9))
         backward[-1] += draw(st.integers(0, 9))
-    weights = [draw(st.integers(0, total)) for total in backward] if name == "zb-h1" else []
+    weights = [draw(st.integers(0, total)) for total in backward] if definition(name).splits else []
     alone, shared = (draw(st.lists(st.integers(0, 9), min_size=p * v, max_size=p * v)) for _ in "as")
     gather, exchange = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     return name, p, m, v, Costs(forward, backward, (alone, shared), gather, exchange, weights)

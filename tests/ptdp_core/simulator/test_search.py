@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import build, peak_stash
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator import search as searching
-from ptdp_core.simulator.bounds import fits, least_time, peak_memory, stash
+from ptdp_core.simulator.bounds import fits, least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.search import Search, enough_gpus, least_memory, order, search, takeaways, time_shares
 from ptdp_core.simulator.space import Job, configurations, divisors, grids, nearest_batch, tensor_sizes
@@ -64,20 +63,6 @@ def test_the_legal_configurations_are_all_there_once(job):
 def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
     assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 96, 8), 8) == [1, 2, 4, 8, 16]
     assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 36, 8), 8) == [1, 2, 4]
-
-
-@pytest.mark.parametrize(
-    ("schedule", "p", "v"),
-    [
-        *((schedule, p, 1) for schedule in ("gpipe", "1f1b") for p in (1, 2, 3, 4, 8)),
-        *(("interleaved", p, v) for p in (2, 3, 4, 8) for v in (2, 3)),
-    ],
-)
-def test_the_stash_is_the_schedules(schedule, p, v):
-    for m in (p, 2 * p, 3 * p, 7 * p) if v > 1 else (1, 2, 3, p, p + 1, 4 * p):
-        parallel = ParallelConfig(p=p, v=v, B=m, schedule=schedule)
-        config = TrainingConfig(ModelConfig(24 * p * v, 64, 4), parallel)
-        assert [stash(config, rank) for rank in range(p)] == peak_stash(build(schedule, p, m, v))
 
 
 def test_memory_is_known_without_executing(everything):

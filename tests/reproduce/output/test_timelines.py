@@ -12,15 +12,17 @@ import pytest
 
 from benchmarks.records import Metric
 from ptdp_core.schedules import build
+from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.artifact import Results
 from reproduce.experiment.catalog import load
 from reproduce.output import export, figures, timelines
 from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
-from reproduce.output.traces import from_schedule
+from reproduce.output.traces import from_schedule, trace
 from reproduce.running.fidelities import evaluator
 from reproduce.running.runner import plan, run
+from tests.ptdp_core.schedules.toys import V
 
 SCHEDULES = [
     ("gpipe", 4, 8, 1, 2),
@@ -390,3 +392,17 @@ def test_communication_claim_gives_the_exact_ratio():
     assert found.numbers["neighbour_ratio"].value == 2
     assert "(pv-1)/(p-1)" in found.explanation
     assert "2.333 (p=4, v=2)" in found.explanation
+
+
+def test_a_v_placement_is_drawn_with_the_chunks_that_ranks_hold(monkeypatch):
+    """A schedule that only this test registers: on the last of two ranks stage 1 is chunk 0 and stage 2 chunk 1."""
+    monkeypatch.setitem(DEFINITIONS, V.name, V)
+    timeline = from_schedule(build(V.name, 2, 4, 2))
+    assert title(timeline).startswith("V, greedy, p = 2, m = 4, v = 2: bubble ")
+    assert {(box.action.stage, timeline.chunk_of(box.action)) for box in timeline.rows[1]} == {(1, 0), (2, 1)}
+    with figures.style():
+        figure = draw([timeline])
+    drawn = {c.get_gid(): len(c.get_paths()) for c in figure.axes[0].collections if c.get_gid() != "outlines"}
+    assert drawn == dict.fromkeys(("F0", "F1", "B0", "B1"), 8)
+    flows = [event for event in json.loads(trace([timeline]))["traceEvents"] if event["ph"] == "s"]
+    assert len(flows) == 4 * 4  # of six ways between stages two are inside rank 1

@@ -1,0 +1,114 @@
+"""Exchanges of a blocking program for any table that can run, whatever its placement, warm-up or split passes.
+
+Run the table in units of a forward pass, with messages that take no time. A message exists from the end of the pass
+that makes it to the start of the pass that uses it; give it one moment in between, and let every rank do its passes and
+messages in the order of these moments, a message before the passes that start then. At any time the message with the
+earliest moment among those not yet exchanged can be: both its ranks have done all that comes before, which includes the
+pass that makes it. So the program cannot deadlock; both sides of every message agree on the order; and the messages of
+one moment make the same group on both sides.
+
+Which moment: one at which neither rank is inside a pass, so that nobody waits, as late as possible; and if there is one
+that already has a group of either rank, that one, so that there are few groups. Where the passes of the two ranks leave
+no such moment, one of them waits for the other, for as short as possible.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import merge
+
+from ptdp_core.schedules.actions import Schedule
+from ptdp_core.schedules.definition import Time
+from ptdp_core.schedules.execution import execute
+from ptdp_core.schedules.program import Compute, Exchange, Instruction, Message, message_into
+
+# The times of the passes by which moments are chosen: a backward pass takes two forward passes, its halves one each.
+FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
+
+_At = tuple[Time, int, Instruction]
+
+
+class _Ranks:
+    """When each rank is inside a pass, and the moments of its groups that are chosen so far."""
+
+    def __init__(self, schedule: Schedule, most: int) -> None:
+        self.most = most
+        self.spans = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
+        self.starts = [[span.start for span in row] for row in self.spans]
+        self.moments: list[list[Time]] = [[] for _ in self.spans]
+        self.groups: dict[tuple[int, Time], list[Message]] = defaultdict(list)  # by rank and moment
+
+    def pass_around(self, rank: int, moment: Time) -> tuple[Time, Time] | None:
+        """Start and end of the pass that a rank is inside of; None where it is between two."""
+        i = bisect_left(self.starts[rank], moment) - 1
+        if i < 0 or self.spans[rank][i].end <= moment:
+            return None
+        return self.spans[rank][i].start, self.spans[rank][i].end
+
+    def join(self, message: Message, first: Time, last: Time) -> Time | None:
+        """The latest moment from `first` to `last` at which either rank has a group with room, and both are free."""
+        ends = (message.source, message.destination)
+        moments = [self.moments[rank] for rank in ends]
+        candidates = {m for row in moments for m in row[bisect_left(row, first) : bisect_right(row, last)]}
+        for moment in sorted(candidates, reverse=True):
+            if all(self.has_room(rank, moment) and self.pass_around(rank, moment) is None for rank in ends):
+                return moment
+        return None
+
+    def has_room(self, rank: int, moment: Time) -> bool:
+        return len(self.groups.get((rank, moment), ())) < self.most
+
+    def alone(self, message: Message, first: Time, last: Time) -> Time:
+        """The latest moment from `first` to `last` at which one rank waits for the other the shortest."""
+        best, moment = first, last
+        shortest: Time | None = None
+        while moment >= first:
+            around = [self.pass_around(rank, moment) for rank in (message.source, message.destination)]
+            inside = [span for span in around if span is not None]
+            wait = max((end - moment for _, end in inside), default=0)
+            if shortest is None or wait < shortest:
+                best, shortest = moment, wait
+            if not inside:
+                break
+            moment = min(start for start, _ in inside)
+        return best
+
+    def add(self, message: Message, moment: Time) -> None:
+        for rank in (message.source, message.destination):
+            if (rank, moment) not in self.groups:
+                insort(self.moments[rank], moment)
+            self.groups[rank, moment].append(message)
+
+
+def derived(schedule: Schedule, most: int) -> Iterator[Iterator[Instruction]]:
+    """The instructions of each rank, with at most `most` messages in a group that is joined.
+
+    Raises `ValueError` if the table cannot run.
+    """
+    ranks = _Ranks(schedule, most)
+    made = {span.action.output: span.end for row in ranks.spans for span in row}
+    messages = sorted(
+        (span.start, made[message.made_by], message)
+        for row in ranks.spans
+        for span in row
+        if (message := message_into(span.action, schedule.placement))
+    )
+    for used, first, message in messages:
+        moment = ranks.join(message, first, used)
+        ranks.add(message, ranks.alone(message, first, used) if moment is None else moment)
+    for rank in range(schedule.p):
+        yield _instructions(ranks, rank)
+
+
+def _instructions(ranks: _Ranks, rank: int) -> Iterator[Instruction]:
+    """A rank's passes and groups in the order of their moments, a group before the pass that starts then."""
+    passes: Iterator[_At] = ((span.start, 1, Compute(span.action)) for span in ranks.spans[rank])
+    groups: Iterator[_At] = ((at, 0, _group(ranks.groups[rank, at], rank)) for at in ranks.moments[rank])
+    for _, _, instruction in merge(groups, passes, key=lambda timed: timed[:2]):
+        yield instruction
+
+
+def _group(messages: list[Message], rank: int) -> Exchange:
+    """Both ranks of two messages have them in the same order: the one in which they were chosen."""
+    sends = tuple(message for message in messages if message.source == rank)
+    return Exchange(sends, tuple(message for message in messages if message.source != rank))

@@ -1,0 +1,29 @@
+"""Every registered schedule, and the tests' own, trains as the serial model does: loss, norm, gradients, parameters."""
+
+from typing import Any
+
+import pytest
+
+from ptdp_core.schedules import definition, exists, names
+from tests.ptdp_core.engine import jobs
+from tests.ptdp_core.engine.test_parity import References, check
+
+LAYOUTS: list[dict[str, Any]] = [
+    {"p": 4, "exchange": "blocking", "recompute": "none", "data_parallel": "local"},
+    {"p": 4, "exchange": "overlapped", "recompute": "full", "data_parallel": "local"},
+    {"p": 2, "t": 2, "exchange": "overlapped", "recompute": "none", "data_parallel": "local"},
+    {"p": 2, "t": 2, "exchange": "blocking", "recompute": "full", "data_parallel": "local", "scatter_gather": False},
+    {"p": 2, "d": 2, "exchange": "blocking", "recompute": "full", "data_parallel": "torch", "bucket_mib": 0.002},
+]
+
+
+@pytest.mark.usefixtures("toys_registered")
+def test_every_schedule_trains_as_the_serial_model(tmp_path_factory: pytest.TempPathFactory) -> None:
+    cases = []
+    for name in names():
+        v, _ = definition(name).chunks
+        for layout in LAYOUTS:
+            p, d, m = layout["p"], layout.get("d", 1), 2 * layout["p"]
+            assert exists(name, p, m, v)
+            cases.append({"t": 1, "d": 1, "b": 1, "v": v, "B": m * d, "schedule": name} | layout)
+    check(cases, References(tmp_path_factory.mktemp("serial")), jobs.compare_with_toys)

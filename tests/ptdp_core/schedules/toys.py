@@ -1,0 +1,64 @@
+"""Two schedules that the library does not have, each one definition: what it takes to add one, and that it is enough.
+
+Tests register them, also in the ranks that they start.
+"""
+
+from ptdp_core.schedules import Action, Definition, StagePlacement, wave
+from ptdp_core.schedules.definition import Order, passes, with_warmup
+
+
+def eager_order(p: int, m: int, v: int) -> Order:
+    return [
+        with_warmup(passes("F", rank, range(m)), passes("B", rank, range(m)), warmup=min(2 * (p - rank) - 1, m))
+        for rank in range(p)
+    ]
+
+
+EAGER = Definition(
+    name="eager-1f1b",
+    title="Eager 1F1B",
+    year=2022,
+    reference="1F1B whose ranks warm up with twice as many forward passes",
+    order=eager_order,
+    period=lambda p: 1,
+    bubble=lambda p, m, v, t_f, t_b, t_w: (p - 1) * (t_f + t_b),
+    stash=lambda p, m, v: [min(2 * (p - rank), m) for rank in range(p)],
+)
+
+
+def v_order(p: int, m: int, v: int) -> Order:
+    """Greedy: whenever a rank is free it runs a backward pass if it can, else a forward pass of its last chunk, else of
+    its first, while it holds fewer than 2p microbatches of a chunk; all passes take one unit of time."""
+    placement: StagePlacement = wave(p, v)
+    ranks: list[list[Action]] = [[] for _ in range(p)]
+    time, done = 0, {0: set[Action]()}
+    while len(done[time]) < 2 * p * v * m:
+        ended = done[time]
+        running = set()
+        for rank, stages in enumerate(placement.stages):
+            held = sum((a.kind == "F") - (a.kind == "B") for a in ranks[rank])
+            order = [Action("B", g, i) for i in range(m) for g in reversed(stages)]
+            order += [Action("F", g, i) for i in range(m) for g in reversed(stages) if held < 2 * p]
+            for action in order:
+                source = action.input(p * v)
+                forward = Action("F", action.stage, action.microbatch)
+                ready = source is None or source in ended
+                if action not in ended and ready and (action.kind == "F" or forward in ended):
+                    ranks[rank].append(action)
+                    running.add(action)
+                    break
+        time += 1
+        done[time] = ended | running
+    return ranks
+
+
+V = Definition(
+    name="v-greedy",
+    title="V, greedy",
+    year=2024,
+    reference="a V placement of stages with one forward and one backward chunk per rank, in greedy order",
+    order=v_order,
+    placement=wave,
+    chunks=(2, 2),
+)
+TOYS = (EAGER, V)
