@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.records.errors import DONE, POINTS_FAILED
 from reproduce.analysis.calibration.write import host_of
 from reproduce.analysis.scoring import measured, measured_text
-from reproduce.analysis.scoring.accuracy import Assessment, Group, OnDone, Scored, assess
+from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
@@ -39,7 +39,7 @@ Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against publis
 
 --json prints one object; errors are fractions, values in base units:
   cluster, origin        what was simulated, and that it was
-  groups[]               id, paper, blind, score, baselines, points[]: key, label, metric, ours, published, unit, error,
+  groups[]               id, paper, score, baselines, points[]: key, label, metric, ours, published, unit, error,
                          counted (false where an earlier artifact has the same configuration)
   overall, parts{{}}       score, baselines; parts by name
                          score is null, or: n, mean, bias, worst, worst_point, rank, missing
@@ -149,14 +149,10 @@ def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
 def score_table(assessment: Assessment) -> "DataFrame":
     """One row per artifact, then the parts and the whole."""
     headings = ("", "n", "mean", "bias", "rank", "const", "line h", "bubble", "worst", "at")
-    rows = [_row(_name(group), group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
+    rows = [_row(group.artifact.id, group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
     rows += [_row(name, scored) for name, scored in assessment.parts.items()]
     rows.append(_row("all", assessment.overall))
     return text_table(headings, rows)
-
-
-def _name(group: Group) -> str:
-    return group.artifact.id + (" (blind)" if group.blind else "")
 
 
 def move_table(assessment: Assessment) -> "DataFrame":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import Parameter, read_parameters
-from reproduce.analysis.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
 from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
@@ -54,11 +54,6 @@ class Group:
     artifact: Artifact
     predicted: tuple[Predicted, ...]
     scored: Scored
-
-    @property
-    def blind(self) -> bool:
-        """Whether its values were published to this project only after the parameters were set."""
-        return self.artifact.id in BLIND
 
 
 @dataclass(frozen=True)
@@ -160,12 +155,9 @@ def _references(points: Sequence[Predicted]) -> list[str]:
 
 
 def _parts(groups: Sequence[Group]) -> dict[str, Scored]:
-    """Parts of the whole that are worth a line: the throughputs, which have baselines, and what was blind, if known."""
-    counted = [(group, one) for group in groups for one in group.predicted if one.counted]
-    parts = {"throughput per GPU only": [one for _, one in counted if one.published.is_throughput]}
-    if any(group.blind for group, _ in counted):
-        parts["blind figures only"] = [one for group, one in counted if group.blind]
-        parts["without the blind figures"] = [one for group, one in counted if not group.blind]
+    """Parts of the whole that are worth a line: the throughputs, which have baselines."""
+    counted = [one for group in groups for one in group.predicted if one.counted]
+    parts = {"throughput per GPU only": [one for one in counted if one.published.is_throughput]}
     return {name: _scored(points) for name, points in parts.items() if points}
 
 

@@ -24,7 +24,6 @@ def as_json(assessment: Assessment) -> dict[str, Any]:
             {
                 "id": group.artifact.id,
                 "paper": group.artifact.label,
-                "blind": group.blind,
                 **_scored(group.scored),
                 "points": [_point(one) for one in group.predicted],
             }

@@ -17,8 +17,6 @@ from reproduce.experiment.artifact import Artifact, Point, Quantity
 
 # The FLOPs of an iteration that a throughput counts: with the recomputed forward pass (eq. 3), or without.
 FLOPS = {"throughput_per_gpu": flops_per_iteration, "model_throughput_per_gpu": model_flops_per_iteration}
-# Figures 13 to 17: their published values were kept away from the simulator until its parameters were frozen.
-BLIND = ("fig_tensor_vs_pipeline", "fig_pipeline_vs_data", "fig_tensor_vs_data", "fig_microbatch", "fig_recomputation")
 
 
 def configuration(point: Point) -> TrainingConfig:

@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.records import Metric, PointResult, errors, read_record
 from ptdp_core.simulator import load_cluster, read_parameters
-from reproduce.analysis.scoring import accuracy, accuracy_figures, sensitivity
+from reproduce.analysis.scoring import accuracy_figures, sensitivity
 from reproduce.analysis.scoring.accuracy import Assessment, assess
-from reproduce.analysis.scoring.published_points import BLIND, published_points
+from reproduce.analysis.scoring.published_points import published_points
 from reproduce.analysis.scoring.scores import Pair
 from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
@@ -118,13 +118,6 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
     assert move.groups == {"fig_interleaved": (pytest.approx(0.3), pytest.approx(0.1))}
     nothing = sensitivity._scored(known[1:], evaluate, "memory_reserved", "high", 8e9, "")
     assert (nothing.mean, nothing.change, nothing.lost) == (None, 0.0, 1)
-
-
-def test_figures_that_were_predicted_blind_get_a_part_of_their_own(assessment):
-    scored = replace(assessment.groups[0], artifact=replace(assessment.groups[0].artifact, id=BLIND[0]))
-    parts = accuracy._parts([scored, assessment.groups[1]])
-    assert parts["blind figures only"].score.n == 10
-    assert parts["without the blind figures"].score.n == 5
 
 
 # ------------------------------------------------------------------------------------------------------ the command

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult
-from reproduce.analysis.scoring.published_points import BLIND, Published, disagreements, published_points, unique
+from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
 from reproduce.analysis.scoring.scores import (
     Pair,
     baselines,
@@ -118,12 +118,6 @@ def test_two_published_values_for_one_configuration_are_reported():
     (line,) = disagreements([one, other])
     assert "fig_interleaved" in line
     assert "fig_other" in line
-
-
-def test_the_figures_that_were_predicted_blind():
-    assert set(BLIND) <= set(catalog.LABELS)
-    for id in BLIND:
-        assert catalog.LABELS[id] in {f"Figure {n}" for n in range(13, 18)}
 
 
 def result(value: float | None, status: str = "ok") -> PointResult:
