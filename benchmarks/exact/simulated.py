@@ -50,12 +50,12 @@ def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
         estimate = simulate(config, cluster)
     except ValueError as error:  # such as a schedule that deadlocks
         return Entry({"order": {PROBLEM: str(error)}}, schedule, shards)
-    times = {"iteration": estimate.iteration_s} | dict(estimate.phases_s)
-    sent = {f"{use} bytes": count for use, count in estimate.link_bytes.items()}
+    times = {"iteration": estimate.iteration_time} | dict(estimate.phase_times)
+    sent = {f"{use} bytes": count for use, count in estimate.traffic.items()}
     quantities: Quantities = {
         "communication": sent | _all_reduces(config),
         "work": _work(config),
-        "memory": {"peak memory bytes": estimate.peak_memory_bytes}
+        "memory": {"peak memory bytes": estimate.peak_memory}
         | {f"{use} bytes": count for use, count in estimate.memory_bytes.items()},
         "time": {f"{name} ns": round(seconds * NANOSECONDS) for name, seconds in times.items()}
         | {"bubble ppb": round(estimate.bubble_fraction * PARTS)},

@@ -5,7 +5,7 @@
     if not requirements():                       # what this machine lacks, a sentence each
         config = TrainingConfig(ModelConfig(8, 12288, 96), ParallelConfig(p=4, t=2, b=1, B=8))
         emulation = emulate(config, load_cluster("selene"), gpus_per_node=2)
-        emulation.iteration_s, emulation.prediction.iteration_s, emulation.bubble_fraction
+        emulation.iteration_time, emulation.prediction.iteration_time, emulation.bubble_fraction
 
 What is real: one process per GPU; the engine's executor over the lowered schedule, its boundary messages, the
 all-gather of scatter/gather, its gradient buckets, their data-parallel reduction and the exchange of the tied

@@ -17,23 +17,23 @@ from ptdp_core.simulator.estimate import Estimate, Slot
 class Emulation:
     """One emulated configuration, in seconds of this machine's clock and bytes of the cluster.
 
-    - `samples_s`: iteration times, each from the common start to the last rank's end; `iteration_s` their median
+    - `samples_s`: iteration times, each from the common start to the last rank's end; `iteration_time` their median
     - `bubble_fraction`: as `Estimate.bubble_fraction`, from the executed time lines
     - `timeline`: per pipeline rank the slots of the median iteration, of its first data and tensor rank
     - `order_ok`: every rank executed its passes in the schedule's order; `peak_stash`: see `simulator.memory`
-    - `link_bytes`: bytes a GPU sends per iteration by use, the largest over pipeline ranks, times the shrink factor
+    - `traffic`: bytes a GPU sends per iteration by use, the largest over pipeline ranks, times the shrink factor
     - `link_rates`, `exchange_latency`: measured before the run, and what `prediction` was made with
     - `prediction`: the simulator on the same configuration and the emulated machine
     """
 
     config: TrainingConfig
     samples_s: tuple[float, ...]
-    iteration_s: float
+    iteration_time: float
     bubble_fraction: float
     timeline: tuple[tuple[Slot, ...], ...] = field(repr=False)
     order_ok: bool
     peak_stash: int
-    link_bytes: Mapping[str, int]
+    traffic: Mapping[str, int]
     link_rates: Mapping[str, LinkRate]
     exchange_latency: float | None
     shrink: float
@@ -58,12 +58,12 @@ def assemble(
     return Emulation(
         config=config,
         samples_s=samples,
-        iteration_s=statistics.median(samples),
+        iteration_time=statistics.median(samples),
         bubble_fraction=statistics.median(bubbles),
         timeline=tuple(rows[grid.rank(pp, 0, 0)] for pp in range(grid.p)),
         order_ok=all(in_order(grid, schedule, ranks) for ranks in every),
         peak_stash=max(iteration.peak_stash for ranks in every for iteration in ranks),
-        link_bytes={
+        traffic={
             use: round(SHRINK * max(report.sent_bytes[use] for report in reports)) for use in reports[0].sent_bytes
         },
         link_rates=links.rates,

@@ -30,7 +30,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     _check(config, gpus_per_node, iterations)
     machine = cluster.in_nodes_of(gpus_per_node)
     plan = make_plan(config, machine, iterations, WARMUP)
-    expected = simulate(config, machine).iteration_s
+    expected = simulate(config, machine).iteration_time
     with (
         held(),
         TemporaryDirectory(prefix="ptdp-") as folder,

@@ -38,34 +38,34 @@ class Slot(NamedTuple):
 class Estimate:
     """One simulated training iteration.
 
-    - `iteration_s`: from the first forward pass to the end of the optimizer step
-    - `phases_s`: the iteration split into `PHASES`, mean over pipeline ranks; they add up to `iteration_s`.
+    - `iteration_time`: from the first forward pass to the end of the optimizer step
+    - `phase_times`: the iteration split into `PHASES`, mean over pipeline ranks; they add up to `iteration_time`.
       `pipeline_communication` is exposed time only; `bubble` is all waiting of a rank
     - `bubble_fraction`: waiting over compute, mean over ranks: comparable with (p-1)/(vm) (Section 2.2)
-    - `peak_memory_bytes`: of the fullest GPU; `memory_bytes` splits it
-    - `link_bytes`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
+    - `peak_memory`: of the fullest GPU; `memory_bytes` splits it
+    - `traffic`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
       over pipeline ranks
     - `timeline`: per pipeline rank its slots, only if asked for
     """
 
     config: TrainingConfig
     cluster: str
-    iteration_s: float
-    phases_s: Mapping[str, float]
+    iteration_time: float
+    phase_times: Mapping[str, float]
     bubble_fraction: float
-    peak_memory_bytes: int
+    peak_memory: int
     memory_bytes: Mapping[str, int]
-    link_bytes: Mapping[str, int]
+    traffic: Mapping[str, int]
     fits: bool
     timeline: tuple[tuple[Slot, ...], ...] = field(default=(), repr=False)
 
     @property
-    def flops_per_gpu(self) -> float:
-        """FLOP/s per GPU by the paper's count (eq. 3, with recomputation whether or not it was used)."""
+    def throughput_per_gpu(self) -> float:
+        """FLOP/s per GPU by eq. (3), the paper's count: the recomputed pass is in it whether or not there is one."""
         parallel = self.config.parallel
-        return flops_per_iteration(self.config.model, parallel.B) / (self.iteration_s * parallel.n)
+        return flops_per_iteration(self.config.model, parallel.B) / (self.iteration_time * parallel.n)
 
     @property
     def sequences_per_s(self) -> float:
         """Sequences per second of the whole job: B over the iteration time."""
-        return self.config.parallel.B / self.iteration_s
+        return self.config.parallel.B / self.iteration_time

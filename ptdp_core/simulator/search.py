@@ -31,7 +31,7 @@ def order(estimate: Estimate) -> tuple[float, ...]:
     """The fastest first; of equals the one with less memory, then the smaller sizes."""
     parallel = estimate.config.parallel
     sizes = (parallel.p, parallel.t, parallel.v, parallel.b)
-    return (estimate.iteration_s, estimate.peak_memory_bytes, *sizes, parallel.recompute == "none")
+    return (estimate.iteration_time, estimate.peak_memory, *sizes, parallel.recompute == "none")
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def search(
     def run(i: int) -> Estimate:
         if i not in found:
             found[i] = simulate(short[i], cluster)
-            insort(times, found[i].iteration_s)
+            insort(times, found[i].iteration_time)
             on_step(len(found), len(short))
         return found[i]
 
-    slowest_wanted = max((run(i).iteration_s for i, config in enumerate(short) if config in wanted), default=0.0)
+    slowest_wanted = max((run(i).iteration_time for i, config in enumerate(short) if config in wanted), default=0.0)
     for least, i in sorted(bounded):
         if prune and len(times) >= top and least > max(times[top - 1], slowest_wanted):
             break
@@ -189,9 +189,9 @@ def enough_gpus(job: Job, cluster: Cluster) -> int | None:
 def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """Seconds of the iteration by what they go to, mean over pipeline ranks; they add up to the iteration.
 
-    `Estimate.phases_s`, with the all-reduces of tensor parallelism (Section 2.3) taken out of the passes they are in.
+    `Estimate.phase_times`, with the all-reduces of tensor parallelism (Section 2.3) taken out of their passes.
     """
-    config, phases = estimate.config, estimate.phases_s
+    config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
     network, group = CostModel(cluster).network, tensor_group(parallel.t, cluster.gpus_per_node)
 

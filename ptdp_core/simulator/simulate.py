@@ -61,21 +61,21 @@ def simulate(
     steps = [model.optimizer(config, count) for count in parameters]
     gathers = [model.weight_gather(config, count) for count in parameters]
     last_step = max(step + gather for step, gather in zip(steps, gathers, strict=True))
-    iteration_s = step_start + last_step + cluster.iteration_host_time
+    iteration_time = step_start + last_step + cluster.iteration_host_time
 
     communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
-    phases = _phases(config, cluster, iteration_s, stages, pipeline, communication, steps)
+    phases = _phases(config, cluster, iteration_time, stages, pipeline, communication, steps)
     memory = max(rank_memories(config, cluster, pipeline.fullest, software), key=lambda rank: sum(rank.values()))
     peak = sum(memory.values())
     return Estimate(
         config=config,
         cluster=cluster.name,
-        iteration_s=iteration_s,
-        phases_s=phases,
+        iteration_time=iteration_time,
+        phase_times=phases,
         bubble_fraction=phases["bubble"] / sum(phases[name] for name in PHASES[:4]),
-        peak_memory_bytes=peak,
+        peak_memory=peak,
         memory_bytes=memory,
-        link_bytes=_link_bytes(config, cluster),
+        traffic=_traffic(config, cluster),
         fits=peak <= cluster.usable_memory,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
     )
@@ -100,7 +100,7 @@ def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[Stag
 def _phases(
     config: TrainingConfig,
     cluster: Cluster,
-    iteration_s: float,
+    iteration_time: float,
     stages: Sequence[StageTimes],
     pipeline: Flush,
     data_parallel: Sequence[float],
@@ -118,7 +118,7 @@ def _phases(
         "optimizer": sum(steps) / p,
         "host": cluster.iteration_host_time + sum(stage.fetch for stage in stages) * m / p,
     }
-    phases["bubble"] = iteration_s - sum(phases.values())
+    phases["bubble"] = iteration_time - sum(phases.values())
     return {name: phases[name] for name in PHASES}
 
 
@@ -144,7 +144,7 @@ def rank_memories(
     ]
 
 
-def _link_bytes(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
+def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'tensor' are the collectives of the transformer layers (Section 3.2) and of scatter/gather.

@@ -44,12 +44,12 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     return Estimate(
         config=config,
         cluster=cluster.name,
-        iteration_s=sum(phases.values()),
-        phases_s=phases,
+        iteration_time=sum(phases.values()),
+        phase_times=phases,
         bubble_fraction=0.0,
-        peak_memory_bytes=peak,
+        peak_memory=peak,
         memory_bytes=memory,
-        link_bytes={"pipeline": 0, "tensor": 0, "data": round(sent), "embedding": 0},
+        traffic={"pipeline": 0, "tensor": 0, "data": round(sent), "embedding": 0},
         fits=peak <= cluster.usable_memory,
     )
 

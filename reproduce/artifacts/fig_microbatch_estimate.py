@@ -61,8 +61,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     both = {parallel.b: estimate, 1: simulate(alone, cluster)}
     values: Any = point.parameters
     b, batch, p = parallel.b, values["batch_size"], values["pipeline_stages"]
-    whole = {size: one.iteration_s for size, one in both.items()}
-    compute = {size: sum(one.phases_s[phase] for phase in COMPUTE) for size, one in both.items()}
+    whole = {size: one.iteration_time for size, one in both.items()}
+    compute = {size: sum(one.phase_times[phase] for phase in COMPUTE) for size, one in both.items()}
     found = {
         ESTIMATE: Metric(normalised(whole, b, batch, p), "1", "simulated"),
         COMPUTE_ONLY: Metric(normalised(compute, b, batch, p), "1", "simulated"),

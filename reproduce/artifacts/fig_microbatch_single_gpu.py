@@ -45,7 +45,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     flops = model_flops_per_iteration(config.model, config.parallel.B)
     kept = config.model.layers * layer_intermediate_bytes(config)
     return {
-        WITHOUT_RECOMPUTATION: Metric(flops / estimate.iteration_s, "FLOP/s", "simulated"),
+        WITHOUT_RECOMPUTATION: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated"),
         "activations_without_recomputation": Metric(kept, "B", "simulated"),
     }
 

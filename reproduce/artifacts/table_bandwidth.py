@@ -45,7 +45,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
         BYTES: Metric(sent, "B", "simulated"),
         SECONDS: Metric(seconds, "s", "simulated"),
         CROSSINGS: Metric(crossings, "count", "simulated"),
-        WHOLE: Metric(sent / estimate.iteration_s, "B/s", "simulated"),
+        WHOLE: Metric(sent / estimate.iteration_time, "B/s", "simulated"),
     }
 
 
@@ -74,7 +74,7 @@ def _pipeline(estimate: Estimate) -> tuple[int, float, float]:
     # An activation one way and its gradient the other, for every microbatch.
     sent = 2 * parallel.m * FP16_BYTES * sum(transfer.elements for transfer in transfers)
     ends = 2 * (stages - 1) / len(cuts)
-    return len(transfers), sent, parallel.p * estimate.phases_s["pipeline_communication"] / ends
+    return len(transfers), sent, parallel.p * estimate.phase_times["pipeline_communication"] / ends
 
 
 def _data(estimate: Estimate) -> tuple[int, float, float]:
@@ -91,7 +91,7 @@ def _data(estimate: Estimate) -> tuple[int, float, float]:
         here = sum(half != halves[i - 1] for i, half in enumerate(halves))
         crossings += here
         sent += here * 2 * ring_factor(parallel.d) * FP16_BYTES * held[grid.coordinates(ring[0]).pp]
-    return crossings, sent, estimate.phases_s["data_parallel"]
+    return crossings, sent, estimate.phase_times["data_parallel"]
 
 
 def set_with_these() -> Mapping[str, float]:

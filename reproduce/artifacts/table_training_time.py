@@ -64,7 +64,7 @@ def times(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Me
     tokens = float(str(point.parameters["tokens"]))
     found: dict[str, Metric] = {}
     for names, origin, X in (
-        ((OURS, OURS_EXACT), "simulated", estimate.flops_per_gpu),
+        ((OURS, OURS_EXACT), "simulated", estimate.throughput_per_gpu),
         ((THEIRS, THEIRS_EXACT), "derived", float(str(point.parameters["paper_throughput"]))),
     ):
         seconds = (training_time_approximate(parameters(model), tokens, n, X), training_time(model, B, tokens, n, X))

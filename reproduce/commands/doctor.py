@@ -82,7 +82,7 @@ def _simulation() -> Check:
     estimate = simulate(TrainingConfig(model, parallel), load_cluster())
     took = time.perf_counter() - start
     return Check(
-        "a trial", f"an iteration of {estimate.iteration_s:.1f} s on 96 GPUs, simulated in {1e3 * took:.0f} ms"
+        "a trial", f"an iteration of {estimate.iteration_time:.1f} s on 96 GPUs, simulated in {1e3 * took:.0f} ms"
     )
 
 

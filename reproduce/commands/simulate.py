@@ -124,14 +124,14 @@ def answer(
         numbers = {
             "cluster": cluster.name,
             "gpus": estimate.config.parallel.n,
-            "iteration_s": estimate.iteration_s,
-            "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
+            "iteration_time": estimate.iteration_time,
+            "throughput_per_gpu": estimate.throughput_per_gpu,
             "sequences_per_s": estimate.sequences_per_s,
             "bubble_fraction": estimate.bubble_fraction,
-            "peak_memory_bytes": estimate.peak_memory_bytes,
-            "phases_s": dict(estimate.phases_s),
+            "peak_memory": estimate.peak_memory,
+            "phase_times": dict(estimate.phase_times),
             "memory_bytes": dict(estimate.memory_bytes),
-            "link_bytes": dict(estimate.link_bytes),
+            "traffic": dict(estimate.traffic),
         }
     return document | {name: numbers[name] for name in NUMBERS}
 
@@ -139,14 +139,14 @@ def answer(
 NUMBERS = (
     "cluster",
     "gpus",
-    "iteration_s",
-    "tflops_per_gpu",
+    "iteration_time",
+    "throughput_per_gpu",
     "sequences_per_s",
     "bubble_fraction",
-    "peak_memory_bytes",
-    "phases_s",
+    "peak_memory",
+    "phase_times",
     "memory_bytes",
-    "link_bytes",
+    "traffic",
 )
 HEADINGS = (
     "point",
@@ -167,17 +167,17 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     from reproduce.output.terminal import console
 
     def row(point: Mapping[str, Any]) -> tuple[str, ...]:
-        if point["iteration_s"] is None:
+        if point["iteration_time"] is None:
             return (point["label"], point["status"], *[NONE] * (len(HEADINGS) - 2))
         return (
             point["label"],
             point["status"],
             str(point["gpus"]),
-            f"{point['iteration_s']:.3f}",
-            f"{point['tflops_per_gpu']:.1f}",
+            f"{point['iteration_time']:.3f}",
+            f"{point['throughput_per_gpu'] / 1e12:.1f}",
             f"{point['sequences_per_s']:.2f}",
             f"{point['bubble_fraction']:.1%}".rstrip("%"),
-            f"{point['peak_memory_bytes'] / 1e9:.1f}",
+            f"{point['peak_memory'] / 1e9:.1f}",
         )
 
     out = console(WIDTH)

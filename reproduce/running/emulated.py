@@ -80,12 +80,12 @@ def expected_seconds(point: Point, cluster: str) -> float:
         estimate = simulate(TrainingConfig.from_plain(point.parameters), nodes)
     except ValueError:
         return 0.0
-    return START_S + ITERATIONS * estimate.iteration_s if estimate.fits else 0.0
+    return START_S + ITERATIONS * estimate.iteration_time if estimate.fits else 0.0
 
 
 def emulated_metrics(config: TrainingConfig, emulation: "Emulation") -> dict[str, Metric]:
     """What an emulated point keeps: the clocked iteration, and what was predicted for it, in base units."""
-    seconds, parallel = emulation.iteration_s, config.parallel
+    seconds, parallel = emulation.iteration_time, config.parallel
     flops = flops_per_iteration(config.model, parallel.B) / parallel.n
     times = tuple(emulation.samples_s)
     clocked = {
@@ -95,7 +95,7 @@ def emulated_metrics(config: TrainingConfig, emulation: "Emulation") -> dict[str
         "bubble_fraction": Metric(emulation.bubble_fraction, "1", "emulated"),
         "peak_stash": Metric(emulation.peak_stash, "count", "emulated"),
         "order_as_scheduled": Metric(int(emulation.order_ok), "1", "emulated"),
-        **{f"{use}_traffic": Metric(sent, "B", "emulated") for use, sent in emulation.link_bytes.items()},
+        **{f"{use}_traffic": Metric(sent, "B", "emulated") for use, sent in emulation.traffic.items()},
     }
     return {**clocked, **_link_metrics(emulation), **predicted_metrics(emulation.prediction)}
 

@@ -41,7 +41,7 @@ class Simulated(Evaluator):
         cluster = cluster_of(point, self.cluster)
         estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster)
         if not estimate.fits:
-            memory = {"peak_memory": Metric(estimate.peak_memory_bytes, "B", "simulated")}
+            memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return "oom", oom_reason(estimate, cluster), memory
         further = self.artifact.further(point, estimate, cluster) if self.artifact.further else {}
         return "ok", None, {**simulated_metrics(estimate), **further}
@@ -94,20 +94,20 @@ def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
 def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
     """What a simulated point keeps: throughput, times by phase, bubble, memory and traffic, in base units."""
     values = {
-        "throughput_per_gpu": (estimate.flops_per_gpu, "FLOP/s"),
+        "throughput_per_gpu": (estimate.throughput_per_gpu, "FLOP/s"),
         "sequences_per_s": (estimate.sequences_per_s, "sequences/s"),
-        "iteration_time": (estimate.iteration_s, "s"),
+        "iteration_time": (estimate.iteration_time, "s"),
         "bubble_fraction": (estimate.bubble_fraction, "1"),
-        "peak_memory": (estimate.peak_memory_bytes, "B"),
-        **{f"{phase}_time": (seconds, "s") for phase, seconds in estimate.phases_s.items()},
-        **{f"{use}_traffic": (sent, "B") for use, sent in estimate.link_bytes.items()},
+        "peak_memory": (estimate.peak_memory, "B"),
+        **{f"{phase}_time": (seconds, "s") for phase, seconds in estimate.phase_times.items()},
+        **{f"{use}_traffic": (sent, "B") for use, sent in estimate.traffic.items()},
     }
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
 
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:
     """Why a configuration does not fit, with the bytes."""
-    need, have = estimate.peak_memory_bytes, cluster.usable_memory
+    need, have = estimate.peak_memory, cluster.usable_memory
     parts = sorted(estimate.memory_bytes.items(), key=lambda part: -part[1])
     largest = f"; the largest part is {parts[0][0].replace('_', ' ')}, {parts[0][1] / 1e9:.1f} GB" if parts else ""
     return (

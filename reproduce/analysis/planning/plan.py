@@ -69,7 +69,7 @@ class PaperPlan:
 
     where: str
     config: TrainingConfig
-    flops_per_gpu: float
+    throughput_per_gpu: float
 
 
 def request(asked: Mapping[str, Any]) -> tuple[str, Job]:

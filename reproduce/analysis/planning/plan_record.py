@@ -75,14 +75,14 @@ def entry(plan: Plan, estimate: Estimate) -> dict[str, Any]:
     parallel = estimate.config.parallel
     return {
         **{name: getattr(parallel, name) for name in PARAMETERS},
-        "iteration_s": estimate.iteration_s,
+        "iteration_time": estimate.iteration_time,
         "slower_by": slower(estimate, plan.best),
-        "tflops_per_gpu": estimate.flops_per_gpu / 1e12,
+        "throughput_per_gpu": estimate.throughput_per_gpu,
         "bubble_fraction": estimate.bubble_fraction,
-        "peak_memory_bytes": estimate.peak_memory_bytes,
+        "peak_memory": estimate.peak_memory,
         "memory_bytes": dict(estimate.memory_bytes),
-        "link_bytes": dict(estimate.link_bytes),
-        "phases_s": dict(estimate.phases_s),
+        "traffic": dict(estimate.traffic),
+        "phase_times": dict(estimate.phase_times),
     }
 
 
@@ -111,7 +111,7 @@ def to_record(plan: Plan, provenance: Provenance) -> Record:
         parameters = {"rank": rank, **estimate.config.to_plain()}
         paper: Mapping[str, PaperValue] = {}
         if plan.paper and estimate.config == plan.paper.config:
-            paper = {"throughput_per_gpu": PaperValue(plan.paper.flops_per_gpu, "FLOP/s", "table", quantum=1e12)}
+            paper = {"throughput_per_gpu": PaperValue(plan.paper.throughput_per_gpu, "FLOP/s", "table", quantum=1e12)}
         points.append(
             PointResult(
                 key=f"rank_{rank}",

@@ -61,12 +61,12 @@ def ranking(plan: Plan) -> "DataFrame":
     for rank, estimate, name in shown(plan):
         parallel = estimate.config.parallel
         numbers = (
-            f"{estimate.iteration_s:.3f}",
+            f"{estimate.iteration_time:.3f}",
             f"{100 * slower(estimate, plan.best):.1f}",
-            f"{estimate.flops_per_gpu / 1e12:.1f}",
+            f"{estimate.throughput_per_gpu / 1e12:.1f}",
             f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}",
-            f"{estimate.peak_memory_bytes / GB:.1f}",
-            *(f"{estimate.link_bytes[link] / GB:.1f}" for link in LINKS),
+            f"{estimate.peak_memory / GB:.1f}",
+            *(f"{estimate.traffic[link] / GB:.1f}" for link in LINKS),
         )
         rows.append((str(rank), name, *(str(getattr(parallel, field)) for field in PARAMETERS), *numbers))
     return text_table(headings, rows)
@@ -74,7 +74,7 @@ def ranking(plan: Plan) -> "DataFrame":
 
 def slower(one: Estimate, best: Estimate) -> float:
     """How much longer an iteration takes than the best one's, relative to it."""
-    return one.iteration_s / best.iteration_s - 1
+    return one.iteration_time / best.iteration_time - 1
 
 
 def takeaway_lines(plan: Plan) -> list[str]:
@@ -97,7 +97,7 @@ def takeaway_lines(plan: Plan) -> list[str]:
     lines.append(
         f"Takeaway 2: the smallest M = t*p that fits in {room}: M={parallel.t * parallel.p}, so d={parallel.d} {tried}"
     )
-    times = ", ".join(f"b={e.config.parallel.b} {e.iteration_s:.3f} s" for e in found.microbatches)
+    times = ", ".join(f"b={e.config.parallel.b} {e.iteration_time:.3f} s" for e in found.microbatches)
     lines.append(f"Takeaway 3: the best microbatch size of those that fit, with v=1 and recomputation: {times}")
     return lines
 
@@ -143,20 +143,19 @@ def _comparison(plan: Plan, name: str, one: Estimate) -> list[str]:
         for field in PARAMETERS
         if getattr(here, field) != getattr(there, field)
     ]
-    more = one.iteration_s - best.iteration_s
+    more = one.iteration_time - best.iteration_time
     differences = time_differences(one, best, plan.cluster)
     uses = list(differences.items())
     told = [f"{use} {seconds:+.3f}" for use, seconds in uses[:SHOWN_USES] if abs(seconds) >= 0.0005]
     rest = more - sum(seconds for _, seconds in uses[: len(told)])
     told += [f"all else {rest:+.3f}"] if abs(rest) >= 0.0005 else []
     links = [
-        f"{label} {one.link_bytes[link] / GB:.1f} against {best.link_bytes[link] / GB:.1f}"
-        for link, label in LINKS.items()
+        f"{label} {one.traffic[link] / GB:.1f} against {best.traffic[link] / GB:.1f}" for link, label in LINKS.items()
     ]
     return [
         f"{place}, {slower(one, best):.1%} slower than the best: {', '.join(changes)}",
         f"  time: {more:+.3f} s, of it {', '.join(told)}; mostly {cause(differences)}",
-        f"  memory: {one.peak_memory_bytes / GB:.1f} against {best.peak_memory_bytes / GB:.1f} GB; bubble "
+        f"  memory: {one.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
         f"{one.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
     ]
 
@@ -171,9 +170,9 @@ def note_lines(plan: Plan) -> list[str]:
     notes = ["a GPU's time and bytes; differences of a few percent are within the simulator's error"]
     if plan.paper:
         printed = f"the paper ({plan.paper.where}) ran {sizes(plan.paper.config.parallel)} and prints "
-        printed += f"{plan.paper.flops_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "
+        printed += f"{plan.paper.throughput_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "
         found = plan.found(plan.paper.config)
-        notes.append(printed + (f"{found.flops_per_gpu / 1e12:.1f}" if found else "it does not fit in memory"))
+        notes.append(printed + (f"{found.throughput_per_gpu / 1e12:.1f}" if found else "it does not fit in memory"))
     if any(estimate.config.parallel.recompute == "none" for _, estimate, _ in shown(plan)):
         notes.append(
             "teraFLOP/s count the recomputed forward pass whether or not there is one (eq. 3): they compare times"

@@ -25,12 +25,12 @@ GIB = 2**30
 class LedgerPoint:
     """One measured training iteration.
 
-    `iteration_s` as published, or from the published teraFLOP/s per GPU by eq. 3; `first_rank_bytes` of memory on a GPU
-    of the first pipeline rank, if published.
+    `iteration_time` in s as published, or from the published teraFLOP/s per GPU by eq. 3; `first_rank_bytes` of memory
+    on a GPU of the first pipeline rank, if published.
     """
 
     config: TrainingConfig
-    iteration_s: float
+    iteration_time: float
     first_rank_bytes: float | None = None
 
     @property
@@ -102,13 +102,13 @@ def _point(entry: Mapping[str, Any]) -> LedgerPoint:
 def score_study(study: Study, cluster: Cluster | None = None) -> StudyScore:
     """Predict a study's points on its cluster, or on the one given, and score them."""
     cluster = cluster or load_cluster(study.cluster)
-    seconds = tuple(simulate(point.config, cluster, study.software).iteration_s for point in study.points)
+    seconds = tuple(simulate(point.config, cluster, study.software).iteration_time for point in study.points)
     memory = tuple(
         None if point.first_rank_bytes is None else first_rank_bytes(point.config, cluster, study.software)
         for point in study.points
     )
     speeds = [
-        Pair(point.label, 1 / ours, 1 / point.iteration_s) for point, ours in zip(study.points, seconds, strict=True)
+        Pair(point.label, 1 / ours, 1 / point.iteration_time) for point, ours in zip(study.points, seconds, strict=True)
     ]
     sizes = [
         Pair(point.label, ours, point.first_rank_bytes)
@@ -155,8 +155,8 @@ def _as_plain(scored: StudyScore) -> dict[str, Any]:
             {
                 "label": point.label,
                 "config": point.config.to_plain(),
-                "iteration_s": {"ours": seconds, "published": point.iteration_s},
-                "error": point.iteration_s / seconds - 1,
+                "iteration_time": {"ours": seconds, "published": point.iteration_time},
+                "error": point.iteration_time / seconds - 1,
                 "first_rank_bytes": size and {"ours": size, "published": point.first_rank_bytes},
             }
             for point, seconds, size in rows

@@ -179,14 +179,14 @@ def predict(config: TrainingConfig, cluster: Cluster, cores: int | None = None) 
     """Seconds of an iteration; with `cores`, of ranks that are processes of one machine with so many."""
     n = config.parallel.n
     if cores is None or n <= min(cores, cluster.gpus_per_node):
-        return simulate(config, cluster).iteration_s
+        return simulate(config, cluster).iteration_time
     estimate = simulate(config, replace(cluster, gpus_per_node=max(n, cluster.gpus_per_node)))
-    return max(estimate.iteration_s, n / cores * _busy(estimate))
+    return max(estimate.iteration_time, n / cores * _busy(estimate))
 
 
 def _busy(estimate: Estimate) -> float:
     """Seconds that a rank does not wait: messages over loopback are work of the cores, too."""
-    return estimate.iteration_s - estimate.phases_s["bubble"]
+    return estimate.iteration_time - estimate.phase_times["bubble"]
 
 
 def flops(config: TrainingConfig) -> int:

@@ -45,9 +45,9 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
 def scaling_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
     """`kernel_metrics`, and what Table 1 prints besides: share of the peak, and FLOP/s of all GPUs together."""
     parallel = estimate.config.parallel
-    aggregate = flops_per_iteration(estimate.config.model, parallel.B) / estimate.iteration_s
+    aggregate = flops_per_iteration(estimate.config.model, parallel.B) / estimate.iteration_time
     return {
         **kernel_metrics(point, estimate, cluster),
-        "share_of_peak": Metric(estimate.flops_per_gpu / cluster.peak_flops, "1", "simulated"),
+        "share_of_peak": Metric(estimate.throughput_per_gpu / cluster.peak_flops, "1", "simulated"),
         "aggregate_throughput": Metric(aggregate, "FLOP/s", "simulated"),
     }

@@ -89,7 +89,7 @@ def training_time(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping
     """Days for 300 billion tokens: T/(Bs) iterations (Section 5.1)."""
     config = estimate.config
     iterations = TOKENS / (config.parallel.B * config.model.seq)
-    return {DAYS: Metric(iterations * estimate.iteration_s / DAY_S, "d", "simulated")}
+    return {DAYS: Metric(iterations * estimate.iteration_time / DAY_S, "d", "simulated")}
 
 
 def gpu_counts(results: Results, model: str, scheme: str) -> list[int]:

@@ -34,9 +34,9 @@ def test_order_bytes_and_stash(able, parallel, per_node):
     assert emulation.order_ok
     assert executed == list(schedule.ranks)
     assert emulation.peak_stash == max(peak_stash(schedule))
-    assert emulation.link_bytes["pipeline"] == expected.link_bytes["pipeline"]
+    assert emulation.traffic["pipeline"] == expected.traffic["pipeline"]
     for use in ("data", "embedding"):
-        assert emulation.link_bytes[use] == pytest.approx(expected.link_bytes[use], rel=1e-3)
+        assert emulation.traffic[use] == pytest.approx(expected.traffic[use], rel=1e-3)
 
 
 def test_passes_take_the_modelled_time_and_follow_each_other(able):
@@ -50,8 +50,8 @@ def test_passes_take_the_modelled_time_and_follow_each_other(able):
                 stage = plan.stages[slot.action.stage]
                 modelled = stage.forward if slot.kind == "F" else stage.backward
                 assert slot.end_s - slot.start_s >= modelled - 1e-4
-    assert max(row[-1].end_s for row in emulation.timeline) == emulation.iteration_s
-    assert emulation.samples_s == (emulation.iteration_s,)
+    assert max(row[-1].end_s for row in emulation.timeline) == emulation.iteration_time
+    assert emulation.samples_s == (emulation.iteration_time,)
 
 
 def test_the_prediction_is_for_the_emulated_machine(able):
@@ -68,13 +68,13 @@ def test_tensor_groups_between_nodes_really_communicate(able):
     emulation = emulate(config(p=1, t=2, b=1, B=2), SELENE, gpus_per_node=1, iterations=1)
     boundary = 2 * SMALL.seq * SMALL.hidden
     # 8 layers: 2 all-reduces forward, 2 recomputed, 2 backward; 1 for the embedding and 1 for the logits.
-    assert emulation.link_bytes["tensor"] == (8 * 6 + 2) * 2 * boundary
+    assert emulation.traffic["tensor"] == (8 * 6 + 2) * 2 * boundary
     assert {"tensor"} == emulation.link_rates.keys()
 
 
 def test_overlapped_and_split_backward_passes(able):
     overlapped = emulate(config(p=1, d=2, b=1, B=4, data_parallel="torch"), SELENE, gpus_per_node=1, iterations=1)
-    assert overlapped.link_bytes["data"] == pytest.approx(overlapped.prediction.link_bytes["data"], rel=2e-3)
+    assert overlapped.traffic["data"] == pytest.approx(overlapped.prediction.traffic["data"], rel=2e-3)
     split = emulate(config(p=2, b=1, B=4, schedule="zb-h1"), SELENE, gpus_per_node=1, iterations=1)
     assert split.order_ok
     assert {slot.kind for slot in split.timeline[1]} >= {"F", "I", "W"}

@@ -126,13 +126,13 @@ def test_the_simulator_takes_a_schedule_that_it_has_never_seen(toy: object, v: i
     config = TrainingConfig(ModelConfig(16, 4096, 32), ParallelConfig(p=4, t=8, v=v, B=8, schedule=name))
     estimate = simulate(config, cluster, timeline=True)
     plain = simulate(TrainingConfig(config.model, ParallelConfig(p=4, t=8, B=8)), cluster)
-    assert sum(estimate.phases_s.values()) == pytest.approx(estimate.iteration_s)
+    assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
     assert [slot.action for slot in estimate.timeline[1] if slot.action] == list(build(name, 4, 8, v).ranks[1])
-    assert peak_memory(config, CostModel(cluster)) == estimate.peak_memory_bytes
-    assert least_time(config, CostModel(cluster)) <= estimate.iteration_s
+    assert peak_memory(config, CostModel(cluster)) == estimate.peak_memory
+    assert least_time(config, CostModel(cluster)) <= estimate.iteration_time
     if v == 2:  # the tied embedding's two stages are on one rank: nothing to reduce, and one table
-        assert estimate.link_bytes["embedding"] == 0 < plain.link_bytes["embedding"]
-        assert estimate.link_bytes["pipeline"] == 2 * plain.link_bytes["pipeline"]
+        assert estimate.traffic["embedding"] == 0 < plain.traffic["embedding"]
+        assert estimate.traffic["pipeline"] == 2 * plain.traffic["pipeline"]
     compiled = compiled_schedule(name, 4, 8, v)
     free = Costs([1] * 4 * v, [2] * 4 * v, ([0] * 4 * v, [0] * 4 * v), 0, 0)
     ours = [[(action, start, end) for _, action, start, end in row] for row in spans(compiled, free)]

@@ -29,14 +29,14 @@ def test_messages_and_reductions_grow_with_the_elements():
     assert wide.message_bytes(CONFIG) == 2 * narrow.message_bytes(CONFIG)
     before, after = simulate(CONFIG, SELENE), simulate(CONFIG, WIDE)
     for use in ("pipeline", "tensor", "data", "embedding"):
-        assert after.link_bytes[use] == pytest.approx(2 * before.link_bytes[use], abs=1)
+        assert after.traffic[use] == pytest.approx(2 * before.traffic[use], abs=1)
     kept = replace(CONFIG, parallel=replace(CONFIG.parallel, recompute="none"))
     stashed = [simulate(kept, cluster).memory_bytes["stashed_activations"] for cluster in (SELENE, WIDE)]
     assert stashed[1] == 2 * stashed[0] > 0
     assert after.memory_bytes["weights"] == before.memory_bytes["weights"]
     only_gradients = simulate(CONFIG, replace(SELENE, gradient_bytes=4))
-    assert only_gradients.link_bytes["pipeline"] == before.link_bytes["pipeline"]
-    assert only_gradients.link_bytes["data"] == after.link_bytes["data"]
+    assert only_gradients.traffic["pipeline"] == before.traffic["pipeline"]
+    assert only_gradients.traffic["data"] == after.traffic["data"]
 
 
 def test_times_on_the_wire_and_of_operands_grow_with_the_elements():

@@ -67,7 +67,7 @@ def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
 
 def test_memory_is_known_without_executing(everything):
     for estimate in everything.ranked:
-        assert peak_memory(estimate.config, COSTS) == estimate.peak_memory_bytes
+        assert peak_memory(estimate.config, COSTS) == estimate.peak_memory
         assert estimate.fits
 
 
@@ -77,11 +77,11 @@ def test_what_is_left_out_for_its_memory_does_not_fit(job):
 
 
 def test_the_least_time_is_a_bound_and_a_close_one(everything):
-    ratios = [least_time(estimate.config, COSTS) / estimate.iteration_s for estimate in everything.ranked]
+    ratios = [least_time(estimate.config, COSTS) / estimate.iteration_time for estimate in everything.ranked]
     assert max(ratios) <= 1
     assert min(ratios) > 0.7
     alone = [
-        least_time(estimate.config, COSTS) / estimate.iteration_s
+        least_time(estimate.config, COSTS) / estimate.iteration_time
         for estimate in everything.ranked
         if estimate.config.parallel.p == 1
     ]
@@ -93,7 +93,7 @@ def test_the_least_time_is_a_bound_where_communication_rules(job, changes):
     slow = replace(CLUSTER, **changes)
     costs = CostModel(slow)
     for config in list(configurations(job, PER_NODE))[::7]:
-        assert least_time(config, costs) <= simulate(config, slow).iteration_s
+        assert least_time(config, costs) <= simulate(config, slow).iteration_time
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 10_000])
@@ -103,7 +103,7 @@ def test_pruning_changes_nothing(job, everything, top):
     for found in (pruned, everything):
         assert found.legal == found.too_large + found.too_long + found.discarded + len(found.ranked)
     assert everything.discarded == 0
-    faster = [e for e in everything.ranked if e.iteration_s <= pruned.complete_to_s]
+    faster = [e for e in everything.ranked if e.iteration_time <= pruned.complete_to_s]
     assert list(pruned.ranked[: len(faster)]) == faster
 
 
@@ -172,13 +172,13 @@ def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
     assert (parallel.v, parallel.recompute) == (1, "full")
     tried = [estimate.config.parallel.b for estimate in found.microbatches]
     assert tried == sorted(set(tried))
-    assert found.chosen.iteration_s == min(estimate.iteration_s for estimate in found.microbatches)
+    assert found.chosen.iteration_time == min(estimate.iteration_time for estimate in found.microbatches)
 
 
 def test_shares_of_the_time_add_up(everything):
     for estimate in everything.ranked[::5]:
         shares = time_shares(estimate, CLUSTER)
-        assert sum(shares.values()) == pytest.approx(estimate.iteration_s)
+        assert sum(shares.values()) == pytest.approx(estimate.iteration_time)
         assert (shares["tensor-parallel communication"] > 0) == (estimate.config.parallel.t > 1)
         assert (shares["recomputation"] > 0) == (estimate.config.parallel.recompute == "full")
         assert shares["computation"] > 0
@@ -193,14 +193,14 @@ def test_the_share_of_tensor_parallelism_is_what_it_would_cost_nothing_without(e
     free = replace(device, **dict.fromkeys(links, 1e30), **dict.fromkeys(delays, 1e-30))
     passes = ("forward", "recompute", "backward", "embedding_and_logits")
     for config in (found.config for found in everything.ranked[::5]):
-        estimate, without = simulate(config, device), simulate(config, free).phases_s
-        cost = sum(estimate.phases_s[name] - without[name] for name in passes)
+        estimate, without = simulate(config, device), simulate(config, free).phase_times
+        cost = sum(estimate.phase_times[name] - without[name] for name in passes)
         assert time_shares(estimate, device)["tensor-parallel communication"] == pytest.approx(cost, rel=1e-6, abs=1e-9)
 
 
 def test_equal_times_are_ordered_by_memory(everything):
     first = everything.ranked[0]
-    assert order(replace(first, peak_memory_bytes=1)) < order(first)
+    assert order(replace(first, peak_memory=1)) < order(first)
     assert list(everything.ranked) == sorted(everything.ranked, key=order)
 
 

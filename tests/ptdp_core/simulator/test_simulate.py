@@ -61,11 +61,11 @@ def configurations(draw: st.DrawFn) -> TrainingConfig:
 @settings(deadline=None, max_examples=80)
 def test_phases_add_up_and_nothing_is_negative(config: TrainingConfig) -> None:
     estimate = simulate(config, SELENE)
-    assert tuple(estimate.phases_s) == PHASES
-    assert sum(estimate.phases_s.values()) == pytest.approx(estimate.iteration_s)
-    assert min(estimate.phases_s.values()) > -1e-9
-    assert estimate.peak_memory_bytes == sum(estimate.memory_bytes.values())
-    assert estimate.flops_per_gpu < SELENE.peak_flops * SELENE.gemm_plateau * 4 / 3
+    assert tuple(estimate.phase_times) == PHASES
+    assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
+    assert min(estimate.phase_times.values()) > -1e-9
+    assert estimate.peak_memory == sum(estimate.memory_bytes.values())
+    assert estimate.throughput_per_gpu < SELENE.peak_flops * SELENE.gemm_plateau * 4 / 3
 
 
 @given(configurations())
@@ -76,20 +76,20 @@ def test_the_timeline_agrees_with_the_phases(config: TrainingConfig) -> None:
     for slots in estimate.timeline:
         for early, late in pairwise(slots):
             assert early.end_s <= late.start_s + 1e-9
-        assert slots[-1].end_s <= estimate.iteration_s + 1e-9
+        assert slots[-1].end_s <= estimate.iteration_time + 1e-9
         totals["exchange"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind == "exchange")
         totals["forward"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind in "FBIW")
     p = config.parallel.p
-    assert totals["exchange"] / p == pytest.approx(estimate.phases_s["pipeline_communication"], abs=1e-9)
-    fetches = estimate.phases_s["host"] - SELENE.iteration_host_time
-    assert totals["forward"] / p == pytest.approx(sum(estimate.phases_s[name] for name in PHASES[:4]) + fetches)
+    assert totals["exchange"] / p == pytest.approx(estimate.phase_times["pipeline_communication"], abs=1e-9)
+    fetches = estimate.phase_times["host"] - SELENE.iteration_host_time
+    assert totals["forward"] / p == pytest.approx(sum(estimate.phase_times[name] for name in PHASES[:4]) + fetches)
 
 
 @given(configurations())
 @settings(deadline=None, max_examples=60)
 def test_bytes_are_the_papers_volumes(config: TrainingConfig) -> None:
     model, parallel = config.model, config.parallel
-    sent = simulate(config, SELENE).link_bytes
+    sent = simulate(config, SELENE).traffic
     t, b, m = parallel.t, parallel.b, parallel.m
     # Section 3.2: 8bsh(t-1)/t elements a layer; the recomputed forward pass adds half of it (facts of the code)
     per_layer = formulas.tensor_parallel_elements(model, b, t) * (1.5 if parallel.recompute == "full" else 1.0)
@@ -110,9 +110,9 @@ def test_bytes_are_the_papers_volumes(config: TrainingConfig) -> None:
 
 
 def test_interleaving_multiplies_pipeline_communication_by_v_and_scatter_gather_divides_it_by_t() -> None:
-    plain = simulate(gpt3(), SELENE).link_bytes["pipeline"]
-    assert simulate(gpt3(v=4), SELENE).link_bytes["pipeline"] == 4 * plain  # Section 2.2.2
-    assert simulate(gpt3(scatter_gather=False), SELENE).link_bytes["pipeline"] == 8 * plain  # Section 4.1
+    plain = simulate(gpt3(), SELENE).traffic["pipeline"]
+    assert simulate(gpt3(v=4), SELENE).traffic["pipeline"] == 4 * plain  # Section 2.2.2
+    assert simulate(gpt3(scatter_gather=False), SELENE).traffic["pipeline"] == 8 * plain  # Section 4.1
 
 
 def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
@@ -129,7 +129,7 @@ def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
 
 def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory() -> None:
     gpipe, flush = (simulate(gpt3(b=4, B=192, schedule=name), SELENE) for name in ("gpipe", "1f1b"))
-    assert gpipe.iteration_s == pytest.approx(flush.iteration_s, rel=0.02)
+    assert gpipe.iteration_time == pytest.approx(flush.iteration_time, rel=0.02)
     assert gpipe.memory_bytes["stashed_activations"] == 4 * flush.memory_bytes["stashed_activations"]  # m = 48, p = 12
 
 
@@ -137,10 +137,10 @@ def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
     """ZB-H1 does the same work as 1F1B, sends the same bytes, and waits less: by (p-1) times two W, nearly."""
     flush, split = (simulate(gpt3(schedule=name), SELENE, timeline=True) for name in ("1f1b", "zb-h1"))
     for phase in ("forward", "recompute", "backward", "embedding_and_logits", "data_parallel", "optimizer", "host"):
-        assert split.phases_s[phase] == pytest.approx(flush.phases_s[phase])
-    assert split.link_bytes == flush.link_bytes
+        assert split.phase_times[phase] == pytest.approx(flush.phase_times[phase])
+    assert split.traffic == flush.traffic
     weights = CostModel(SELENE).stages(gpt3())[1].weight_gradient
-    assert flush.iteration_s - split.iteration_s == pytest.approx(11 * 2 * weights, rel=0.05)
+    assert flush.iteration_time - split.iteration_time == pytest.approx(11 * 2 * weights, rel=0.05)
     for slots in split.timeline:
         lasts = {slot.kind: slot.end_s - slot.start_s for slot in slots}
         assert {"F", "I", "W"} <= set(lasts)
@@ -172,8 +172,8 @@ def test_split_backward_passes_need_1f1bs_memory_without_recomputation_and_more_
     """Qi et al. compare without recomputation. With it, what I has recomputed waits for W, and outweighs the stash."""
     for recompute, most in (("none", 1.0), ("full", 2.0)):
         flush, split = (simulate(gpt3(schedule=name, recompute=recompute), SELENE) for name in ("1f1b", "zb-h1"))
-        assert flush.peak_memory_bytes <= split.peak_memory_bytes <= most * flush.peak_memory_bytes
-        assert (split.peak_memory_bytes > flush.peak_memory_bytes) == (recompute == "full")
+        assert flush.peak_memory <= split.peak_memory <= most * flush.peak_memory
+        assert (split.peak_memory > flush.peak_memory) == (recompute == "full")
     # By hand, the last rank at its fullest: 12 W to come, of 8 layers with bsh(8 + 24/t) bytes each, and the logits.
     unit = 2048 * 12288
     last = 12 * (8 * (8 + 24 / 8) * unit + 2 * unit + 2 * 2048 * 51200 / 8) / SELENE.allocator_efficiency
@@ -185,14 +185,14 @@ def test_nothing_overlaps_with_the_last_weight_gradients() -> None:
         simulate(gpt3(p=2, d=4, schedule=name, data_parallel="torch"), SELENE) for name in ("1f1b", "zb-h1")
     )
     local = simulate(gpt3(p=2, d=4, schedule="zb-h1", data_parallel="local"), SELENE)
-    assert flush.phases_s["data_parallel"] < split.phases_s["data_parallel"] == local.phases_s["data_parallel"]
+    assert flush.phase_times["data_parallel"] < split.phase_times["data_parallel"] == local.phase_times["data_parallel"]
 
 
 def test_recomputation_trades_time_for_memory() -> None:
     full, none = (simulate(gpt3(b=4, B=192, recompute=name), SELENE) for name in ("full", "none"))
-    assert none.iteration_s < full.iteration_s
+    assert none.iteration_time < full.iteration_time
     assert none.memory_bytes["stashed_activations"] > 5 * full.memory_bytes["stashed_activations"]
-    assert none.phases_s["recompute"] == 0
+    assert none.phase_times["recompute"] == 0
 
 
 @pytest.mark.parametrize(("layers", "p", "v", "schedule"), [(70, 12, 1, ""), (126, 16, 1, "zb-h1"), (70, 6, 2, "")])
@@ -205,17 +205,17 @@ def test_uneven_stages_lie_between_their_even_neighbours(
     even = -(-layers // (p * v)) * p * v
     models = [ModelConfig(count, 8192, 64) for count in (even - p * v, layers, even)]
     below, uneven, above = (simulate(TrainingConfig(model, parallel), SELENE) for model in models)
-    assert below.iteration_s < uneven.iteration_s < above.iteration_s
-    assert below.peak_memory_bytes < uneven.peak_memory_bytes <= above.peak_memory_bytes
-    assert below.link_bytes["tensor"] < uneven.link_bytes["tensor"] == above.link_bytes["tensor"]
-    assert uneven.link_bytes["pipeline"] == above.link_bytes["pipeline"]
-    passes = sum(uneven.phases_s[name] for name in ("forward", "recompute", "backward"))
+    assert below.iteration_time < uneven.iteration_time < above.iteration_time
+    assert below.peak_memory < uneven.peak_memory <= above.peak_memory
+    assert below.traffic["tensor"] < uneven.traffic["tensor"] == above.traffic["tensor"]
+    assert uneven.traffic["pipeline"] == above.traffic["pipeline"]
+    passes = sum(uneven.phase_times[name] for name in ("forward", "recompute", "backward"))
     assert passes * even == pytest.approx(
-        layers * sum(above.phases_s[name] for name in ("forward", "recompute", "backward"))
+        layers * sum(above.phase_times[name] for name in ("forward", "recompute", "backward"))
     )
     if schedule != "zb-h1":
-        assert peak_memory(uneven.config, CostModel(SELENE)) == uneven.peak_memory_bytes
-        assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_s
+        assert peak_memory(uneven.config, CostModel(SELENE)) == uneven.peak_memory
+        assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_time
 
 
 @pytest.mark.parametrize("kind", ["local", "torch"])
@@ -225,16 +225,16 @@ def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind:
         simulate(gpt3(d=8, B=384, data_parallel=kind, sharded_optimizer=on), SELENE, timeline=True)
         for on in (False, True)
     )
-    assert sharded.link_bytes == plain.link_bytes
+    assert sharded.traffic == plain.traffic
     assert sharded.memory_bytes["optimizer"] == pytest.approx(plain.memory_bytes["optimizer"] / 8)
     assert sharded.memory_bytes["weights"] == plain.memory_bytes["weights"]
     # A kernel's gap does not shrink with its bytes.
-    assert sharded.phases_s["optimizer"] == pytest.approx(plain.phases_s["optimizer"] / 8, rel=1e-3)
-    assert sum(sharded.phases_s.values()) == pytest.approx(sharded.iteration_s)
-    assert max(slots[-1].end_s for slots in sharded.timeline) == pytest.approx(sharded.iteration_s)
+    assert sharded.phase_times["optimizer"] == pytest.approx(plain.phase_times["optimizer"] / 8, rel=1e-3)
+    assert sum(sharded.phase_times.values()) == pytest.approx(sharded.iteration_time)
+    assert max(slots[-1].end_s for slots in sharded.timeline) == pytest.approx(sharded.iteration_time)
     if kind == "local":
-        assert sharded.phases_s["data_parallel"] == pytest.approx(plain.phases_s["data_parallel"])
-    assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_s
+        assert sharded.phase_times["data_parallel"] == pytest.approx(plain.phase_times["data_parallel"])
+    assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_time
 
 
 def test_what_does_not_fit_says_so() -> None:
@@ -244,7 +244,7 @@ def test_what_does_not_fit_says_so() -> None:
 
 
 def scored(config: TrainingConfig, published: float) -> float:
-    return simulate(config, SELENE).flops_per_gpu / (published * 1e12) - 1
+    return simulate(config, SELENE).throughput_per_gpu / (published * 1e12) - 1
 
 
 def test_figure_12_is_predicted() -> None:

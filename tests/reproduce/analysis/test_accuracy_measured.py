@@ -85,7 +85,7 @@ def test_predictions_are_the_simulators(save, cluster):
     assert [one.point.key for one in found.comparisons] == list(LAYOUTS)
     for one in found.comparisons:
         expected = simulate(TrainingConfig(MODEL, ParallelConfig(**LAYOUTS[one.point.key])), load_cluster(cluster))
-        assert one.predicted == expected.iteration_s
+        assert one.predicted == expected.iteration_time
         assert one.pair(one.predicted).error == pytest.approx(1 / 1.25 - 1)
     scores = found.scores()
     assert list(scores) == ["1 rank", "2 ranks", "all"]
@@ -116,11 +116,13 @@ def test_ranks_that_share_cores_take_at_least_the_cores_work(save, cluster):
     for one in found.comparisons:
         alone = simulate(one.config, model)
         assert one.shared
-        assert one.predicted == max(alone.iteration_s, 2 * (alone.iteration_s - alone.phases_s["bubble"]))
-        assert one.predicted > alone.iteration_s
-    assert found.comparisons[0].predicted == pytest.approx(2 * simulate(found.comparisons[0].config, model).iteration_s)
+        assert one.predicted == max(alone.iteration_time, 2 * (alone.iteration_time - alone.phase_times["bubble"]))
+        assert one.predicted > alone.iteration_time
+    assert found.comparisons[0].predicted == pytest.approx(
+        2 * simulate(found.comparisons[0].config, model).iteration_time
+    )
     pipeline = found.comparisons[1]  # the bubble of a rank is another's time on its core
-    assert pipeline.predicted < 2 * simulate(pipeline.config, model).iteration_s
+    assert pipeline.predicted < 2 * simulate(pipeline.config, model).iteration_time
     work = flops_per_iteration(MODEL, 16)  # of four ranks, by two cores
     assert [one.flops_over_peak for one in found.comparisons] == [pytest.approx(work / 2 / model.peak_flops)] * 2
 
@@ -131,7 +133,7 @@ def test_a_machine_with_a_core_for_every_rank_is_one_node(save, cluster):
     mine.write_text(mine.read_text().replace(NAME, "A CPU, 8 cores"))
     (one,) = assess([save({"four": {"d": 4, "B": 16}}, host=host)], cluster).comparisons
     assert not one.shared
-    assert one.predicted == simulate(one.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_s
+    assert one.predicted == simulate(one.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_time
 
 
 def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_path):
@@ -144,7 +146,7 @@ def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_pat
     record = save({"four": {"d": 4, "B": 16}}, host=gpus, device="cuda", dtype="fp16")
     (one,) = assess([record], str(other)).comparisons
     assert not one.shared
-    assert one.predicted == simulate(one.config, load_cluster(str(other))).iteration_s
+    assert one.predicted == simulate(one.config, load_cluster(str(other))).iteration_time
 
 
 def test_zero3_is_predicted_as_such(save, cluster):

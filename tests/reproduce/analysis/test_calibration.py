@@ -164,8 +164,8 @@ def test_the_fitted_cluster_predicts_as_the_true_one(parallel, laptop_fit):
     config = TrainingConfig(
         ModelConfig(4, 256, 8, 128, 1024), ParallelConfig(b=2 if "t" in parallel else 1, **parallel)
     )
-    expected = simulate(config, LAPTOP).iteration_s
-    assert simulate(config, as_cluster(laptop_fit)).iteration_s == pytest.approx(expected, rel=ROUND_TRIP)
+    expected = simulate(config, LAPTOP).iteration_time
+    assert simulate(config, as_cluster(laptop_fit)).iteration_time == pytest.approx(expected, rel=ROUND_TRIP)
 
 
 def test_a_disturbed_machine_still_gives_its_numbers():

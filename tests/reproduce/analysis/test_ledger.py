@@ -34,7 +34,7 @@ def test_every_study_says_where_it_is_from_and_has_points():
 
 
 def test_errors_are_of_throughput():
-    seconds = simulate(CONFIG, SELENE).iteration_s
+    seconds = simulate(CONFIG, SELENE).iteration_time
     found = score_study(study(LedgerPoint(CONFIG, 1.1 * seconds), LedgerPoint(CONFIG, 0.8 * seconds)))
     assert found.seconds == (seconds, seconds)
     assert found.score.worst == pytest.approx(-0.2)
@@ -46,13 +46,13 @@ def test_a_published_throughput_becomes_seconds_by_equation_3():
     (readme,) = next(one for one in studies() if one.id == "megatron_readme").points
     config = readme.config
     flops = flops_per_iteration(config.model, config.parallel.B)
-    assert flops / config.parallel.n / readme.iteration_s == pytest.approx(138e12)
+    assert flops / config.parallel.n / readme.iteration_time == pytest.approx(138e12)
 
 
 def test_memory_of_the_first_rank_is_the_peak_where_that_is_the_fullest():
     estimate = simulate(CONFIG, SELENE)
     first = first_rank_bytes(CONFIG, SELENE, PAPER)
-    assert first == estimate.peak_memory_bytes + SELENE.memory_reserved
+    assert first == estimate.peak_memory + SELENE.memory_reserved
     found = score_study(study(LedgerPoint(CONFIG, 1.0, first / 1.25)))
     assert found.memory.mean == pytest.approx(0.25)
 

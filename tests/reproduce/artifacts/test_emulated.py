@@ -34,16 +34,16 @@ def emulation(monkeypatch):
     def emulate(config, cluster, *, gpus_per_node):
         module.calls.append((config, gpus_per_node))
         prediction = simulate(config, cluster.in_nodes_of(gpus_per_node), timeline=True)
-        seconds = SLOWER * prediction.iteration_s
+        seconds = SLOWER * prediction.iteration_time
         return SimpleNamespace(
             config=config,
-            iteration_s=seconds,
+            iteration_time=seconds,
             samples_s=(seconds - 0.01, seconds, seconds + 0.01),
             bubble_fraction=prediction.bubble_fraction + 0.01,
             timeline=prediction.timeline,
             order_ok=True,
             peak_stash=6,
-            link_bytes={"pipeline": 1000},
+            traffic={"pipeline": 1000},
             link_rates={"one message": SimpleNamespace(asked=25e9, achieved=24e9)},
             exchange_latency=3e-4,
             prediction=prediction,

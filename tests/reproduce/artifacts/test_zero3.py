@@ -78,7 +78,7 @@ def test_days_are_the_iterations_of_300_billion_tokens():
         parallel, model = Parallel, Model
 
     class Estimate:
-        config, iteration_s = Config, 60.0
+        config, iteration_time = Config, 60.0
 
     found = zero3_points.training_time(None, Estimate, None)["training_time"]
     assert isinstance(found, Metric)

@@ -13,7 +13,7 @@ from reproduce import ROOT
 from reproduce.cli import main
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
-NUMBERS = ("iteration_s", "tflops_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory_bytes")
+NUMBERS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory")
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_the_answer_is_the_simulators(ask):
     estimate = simulate(config, load_cluster())
     assert code == 0
     assert (answer["label"], answer["status"], answer["reason"], answer["origin"]) == ("mine", "ok", None, "simulated")
-    assert answer["iteration_s"] == estimate.iteration_s
-    assert answer["tflops_per_gpu"] == estimate.flops_per_gpu / 1e12
+    assert answer["iteration_time"] == estimate.iteration_time
+    assert answer["throughput_per_gpu"] == estimate.throughput_per_gpu
     assert answer["sequences_per_s"] == estimate.sequences_per_s
     assert answer["bubble_fraction"] == estimate.bubble_fraction
-    assert answer["peak_memory_bytes"] == estimate.peak_memory_bytes
-    assert answer["phases_s"] == dict(estimate.phases_s)
+    assert answer["peak_memory"] == estimate.peak_memory
+    assert answer["phase_times"] == dict(estimate.phase_times)
     assert answer["memory_bytes"] == dict(estimate.memory_bytes)
-    assert answer["link_bytes"] == dict(estimate.link_bytes)
+    assert answer["traffic"] == dict(estimate.traffic)
     assert (answer["gpus"], answer["cluster"]) == (96, "selene")
 
 
@@ -50,20 +50,20 @@ def test_options_reach_the_simulator(ask):
     variants = [{}, {"scatter_gather": False}, {"recompute": "none"}, {"schedule": "gpipe"}, {"b": 2}, {"seq": 1024}]
     code, answers = ask([{**GPT3, "d": 2, "data_parallel": kind, **v} for kind in ("local", "torch") for v in variants])
     assert code == 0
-    assert len({answer["iteration_s"] for answer in answers}) > len(variants)
+    assert len({answer["iteration_time"] for answer in answers}) > len(variants)
 
 
 def test_input_order_and_default_labels(ask):
     _, answers = ask([{**GPT3, "B": 48}, {"bad": 1}, GPT3])
     assert [answer["label"] for answer in answers] == ["point 1", "point 2", "point 3"]
     assert [answer["status"] for answer in answers] == ["ok", "invalid", "ok"]
-    assert answers[0]["iteration_s"] > answers[2]["iteration_s"]
+    assert answers[0]["iteration_time"] > answers[2]["iteration_time"]
 
 
 def test_what_does_not_fit_has_numbers_and_a_reason(ask):
     code, (answer,) = ask([{**GPT3, "p": 1}])
     assert (code, answer["status"]) == (0, "oom")
-    assert f"({answer['peak_memory_bytes']} bytes)" in answer["reason"]
+    assert f"({answer['peak_memory']} bytes)" in answer["reason"]
     assert all(answer[name] is not None for name in NUMBERS)
 
 
@@ -98,7 +98,7 @@ def test_an_invalid_point_says_why_and_the_others_run(ask, change, reason):
     assert code == 4
     assert answer["status"] == "invalid"
     assert reason in answer["reason"]
-    assert all(answer[name] is None for name in (*NUMBERS, "phases_s"))
+    assert all(answer[name] is None for name in (*NUMBERS, "phase_times"))
     assert other["status"] == "ok"
 
 

@@ -200,7 +200,7 @@ def test_estimate_timeline_is_the_simulators():
     timeline = from_estimate(found)
     assert (timeline.schedule, timeline.p, timeline.m, timeline.v, timeline.unit) == ("1f1b", 4, 8, 1, "s")
     assert timeline.bubble == found.bubble_fraction
-    assert float(timeline.end) == pytest.approx(found.iteration_s)
+    assert float(timeline.end) == pytest.approx(found.iteration_time)
     assert timeline.boxes == sum(map(len, found.timeline))
 
 
