@@ -11,9 +11,10 @@ from pathlib import Path
 
 from benchmarks.records import Host, Metric, PointResult, Record, RecordError, read_record
 from benchmarks.records.errors import DONE, INVALID_RESULTS, InvalidResultsError, NothingSelectedError, UsageError
+from reproduce.experiment.fidelity import FIDELITIES
 
 # Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
-TIMED = ("measured", "emulated")
+TIMED = tuple(fidelity.name for fidelity in FIDELITIES.values() if fidelity.timed)
 # The rest of a host (kernel, memory) explains a number without making it another class of machine.
 HOST_CLASS = ("machine", "cpu", "logical_cores", "gpus", "gpu_count")
 

@@ -20,18 +20,13 @@ from ptdp_core.emulation import requirements
 from ptdp_core.emulation.network import PRIORITY
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.commands.options import add_json
-from reproduce.running.measured import GPUS_OF
+from reproduce.experiment.fidelity import FIDELITIES
 
 HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
 The simulated fidelity is tried: one iteration of the paper's 175-billion-parameter model. So is the emulated one: a
 network of two nodes is made and taken down. The exit code is 0 if the simulated fidelity works.
 
 """
-PURPOSE = {
-    "simulated": "the paper's figures at the paper's size, from a cost model of its cluster",
-    "emulated": "the real engine in real time, on virtual accelerators and emulated nodes",
-    "measured": "the real engine, training real models on this machine's devices",
-}
 INSTALL = "pip install -e . in the project's folder"
 PACKAGES = ("numpy", "pandas", "seaborn", "jsonschema", "rich")
 
@@ -112,7 +107,7 @@ def _measurement() -> list[Check]:
         return [Check("torch", None, reason + INSTALL)]
     host, devices = provenance.host(), torch.cuda.device_count() if torch.cuda.is_available() else 0
     memory = f", {host.memory_bytes / 1e9:.0f} GB" if host.memory_bytes else ""
-    scales = [scale for scale, gpus in GPUS_OF.items() if gpus <= devices]
+    scales = [scale for scale, gpus in FIDELITIES["measured"].scales.items() if gpus <= devices]
     checks = [
         Check("torch", f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"),
         Check("CPU", f"{host.cpu or platform.machine()}, {host.logical_cores} cores{memory}"),
@@ -164,7 +159,7 @@ def document(found: Sequence[Diagnosis]) -> dict[str, object]:
         "fidelities": {
             diagnosis.fidelity: {
                 "works": diagnosis.works,
-                "purpose": PURPOSE[diagnosis.fidelity],
+                "purpose": FIDELITIES[diagnosis.fidelity].purpose,
                 "checks": [asdict(check) for check in diagnosis.checks],
             }
             for diagnosis in found
@@ -179,7 +174,7 @@ def text(found: Sequence[Diagnosis]) -> str:
     names = max(len(check.what) for diagnosis in found for check in diagnosis.checks)
     for diagnosis in found:
         verdict = "works" if diagnosis.works else "does not work here"
-        lines += ["", f"{diagnosis.fidelity}: {verdict} ({PURPOSE[diagnosis.fidelity]})"]
+        lines += ["", f"{diagnosis.fidelity}: {verdict} ({FIDELITIES[diagnosis.fidelity].purpose})"]
         for check in diagnosis.checks:
             mark = "ok" if check.found is not None else "MISSING" if check.needed else "none"
             head = f"  {mark:<9}{check.what:<{names + 2}}"

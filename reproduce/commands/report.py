@@ -13,6 +13,7 @@ from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelected
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
@@ -21,7 +22,6 @@ from reproduce.running.runner import PARTIAL, RECORD
 HELP = ""
 ACCURACY = "accuracy"
 PLAN = "plan"
-COMPUTED_HERE = ("simulated", "derived")  # their numbers follow from the sources, which can be compared
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _result(path: Path, id: str, artifact: Artifact | None = None) -> Result:
     files = tuple(p for p in files if p.name != PARTIAL)
     outdated = (
         artifact is not None
-        and record.fidelity in COMPUTED_HERE
+        and not FIDELITIES[record.fidelity].timed  # other numbers follow from the sources, which can be compared
         and record.provenance.code_digest is not None
         and record.provenance.code_digest != code_digest(artifact, record.fidelity)
     )

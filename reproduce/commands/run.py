@@ -16,6 +16,7 @@ from reproduce.commands import COMMANDS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output import export
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, shown_path
@@ -36,7 +37,6 @@ examples:
   reproduce simulate points.json --json
 
 """
-ON_CLUSTER = ("simulated", "emulated")  # fidelities that a cluster's file decides
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """What `reproduce ID` and `reproduce all` can be told."""
-    parser.add_argument("--fidelity", help="simulated, emulated, measured or derived (default: the artifact's first)")
+    parser.add_argument("--fidelity", help=f"{', '.join(FIDELITIES)} (default: the artifact's first)")
     parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
     options.add_cluster(parser)
     parser.add_argument(
@@ -125,7 +125,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace) -> int:
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
     asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
-    if any(plan.fidelity in ON_CLUSTER for plan in plans):
+    if any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
         open_cluster(parsed.cluster)
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
@@ -170,10 +170,11 @@ def _print_plans(plans: list[Plan], parsed: Namespace) -> int:
         print(json.dumps({"dry_run": document}, indent=1))
         return errors.DONE
     for plan in plans:
-        cluster = f" on {parsed.cluster}" if plan.fidelity in ON_CLUSTER else ""
         seconds = sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster))
         takes = f", about {spoken(seconds)}" if seconds >= LONG_S else ""
-        what = f"{len(plan.points)} points, {plan.fidelity}{cluster}, scale {plan.scale}{takes}"
+        what = (
+            f"{len(plan.points)} points, {FIDELITIES[plan.fidelity].wording(parsed.cluster)}, scale {plan.scale}{takes}"
+        )
         print(f"{plan.artifact.id}: would evaluate {what}")
         for point in plan.points:
             print(f"  {point.key}: " + " ".join(f"{name}={value}" for name, value in point.parameters.items()))

@@ -6,16 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.records import ClaimResult, Number, PointResult
+from reproduce.experiment import fidelity
 from reproduce.experiment.artifact import Artifact, Claim, Judgement, MissingResultError, Quantity, Results
 
 EQUAL = ("equal", "equal as rounded")
-# The least fidelity that can test a claim comes first; what tests it better tests it too.
-RANK = {"derived": 0, "simulated": 1, "emulated": 2, "measured": 3}
 
 
 def judge(claim: Claim, results: Results) -> ClaimResult:
     """The claim with its verdict on these results."""
-    if RANK[results.fidelity] < RANK[claim.fidelity]:
+    if not fidelity.tests(results.fidelity, claim.fidelity):
         found = Judgement(
             "not testable here",
             f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",

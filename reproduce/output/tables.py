@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.records import PointResult, Record
 from reproduce.experiment.artifact import Artifact, Quantity
 from reproduce.experiment.claims import agreement
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.predictions import PREFIX
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def parts(heading: str) -> tuple[str, str, str]:
 def origin_of(record: Record) -> str:
     """'simulated on selene', 'derived': how a heading says where our numbers come from."""
     cluster = record.provenance.cluster
-    return f"{record.fidelity} on {cluster.name}" if cluster else record.fidelity
+    return FIDELITIES[record.fidelity].wording(cluster.name if cluster else None)
 
 
 def result_table(artifact: Artifact, record: Record) -> "DataFrame":

@@ -4,7 +4,7 @@ import sys
 
 from reproduce.experiment.artifact import Artifact, Point
 from reproduce.running import simulated
-from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 
 
 class Derived(Evaluator):
@@ -16,7 +16,7 @@ class Derived(Evaluator):
         return "ok", None, self.artifact.derive(point)
 
 
-def make(artifact: Artifact, cluster: str, debug: bool) -> Derived:
+def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Derived:
     """What derives the numbers of `artifact`; the cluster does not matter."""
     return Derived(artifact, "derived", digest(artifact), None, debug)
 

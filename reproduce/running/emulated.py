@@ -17,7 +17,7 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact, Point, Scalar
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
-from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 from reproduce.running.simulated import cluster_of, complete, oom_reason, open_cluster, simulated_metrics
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Emulated(Evaluator):
         return "ok", None, {**emulated_metrics(config, emulation), **further}
 
 
-def make(artifact: Artifact, cluster: str, debug: bool) -> Emulated:
+def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Emulated:
     """What emulates `artifact`. Raises `UnavailableError` where this machine cannot, `UsageError` for no cluster."""
     from ptdp_core.emulation import requirements
 

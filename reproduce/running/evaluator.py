@@ -11,14 +11,18 @@ from benchmarks.records import ClusterRef, Metric, PointResult, digest_files, fi
 from benchmarks.records.provenance import scrub
 from reproduce import ROOT
 from reproduce.experiment.artifact import Artifact, Point, Scalar
+from reproduce.experiment.fidelity import FIDELITIES
 
 Outcome = tuple[str, str | None, Mapping[str, Metric]]
-SCALES = {
-    "derived": ("paper",),
-    "simulated": ("paper", "laptop"),
-    "emulated": ("laptop",),
-    "measured": ("cpu", "gpu", "gpus"),
-}
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where a run measures: at which scale, with which launcher, and a folder that all ranks can see."""
+
+    scale: str = "cpu"
+    launcher: str = "local"
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,7 @@ class Evaluator:
 
 def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:
     """The scales that an artifact has at a fidelity, the default first."""
-    return tuple(scale for scale in SCALES.get(fidelity, ()) if scale in artifact.scales)
-
-
-def folder_name(fidelity: str, scale: str) -> str:
-    """The folder, below the artifact's, of the results at a fidelity and a scale."""
-    return fidelity if scale == SCALES[fidelity][0] else f"{fidelity}-{scale}"
+    return tuple(scale for scale in FIDELITIES[fidelity].scales if scale in artifact.scales)
 
 
 def sources_digest(packages: tuple[str, ...], hook: Callable[..., Any] | None, module: ModuleType) -> str:

@@ -1,6 +1,6 @@
-"""Evaluating an artifact's points: one module per fidelity.
+"""Evaluating an artifact's points: one module per fidelity, as `reproduce.experiment.fidelity` lists them.
 
-    evaluator   what they share: status, reason, fingerprint; scales and folders of a fidelity
+    evaluator   what they share: status, reason, fingerprint
     simulated   through the simulator
     derived     through the artifact's formula
     emulated    the engine on virtual accelerators and shaped links, on this machine
@@ -11,13 +11,13 @@ none of them stops the others.
 """
 
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 
-from benchmarks.records import FIDELITIES
 from benchmarks.records.errors import UsageError
 from reproduce.experiment.artifact import Artifact, Point
-from reproduce.running import derived, emulated, measured, simulated
-from reproduce.running.evaluator import Evaluator, folder_name, scales_of
-from reproduce.running.measured import Devices
+from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.running.evaluator import Devices, Evaluator, scales_of
 from reproduce.running.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
 
 __all__ = [
@@ -35,8 +35,11 @@ __all__ = [
     "scales_of",
     "simulated_metrics",
 ]
-MODULES = {"simulated": simulated, "derived": derived, "emulated": emulated, "measured": measured}
-EXPECTED = {"emulated": emulated.expected_seconds, "measured": measured.expected_seconds}
+
+
+def module_of(fidelity: str) -> ModuleType:
+    """The module that evaluates points at a fidelity (see `reproduce.experiment.fidelity`)."""
+    return import_module(FIDELITIES[fidelity].module)
 
 
 def evaluator(
@@ -47,9 +50,8 @@ def evaluator(
     Raises `UsageError` or `UnavailableError`.
     """
     check_fidelity(artifact, fidelity)
-    if fidelity == "measured":
-        return measured.make(artifact, devices or Devices(), debug)
-    return MODULES[fidelity].make(artifact, cluster, debug)
+    made: Evaluator = module_of(fidelity).make(artifact, cluster, debug, devices or Devices())
+    return made
 
 
 def check_fidelity(artifact: Artifact, fidelity: str) -> None:
@@ -65,15 +67,17 @@ def check_fidelity(artifact: Artifact, fidelity: str) -> None:
 def default_scale(artifact: Artifact, fidelity: str, launcher: str = "local") -> str:
     """The scale of a run that asks for none: the first, or what the devices found can do if it measures."""
     scales = scales_of(artifact, fidelity)
-    return measured.default_scale(scales, launcher) if fidelity == "measured" else scales[0]
+    choose = getattr(module_of(fidelity), "default_scale", None)
+    return choose(scales, launcher) if choose else scales[0]
 
 
 def expected_seconds(fidelity: str, points: Sequence[Point], cluster: str) -> tuple[float, ...]:
     """About how long evaluating each point takes; zeros for fidelities that take no time worth telling."""
-    expect = EXPECTED.get(fidelity)
+    expect = getattr(module_of(fidelity), "expected_seconds", None)
     return tuple(expect(point, cluster) if expect else 0.0 for point in points)
 
 
 def code_digest(artifact: Artifact, fidelity: str) -> str:
     """A digest of the sources that the numbers of `artifact` at `fidelity` come from."""
-    return MODULES[fidelity].digest(artifact)
+    digest: str = module_of(fidelity).digest(artifact)
+    return digest

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, provenance
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.experiment.artifact import Artifact, Point, Scalar, Take
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import ranks_of, settings_of
-from reproduce.running.evaluator import Evaluator, Outcome, scales_of, sources_digest
+from reproduce.running.evaluator import Devices, Evaluator, Outcome, scales_of, sources_digest
 from reproduce.running.simulated import complete
 
 if TYPE_CHECKING:
@@ -40,20 +40,11 @@ SOURCES = (
     "benchmarks/suite/fused_kernels_cases.py",
     "reproduce/experiment/parameters.py",
 )
-GPUS_OF = {"cpu": 0, "gpu": 1, "gpus": 4}
+GPUS_OF = FIDELITIES["measured"].scales
 STEPS, WARM_UP = {"cpu": 5, "cuda": 20}, {"cpu": 1, "cuda": 5}
 # What a point takes, roughly: it depends on the machine, and the progress corrects it.
 EXPECTED_S = {"cpu": 4.0, "cuda": 15.0}
 COMPILING_S = 40.0
-
-
-@dataclass(frozen=True)
-class Devices:
-    """Where a run measures: at which scale, with which launcher, and a folder that all ranks can see."""
-
-    scale: str = "cpu"
-    launcher: str = "local"
-    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +96,8 @@ class Measured(Evaluator):
         return tuple(found)
 
 
-def make(artifact: Artifact, devices: Devices, debug: bool) -> Measured:
-    """What measures `artifact`. Raises `UnavailableError` where this machine cannot at that scale."""
+def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Measured:
+    """What measures `artifact` on `devices`. Raises `UnavailableError` where this machine cannot at that scale."""
     from benchmarks.harness.launchers import Launcher
 
     launcher = Launcher(devices.launcher, devices.folder)

@@ -10,7 +10,7 @@ from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
 from reproduce.experiment.artifact import Artifact, Point, Scalar
-from reproduce.running.evaluator import Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 
 SOURCES = (
     "ptdp_core/config.py",
@@ -47,7 +47,7 @@ class Simulated(Evaluator):
         return "ok", None, {**simulated_metrics(estimate), **further}
 
 
-def make(artifact: Artifact, cluster: str, debug: bool) -> Simulated:
+def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Simulated:
     """What simulates `artifact` on `cluster`. Raises `UsageError` for a cluster that is none."""
     model, reference = open_cluster(cluster)
     return Simulated(artifact, "simulated", digest(artifact), reference, debug, model)

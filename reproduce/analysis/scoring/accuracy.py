@@ -14,7 +14,7 @@ from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import simulated
-from reproduce.running.fidelities import Simulated
+from reproduce.running.fidelities import Devices, Simulated
 
 OnDone = Callable[[str], None]
 
@@ -97,7 +97,7 @@ def assess(
     Raises `ReproduceError` for a cluster that is none.
     """
     chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
-    evaluators = {artifact.id: simulated.make(artifact, cluster, debug) for artifact in chosen}
+    evaluators = {artifact.id: simulated.make(artifact, cluster, debug, Devices()) for artifact in chosen}
     if not evaluators:
         raise ValueError("artifacts=[] has none that can be simulated; needs at least one")
     some = next(iter(evaluators.values()))

@@ -6,6 +6,7 @@ from string import Template
 
 from benchmarks.records import VERDICTS
 from reproduce.experiment.claims import Accuracy
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html.markup import Content, Html, element, markup
 from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.html.sections import accuracy_section, entry_section, plans_section
@@ -13,12 +14,8 @@ from reproduce.output.html.tables import data_table, heading, origin, plain, tag
 
 TEMPLATE = Path(__file__).with_name("report_template.html")
 PAPER = "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
-ORIGINS = {
-    "simulated": "the schedule executed event by event against a cost model of the named cluster",
-    "derived": "from formulas, from the schedules in exact arithmetic, or from other numbers on this page",
-    "emulated": "real processes and sockets, with virtual accelerators and shaped links",
-    "measured": "run on the devices that the provenance names",
-    "paper": "printed in the paper, read from its plots, or from the authors' scripts",
+ORIGINS = {fidelity.name: fidelity.origin for fidelity in FIDELITIES.values()} | {
+    "paper": "printed in the paper, read from its plots, or from the authors' scripts"
 }
 
 

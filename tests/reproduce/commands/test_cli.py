@@ -14,7 +14,7 @@ from reproduce import ROOT
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
-from reproduce.running import fidelities
+from reproduce.running import simulated
 
 SCRIPT = Path(sys.executable).with_name("reproduce")
 HEAVY = ("torch", "pandas", "seaborn", "matplotlib", "numpy", "rich", "jsonschema")
@@ -183,7 +183,7 @@ def test_an_invalid_earlier_result(capsys, load_small, tmp_path):
 
 
 def test_interrupted(capsys, monkeypatch, tmp_path):
-    real, calls = fidelities.simulated.simulate, []
+    real, calls = simulated.simulate, []
 
     def simulate(*arguments):
         calls.append(1)
@@ -191,7 +191,7 @@ def test_interrupted(capsys, monkeypatch, tmp_path):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(fidelities.simulated, "simulate", simulate)
+    monkeypatch.setattr(simulated, "simulate", simulate)
     assert main(["fig_interleaved", "--fresh", "--results", str(tmp_path)]) == errors.INTERRUPTED
     assert error_of(capsys) == (
         "reproduce: interrupted: 3 of 10 points of fig_interleaved are finished and kept; "

@@ -14,7 +14,7 @@ from benchmarks.records.errors import InvalidResultsError, UsageError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import export
-from reproduce.running import fidelities, runner
+from reproduce.running import derived, fidelities, runner
 
 COMMAND = ["reproduce", "fig_squares"]
 
@@ -66,7 +66,7 @@ def test_changed_sources_or_parameters_are_computed_again(small, counter, tmp_pa
     assert counter.calls == ["x1"]
     assert done.record.points[0].metrics["square"].value == 49
     counter.calls.clear()
-    monkeypatch.setattr(fidelities.derived, "digest", lambda artifact: "1" * 64)
+    monkeypatch.setattr(derived, "digest", lambda artifact: "1" * 64)
     run(small, tmp_path)
     assert len(counter.calls) == 5
 
@@ -107,7 +107,7 @@ def test_an_interrupted_run_leaves_a_complete_record_alone(small, counter, tmp_p
     folder = tmp_path / "fig_squares" / "derived"
     before = contents(folder)
     counter.calls.clear()
-    monkeypatch.setattr(fidelities.derived, "digest", lambda artifact: "1" * 64)
+    monkeypatch.setattr(derived, "digest", lambda artifact: "1" * 64)
     counter.fail_at = {3: KeyboardInterrupt()}
     with pytest.raises(runner.InterruptedRun):
         run(small, tmp_path)

@@ -1,0 +1,70 @@
+"""The table of fidelities: a toy one is a row and a module, and everything that speaks of fidelities knows it."""
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+from benchmarks import records
+from benchmarks.records import Metric, Record
+from reproduce.experiment import fidelity
+from reproduce.experiment.artifact import Results
+from reproduce.experiment.claims import judge
+from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
+from reproduce.output.tables import origin_of
+from reproduce.running import runner
+from reproduce.running.evaluator import Evaluator
+from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, scales_of
+
+
+class Guess(Evaluator):
+    """Every square is 7 s."""
+
+    def outcome(self, point):
+        return "ok", None, {"square": Metric(7, "s", "derived")}
+
+
+@pytest.fixture
+def guessed(monkeypatch, small):
+    """An artifact with the fidelity 'guessed', at the scales 'paper' and 'tiny'."""
+    module = ModuleType("toy_fidelity")
+    module.make = lambda artifact, cluster, debug, devices: Guess(artifact, "guessed", "0" * 64, None, debug)
+    module.digest = lambda artifact: "0" * 64
+    module.expected_seconds = lambda point, cluster: 2.0
+    monkeypatch.setitem(sys.modules, "toy_fidelity", module)
+    row = Fidelity("guessed", "toy_fidelity", {"paper": 0, "tiny": 0}, True, True, "a toy", "guessed by a toy")
+    monkeypatch.setitem(FIDELITIES, "guessed", row)
+    return replace(small, fidelities=("derived", "guessed"), scales=("paper", "tiny"))
+
+
+def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> None:
+    assert set(FIDELITIES) == set(records.FIDELITIES)
+    for row in FIDELITIES.values():
+        module = import_module(row.module)
+        assert callable(module.make)
+        assert callable(module.digest)
+
+
+def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path) -> None:
+    plan = runner.plan(guessed, tmp_path, "guessed", "tiny")
+    assert plan.folder == tmp_path / "fig_squares" / "guessed-tiny"
+    assert folder_name("guessed", "paper") == "guessed"
+    assert scales_of(guessed, "guessed") == ("paper", "tiny")
+    assert default_scale(guessed, "guessed") == "paper"
+    assert expected_seconds("guessed", plan.points, "selene") == (2.0,) * 5
+    points = tuple(map(evaluator(guessed, "guessed", "selene").evaluate, plan.points))
+    assert [point.metrics["square"].value for point in points] == [7] * 5
+    assert judge(guessed.claims[0], Results(points, "guessed")).verdict == "contradicted"
+
+
+def test_a_better_fidelity_tests_what_a_lesser_one_tests(guessed) -> None:
+    assert fidelity.tests("guessed", "measured")
+    assert not fidelity.tests("simulated", "emulated")
+
+
+def test_the_wording_names_the_cluster_where_it_decides_the_numbers(figure_12) -> None:
+    record: Record = figure_12.record
+    assert origin_of(record) == "simulated on selene"
+    assert FIDELITIES["measured"].wording("selene") == "measured"
