@@ -96,9 +96,7 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
         "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
         f'[run]\nsteps=2\ncache="{cache}"\n'
     )
-    done = subprocess.run(
-        [sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "p=2 t=1 d=1" in done.stdout
     assert "step     2  loss" in done.stdout
@@ -112,7 +110,6 @@ def test_torchrun(tmp_path: Path, cache: str) -> None:
         [*command, *MODULE, "--recipe", "tiny", *words],
         capture_output=True,
         text=True,
-        timeout=90,
     )
     assert done.returncode == 0, done.stderr
     serial = train(tmp_path / "serial", cache, *SMALL, "steps=2")
@@ -224,7 +221,7 @@ def test_interrupt(number: int, code: int, tmp_path: Path, cache: str) -> None:
 @needs_proc
 def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
     """A rank that is stopped cannot even say where it is."""
-    with start(tmp_path, cache, "timeout=3") as run:
+    with start(tmp_path, cache, "timeout=5") as run:
         os.kill(ranks_of(run)[1], signal.SIGSTOP)
         assert run.wait() == 1
         assert "ptdp-train: rank 1 hangs" in run.stderr
