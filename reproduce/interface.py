@@ -22,7 +22,9 @@ from benchmarks.records import RecordError, provenance, read_record
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
 from reproduce import DEFAULT_RESULTS
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact, Point, Scalar
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
 
@@ -133,9 +135,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(given.pop("label", f"configuration {number}"))
         points.append(Point(f"configuration_{number}", "", label, given))
-    artifact = Artifact(
-        "simulate", "Simulation", NOT_IN_PAPER, "Training configurations", "", ("simulated",), lambda scale: (), (), {}
-    )
+    artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
     evaluator = fidelities.evaluator(artifact, "simulated", cluster)
     started = provenance.timestamp()
     return Record(

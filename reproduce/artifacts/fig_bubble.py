@@ -1,13 +1,13 @@
 """Figure 6: the pipeline bubble against the data-parallel size, by formula and by running the schedule."""
 
-import re
-
 from benchmarks.records import Metric, Number
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
-from reproduce.experiment.claims import holds_if, strictly_decreasing
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.results import Judgement, Results, holds_if, strictly_decreasing
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 
 ID = "fig_bubble"
@@ -15,22 +15,19 @@ FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"
 TOLERANCE = 1e-12  # of the floating-point division; the execution itself is exact
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """Every marker of the figure: four series of (n, b') over d."""
-    found = []
-    for series, paper in published.series(ID, x="d", unit="1").items():
-        n, b_prime = (int(number) for number in re.findall(r"=(\d+)", series))
-        for d, value in paper.items():
-            found.append(
-                Point(
-                    key=f"n{n}_b{b_prime}_d{d}",
-                    series=series,
-                    label=f"d={d}",
-                    parameters={"n": n, "b_prime": b_prime, "d": d, "t": 1, "p": n // d, "m": b_prime // d},
-                    paper={FORMULA: value},
-                )
-            )
-    return tuple(found)
+    return tuple(
+        Point(
+            key=f"n{n}_b{b_prime}_d{d}",
+            series=f"n={n}, b'={b_prime}",
+            label=f"d={d}",
+            parameters={"n": n, "b_prime": b_prime, "d": d, "t": 1, "p": n // d, "m": b_prime // d},
+            paper=published.paper_values(ID, row),
+        )
+        for row in published.rows(ID)
+        for n, b_prime, d in [(row["n"], row["b_prime"], row["d"])]
+    )
 
 
 def derive(point: Point) -> dict[str, Metric]:
@@ -55,12 +52,34 @@ def _whole(point: Point, name: str) -> int:
     return value
 
 
-def _series(results: Results) -> list[str]:
-    return list(dict.fromkeys(point.series for point in results.points))
+ARTIFACT = Artifact(
+    id="fig_bubble",
+    label="Figure 6",
+    section="3.3.1",
+    title="Pipeline bubble versus data-parallel size",
+    description=(
+        "Fraction of time spent idling due to the pipeline flush against the data-parallel size d, for n GPUs "
+        "and b' = B/b, without tensor parallelism: (n - d)/b', checked by executing the 1F1B schedule."
+    ),
+    quantities=(
+        Quantity(FORMULA, "pipeline bubble size", "1", "", 1, 3, axis="Pipeline bubble size"),
+        Quantity(EXECUTED, "executed 1F1B", "1", "", 1, 3),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"d": "d", "p": "p", "m": "m"},
+    x_axis=XAxis("d", "Data-parallel size (d)", scale="log2"),
+    tolerance=0.03,
+    derive=derive,
+    draw=line_plot,
+)
 
 
-def judge_executed(results: Results) -> Judgement:
-    """Whether executing the schedule gives the formula's bubble at every point."""
+@ARTIFACT.claim(
+    r"The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$",
+    "Section 3.3.1",
+    "the executed schedule's bubble equals the formula to 1e-12",
+)
+def formula_is_the_schedule(results: Results) -> Judgement:
     differences = {
         point.key: abs(results.value(point.key, FORMULA) - results.value(point.key, EXECUTED))
         for point in results.points
@@ -75,8 +94,16 @@ def judge_executed(results: Results) -> Judgement:
     )
 
 
-def judge_smaller(results: Results) -> Judgement:
-    """Whether the bubble falls along every series as d grows."""
+def _series(results: Results) -> list[str]:
+    return list(dict.fromkeys(point.series for point in results.points))
+
+
+@ARTIFACT.claim(
+    "As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller.",
+    "Section 3.3.1",
+    "falls from each d to the next, in every series",
+)
+def larger_d_smaller_bubble(results: Results) -> Judgement:
     rising = [
         name for name in _series(results) if not strictly_decreasing(list(results.series(name, EXECUTED, "d").values()))
     ]
@@ -84,8 +111,13 @@ def judge_smaller(results: Results) -> Judgement:
     return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 
 
-def judge_batch(results: Results) -> Judgement:
-    """Whether the larger b' has the smaller bubble at the same n and d."""
+@ARTIFACT.claim(
+    "For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ "
+    "decreases, consequently increasing throughput.",
+    "Section 3.3.1 (the bubble)",
+    "at equal n and d < n, the series with the larger b' has the smaller bubble",
+)
+def larger_batch_smaller_bubble(results: Results) -> Judgement:
     bubbles: dict[tuple[object, object], dict[int, float]] = {}
     for point in results.points:
         where = point.parameters["n"], point.parameters["d"]
@@ -96,57 +128,3 @@ def judge_batch(results: Results) -> Judgement:
     smaller = sum(large < small for small, large in pairs)
     text = f"smaller with the larger b' in {smaller} of {len(pairs)} cases of equal n and d with a bubble at all"
     return holds_if(bool(pairs) and smaller == len(pairs), text)
-
-
-CLAIMS = (
-    Claim(
-        id="formula_is_the_schedule",
-        sentence=r"The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$",
-        place="Section 3.3.1",
-        fidelity="derived",
-        tolerance="the executed schedule's bubble equals the formula to 1e-12",
-        judge=judge_executed,
-    ),
-    Claim(
-        id="larger_d_smaller_bubble",
-        sentence="As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller.",
-        place="Section 3.3.1",
-        fidelity="derived",
-        tolerance="falls from each d to the next, in every series",
-        judge=judge_smaller,
-    ),
-    Claim(
-        id="larger_batch_smaller_bubble",
-        sentence=(
-            "For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ "
-            "decreases, consequently increasing throughput."
-        ),
-        place="Section 3.3.1 (the bubble)",
-        fidelity="derived",
-        tolerance="at equal n and d < n, the series with the larger b' has the smaller bubble",
-        judge=judge_batch,
-    ),
-)
-
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 6",
-    section="3.3.1",
-    title="Pipeline bubble versus data-parallel size",
-    description=(
-        "Fraction of time spent idling due to the pipeline flush against the data-parallel size d, for n GPUs "
-        "and b' = B/b, without tensor parallelism: (n - d)/b', checked by executing the 1F1B schedule."
-    ),
-    fidelities=("derived",),
-    points=points,
-    quantities=(
-        Quantity(FORMULA, "pipeline bubble size", "1", "", 1, 3, axis="Pipeline bubble size"),
-        Quantity(EXECUTED, "executed 1F1B", "1", "", 1, 3),
-    ),
-    columns={"d": "d", "p": "p", "m": "m"},
-    x_axis=XAxis("d", "Data-parallel size (d)", scale="log2"),
-    claims=CLAIMS,
-    tolerance=0.03,
-    derive=derive,
-    draw=line_plot,
-)

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Number, PaperValue, PointResult, Record
-from reproduce.artifacts.shared import laptop, laptop_timelines
-from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results, Scalar
-from reproduce.experiment.claims import holds_if
+from reproduce.artifacts.shared import executed_timelines
+from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timelines
 from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -28,14 +30,16 @@ def _point(series: str, p: int, m: int, t_b: float) -> Point:
     return Point(f"gpipe-p{p}-m{m}-tb{t_b:g}", series, f"p={p}, m={m}, t_b={t_b:g} t_f", parameters, paper)
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The figure's schedule, the same with other ratios of backward to forward time, and other sizes."""
-    if scale == laptop.SCALE:
-        runs = ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
-        return tuple(laptop_timelines.point(f"gpipe-p{p}-m{m}", series, "gpipe", p, m) for series, p, m in runs)
     factors = [_point(FACTORS, P, M, t_b) for t_b in (1, 1.5, 3)]
     sizes = [_point(SIZES, p, m, 2) for p, m in ((2, 8), (8, 8), (4, 4), (4, 32), (8, 64), (4, 128))]
     return (_point(FIGURE, P, M, 2), *factors, *sizes)
+
+
+def _executed_points() -> tuple[Point, ...]:
+    runs = ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
+    return tuple(executed_timelines.point(f"gpipe-p{p}-m{m}", series, "gpipe", p, m) for series, p, m in runs)
 
 
 def timeline(point: PointResult, batches: int = 1) -> Timeline:
@@ -49,20 +53,50 @@ def _figure_point(record: Record) -> PointResult:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """The first batch, and the second one's microbatches 9 to 16 as far as they enter before the cut."""
-    if record.scale == laptop.SCALE:
-        return laptop_timelines.draw(record)
+    if record.scale == LAPTOP:
+        return executed_timelines.draw(record)
     shown = timeline(_figure_point(record), batches=2)
     return timelines.draw([shown], until=float(shown.flushes[0]) + M)
 
 
 def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     """The drawn schedule as a trace."""
-    if record.scale == laptop.SCALE:
-        return laptop_timelines.files(record)
+    if record.scale == LAPTOP:
+        return executed_timelines.files(record)
     return {"trace.json": trace([timeline(_figure_point(record), batches=2)])}
 
 
-def _efficiency(results: Results) -> Judgement:
+ARTIFACT = Artifact(
+    id="fig_gpipe_timeline",
+    label="Figure 3",
+    section="2.2.1",
+    title="GPipe pipeline schedule with forward and backward passes",
+    description=(
+        "The timeline of the GPipe schedule on 4 devices, drawn from the executed schedule: all forward passes of 8 "
+        "microbatches, then all backward passes, then the flush. The table gives bubble, time, stash and messages for "
+        "it, for other ratios of backward to forward time, and for other sizes; 'paper' are its formulas."
+    ),
+    quantities=QUANTITIES,
+    sweeps={
+        "paper": Sweep(points),
+        "laptop": executed_timelines.sweep("The GPipe schedule on 4 devices, 8 microbatches", _executed_points),
+    },
+    columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
+    tolerance=0.0,
+    derive=derive,
+    emulated=executed_timelines.metrics,
+    draw=draw,
+    notes=executed_timelines.notes,
+    files=extra_files,
+)
+
+
+@ARTIFACT.claim(
+    "The efficiency of the pipeline schedule does not depend on this factor.",
+    "Figure 3, caption",
+    "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
+)
+def gpipe_efficiency(results: Results) -> Judgement:
     bubbles = {
         point.parameters["t_b"]: results.value(point.key, "bubble_fraction")
         for point in results.points
@@ -77,7 +111,14 @@ def _efficiency(results: Results) -> Judgement:
     )
 
 
-def _bubble_time(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 "
+    "backward passes at the end. The total amount of time spent in the pipeline bubble is then "
+    "t_pb=(p-1)·(t_f+t_b).",
+    "Section 2.2.1",
+    "exactly, on the last device as it says, and in total on every device",
+)
+def gpipe_bubble_time(results: Results) -> Judgement:
     wrong = []
     for point in results.points:
         results.value(point.key, "makespan")
@@ -96,7 +137,13 @@ def _bubble_time(results: Results) -> Judgement:
     )
 
 
-def _bubble_fraction(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction "
+    "(pipeline bubble size)=t_pb/t_id=(p-1)/m.",
+    "Section 2.2.1",
+    "exactly, at every point",
+)
+def gpipe_bubble_fraction(results: Results) -> Judgement:
     wrong = [
         point.label
         for point in results.points
@@ -111,7 +158,14 @@ def _bubble_fraction(results: Results) -> Judgement:
     )
 
 
-def _stash(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "However, for such large m, this approach has a high memory footprint as it requires stashed intermediate "
+    "activations (or just input activations for each pipeline stage when using activation recomputation) to "
+    "be kept in memory for all m microbatches through the lifetime of a training iteration.",
+    "Section 2.2.1",
+    "a peak of exactly m stashed microbatches, at every point",
+)
+def gpipe_stash(results: Results) -> Judgement:
     wrong = [point.label for point in results.points if results.value(point.key, "peak_stash") != point.parameters["m"]]
     stash = results.value(f"gpipe-p{P}-m{M}-tb2", "peak_stash")
     return holds_if(
@@ -120,75 +174,3 @@ def _stash(results: Results) -> Judgement:
         + (f"not m for {'; '.join(wrong)}" if wrong else "m for all other sizes, too"),
         {"peak_stash": Number(stash, "count", "derived")},
     )
-
-
-CLAIMS = (
-    Claim(
-        id="gpipe_efficiency",
-        sentence="The efficiency of the pipeline schedule does not depend on this factor.",
-        place="Figure 3, caption",
-        fidelity="derived",
-        tolerance="the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
-        judge=_efficiency,
-    ),
-    Claim(
-        id="gpipe_bubble_time",
-        sentence=(
-            "In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 "
-            "backward passes at the end. The total amount of time spent in the pipeline bubble is then "
-            "t_pb=(p-1)·(t_f+t_b)."
-        ),
-        place="Section 2.2.1",
-        fidelity="derived",
-        tolerance="exactly, on the last device as it says, and in total on every device",
-        judge=_bubble_time,
-    ),
-    Claim(
-        id="gpipe_bubble_fraction",
-        sentence=(
-            "Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction "
-            "(pipeline bubble size)=t_pb/t_id=(p-1)/m."
-        ),
-        place="Section 2.2.1",
-        fidelity="derived",
-        tolerance="exactly, at every point",
-        judge=_bubble_fraction,
-    ),
-    Claim(
-        id="gpipe_stash",
-        sentence=(
-            "However, for such large m, this approach has a high memory footprint as it requires stashed intermediate "
-            "activations (or just input activations for each pipeline stage when using activation recomputation) to "
-            "be kept in memory for all m microbatches through the lifetime of a training iteration."
-        ),
-        place="Section 2.2.1",
-        fidelity="derived",
-        tolerance="a peak of exactly m stashed microbatches, at every point",
-        judge=_stash,
-    ),
-)
-
-ARTIFACT = Artifact(
-    id="fig_gpipe_timeline",
-    label="Figure 3",
-    section="2.2.1",
-    title="GPipe pipeline schedule with forward and backward passes",
-    description=(
-        "The timeline of the GPipe schedule on 4 devices, drawn from the executed schedule: all forward passes of 8 "
-        "microbatches, then all backward passes, then the flush. The table gives bubble, time, stash and messages for "
-        "it, for other ratios of backward to forward time, and for other sizes; 'paper' are its formulas."
-    ),
-    fidelities=("derived", "emulated"),
-    scales=laptop.SCALES,
-    settings=laptop_timelines.settings("GPipe pipeline schedule", "The GPipe schedule on 4 devices, 8 microbatches"),
-    points=points,
-    quantities=QUANTITIES,
-    columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
-    claims=CLAIMS,
-    tolerance=0.0,
-    derive=derive,
-    emulated=laptop_timelines.metrics,
-    draw=draw,
-    notes=laptop_timelines.notes,
-    files=extra_files,
-)

@@ -1,43 +1,77 @@
 """Figure 12: throughput per GPU of the interleaved and the non-interleaved schedule, 175B, 96 GPUs."""
 
 from benchmarks.records import Number
-from reproduce.artifacts.shared import laptop
-from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
-from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar, XAxis
-from reproduce.experiment.claims import holds_if, listed, strictly_decreasing
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import XAxis
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, strictly_decreasing
+from reproduce.experiment.sweep import DIRECTION, GPUS, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 
-ID = "fig_interleaved"
-THROUGHPUT = "throughput_per_gpu"
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
 GAIN = 0.10  # "10+%", "as much as 10%"
 MEMORY_TOLERANCE = 0.10  # what "comparable" may mean
 PROPORTIONAL_TOLERANCE = 0.05
 
 
-def points(scale: str) -> tuple[Point, ...]:
-    """The figure's ten points: both schedules at five batch sizes."""
-    if scale == laptop.SCALE:
-        return laptop.points(ID)
-    entry, constants = published.artifact(ID), published.constants()
-    config = entry["config"]
-    paper = published.series(ID, x="batch", unit="FLOP/s", factor=1e12)
-    shared = {key: config[key] for key in ("layers", "hidden", "heads", "p", "t", "b")}
-    shared |= {"seq": constants["sequence_length"], "vocab": constants["vocabulary"]}
-    shared["d"] = config["gpus"] // (config["p"] * config["t"])
-    return tuple(
-        Point(
-            key=f"{series.lower().replace('-', '_')}_B{B}",
-            series=series,
-            label=f"B={B}",
-            parameters={**shared, "v": config["v"][series], "B": B},
-            paper={THROUGHPUT: paper[series][B]},
-        )
-        for series in (DEFAULT, INTERLEAVED)
-        for B in config["B"]
+def _schedules(v: int) -> tuple[Level, ...]:
+    """The default schedule, and the interleaved one with v chunks."""
+    return (
+        Level(DEFAULT, "non_interleaved", {"v": 1}),
+        Level(INTERLEAVED, "interleaved", {"v": v}),
     )
+
+
+ARTIFACT = Artifact(
+    id="fig_interleaved",
+    label="Figure 12",
+    section="5.3.2",
+    title="Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs",
+    description=(
+        "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
+        "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+    ),
+    quantities=(
+        q.THROUGHPUT,
+        q.ITERATION,
+        q.BUBBLE,
+        q.BUBBLE_TIME,
+        q.PIPELINE_TIME,
+        q.PEAK_MEMORY,
+    ),
+    sweeps={
+        "paper": Sweep.published("fig_interleaved", x="B", series=_schedules(v=4)),
+        "laptop": Sweep(
+            series=_schedules(v=2),
+            x=levels("B", 4, 8, 12, 16),
+            gpus=8,
+            gpus_per_node=2,
+            layers=8,
+            hidden=12288,
+            heads=96,
+            p=4,
+            t=2,
+            b=1,
+        ),
+        "cpu gpus": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 16), p=4, b=1),
+    },
+    columns={"B": "B", "v": "v"},
+    x_axis=XAxis("B", "Batch size (sequences)"),
+    draw=line_plot,
+)
+
+ABSTRACT = (
+    r"We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory "
+    "footprint comparable to existing approaches."
+)
+
+CLOSES = (
+    "This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the "
+    "bubble size in the default schedule decreases, and (b) the amount of point-to-point communication within "
+    "the pipeline is proportional to the batch size, and consequently the non-interleaved schedule catches up "
+    "as the amount of communication increases (the interleaved schedule features more communication per sample)."
+)
 
 
 def _gains(default: dict[Scalar, float], interleaved: dict[Scalar, float]) -> dict[Scalar, float]:
@@ -45,24 +79,24 @@ def _gains(default: dict[Scalar, float], interleaved: dict[Scalar, float]) -> di
 
 
 def _our_gains(results: Results) -> dict[Scalar, float]:
-    return _gains(results.series(DEFAULT, THROUGHPUT, "B"), results.series(INTERLEAVED, THROUGHPUT, "B"))
+    return _gains(results.series(DEFAULT, q.THROUGHPUT, "B"), results.series(INTERLEAVED, q.THROUGHPUT, "B"))
 
 
-def _ratio(value: float, origin: str) -> Number:
-    return Number(value, "1", origin)
-
-
-def judge_improves(results: Results) -> Judgement:
-    """Whether interleaving gains at least 10% at some batch size."""
+@ARTIFACT.claim(
+    ABSTRACT, "Abstract (the throughput)", "a gain of at least 10% at one batch size or more", scales=DIRECTION
+)
+def improves_throughput(results: Results) -> Judgement:
     gains = _our_gains(results)
     best = max(gains.values())
-    return holds_if(
-        best >= GAIN, f"gain by batch size: {listed(gains)}", {"largest_gain": _ratio(best, results.fidelity)}
-    )
+    return holds_if(best >= GAIN, f"gain by batch size: {listed(gains)}", {"largest_gain": results.number(best)})
 
 
-def judge_memory(results: Results) -> Judgement:
-    """Whether the interleaved schedule's peak memory is comparable, at every batch size."""
+@ARTIFACT.claim(
+    ABSTRACT,
+    "Abstract (the memory)",
+    "at every batch size, the fullest GPU's peak at most 10% above the default schedule's",
+)
+def comparable_memory(results: Results) -> Judgement:
     default, ours = (
         results.series(DEFAULT, "peak_memory", "B"),
         results.series(INTERLEAVED, "peak_memory", "B"),
@@ -73,18 +107,30 @@ def judge_memory(results: Results) -> Judgement:
         f"at most {worst:+.1%} on the fullest GPU: {ours[at] / 1e9:.1f} GB against {default[at] / 1e9:.1f} GB at B={at}"
     )
     numbers = {
-        "largest_increase": _ratio(worst, results.fidelity),
-        "interleaved": Number(ours[at], "B", results.fidelity),
-        "non_interleaved": Number(default[at], "B", results.fidelity),
+        "largest_increase": results.number(worst),
+        "interleaved": results.number(ours[at], "B"),
+        "non_interleaved": results.number(default[at], "B"),
     }
     return holds_if(worst <= MEMORY_TOLERANCE, text, numbers)
 
 
-def judge_as_much_as(results: Results) -> Judgement:
-    """Whether the paper's own points agree with "as much as 10%"; if not, the paper is inconsistent."""
-    default, interleaved = (results.paper_series(series, THROUGHPUT, "B") for series in (DEFAULT, INTERLEAVED))
+def _half_step(results: Results) -> float:
+    steps = [p.paper[q.THROUGHPUT.name].quantum or 0.0 for p in results.points if q.THROUGHPUT.name in p.paper]
+    return max(steps, default=0.0) / 2
+
+
+@ARTIFACT.claim(
+    r"We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to "
+    r"previously-proposed schedules~\cite{huang2019gpipe,narayanan2021memory} "
+    "with comparable memory footprint.",
+    "Section 1",
+    "judged on the paper's own points: a gain above 10% by more than their rounding contradicts it",
+    fidelity="derived",
+)
+def as_much_as_10_percent(results: Results) -> Judgement:
+    default, interleaved = (results.paper_series(series, q.THROUGHPUT, "B") for series in (DEFAULT, INTERLEAVED))
     gains = _gains(default, interleaved)
-    numbers = {f"paper_gain_b{B}": _ratio(gain, "paper") for B, gain in gains.items()}
+    numbers = {f"paper_gain_b{B}": Number(gain, "1", "paper") for B, gain in gains.items()}
     # Each plotted value may be off by half its rounding step; a contradiction must be larger than that.
     at = max(gains, key=lambda B: gains[B])
     half = _half_step(results)
@@ -95,30 +141,41 @@ def judge_as_much_as(results: Results) -> Judgement:
     return Judgement("holds", f"the paper's points, by batch size: {listed(gains)}", numbers)
 
 
-def _half_step(results: Results) -> float:
-    steps = [p.paper[THROUGHPUT].quantum or 0.0 for p in results.points if THROUGHPUT in p.paper]
-    return max(steps, default=0.0) / 2
-
-
-def judge_higher(results: Results) -> Judgement:
-    """Whether the interleaved schedule is faster at every batch size."""
+@ARTIFACT.claim(
+    "The interleaved schedule with the scatter/gather communication optimization has higher computational "
+    "performance than the non-interleaved (default) schedule.",
+    "Section 5.3.2",
+    "higher at every batch size",
+    scales=(*DIRECTION, GPUS),
+)
+def interleaved_higher(results: Results) -> Judgement:
     gains = _our_gains(results)
     least = min(gains.values())
-    return holds_if(
-        least > 0, f"gain by batch size: {listed(gains)}", {"smallest_gain": _ratio(least, results.fidelity)}
-    )
+    return holds_if(least > 0, f"gain by batch size: {listed(gains)}", {"smallest_gain": results.number(least)})
 
 
-def judge_closes(results: Results) -> Judgement:
-    """Whether the gap gets smaller from each batch size to the next."""
+@ARTIFACT.claim(
+    CLOSES, "Section 5.3.2", "the relative gain falls from each batch size to the next", scales=(*DIRECTION, GPUS)
+)
+def gap_closes(results: Results) -> Judgement:
     gains = _our_gains(results)
-    numbers = {f"gain_b{B}": _ratio(gain, results.fidelity) for B, gain in gains.items()}
+    numbers = {f"gain_b{B}": results.number(gain) for B, gain in gains.items()}
     shown = listed(gains, "{:+.1%}")
     return holds_if(strictly_decreasing(list(gains.values())), f"gain by batch size: {shown}", numbers)
 
 
-def judge_bubble(results: Results) -> Judgement:
-    """Reason (a): the default schedule's bubble per sequence falls, by more than the interleaved one's."""
+def _number(value: Scalar) -> float:
+    assert isinstance(value, int | float)
+    return value
+
+
+@ARTIFACT.claim(
+    CLOSES,
+    "Section 5.3.2, reason (a)",
+    "the default schedule's bubble seconds per sequence fall from each batch size to the next, and in "
+    "all by more than the interleaved schedule's",
+)
+def reason_a_bubble(results: Results) -> Judgement:
     per_sequence = {
         series: {B: seconds / _number(B) for B, seconds in results.series(series, "bubble_time", "B").items()}
         for series in (DEFAULT, INTERLEAVED)
@@ -131,14 +188,18 @@ def judge_bubble(results: Results) -> Judgement:
         f"{default[-1]:.3f} s, interleaved {interleaved[0]:.3f} to {interleaved[-1]:.3f} s"
     )
     numbers = {
-        "fall_non_interleaved": Number(fall, "s", results.fidelity),
-        "fall_interleaved": Number(fall_interleaved, "s", results.fidelity),
+        "fall_non_interleaved": results.number(fall, "s"),
+        "fall_interleaved": results.number(fall_interleaved, "s"),
     }
     return holds_if(strictly_decreasing(default) and fall > fall_interleaved, text, numbers)
 
 
-def judge_communication(results: Results) -> Judgement:
-    """Reason (b): bytes between stages proportional to the batch size, more when interleaved."""
+@ARTIFACT.claim(
+    CLOSES,
+    "Section 5.3.2, reason (b)",
+    "pipeline bytes per sequence equal within 5% over the batch sizes, and more when interleaved",
+)
+def reason_b_communication(results: Results) -> Judgement:
     per_sequence = {
         series: [sent / _number(B) for B, sent in results.series(series, "pipeline_traffic", "B").items()]
         for series in (DEFAULT, INTERLEAVED)
@@ -156,132 +217,9 @@ def judge_communication(results: Results) -> Judgement:
         f"against {exposed[DEFAULT]:.3f} s"
     )
     numbers = {
-        "spread": _ratio(spread, results.fidelity),
-        "interleaved_over_non_interleaved": _ratio(least, results.fidelity),
-        "exposed_interleaved": Number(exposed[INTERLEAVED], "s", results.fidelity),
-        "exposed_non_interleaved": Number(exposed[DEFAULT], "s", results.fidelity),
+        "spread": results.number(spread),
+        "interleaved_over_non_interleaved": results.number(least),
+        "exposed_interleaved": results.number(exposed[INTERLEAVED], "s"),
+        "exposed_non_interleaved": results.number(exposed[DEFAULT], "s"),
     }
     return holds_if(spread <= PROPORTIONAL_TOLERANCE and least > 1, text, numbers)
-
-
-def _number(value: Scalar) -> float:
-    assert isinstance(value, int | float)
-    return value
-
-
-ABSTRACT = (
-    r"We propose a novel interleaved pipelining schedule that can improve throughput by 10+\% with memory "
-    "footprint comparable to existing approaches."
-)
-INTRODUCTION = (
-    r"We propose a novel interleaved schedule that can improve throughput by as much as 10\% compared to "
-    r"previously-proposed schedules~\cite{huang2019gpipe,narayanan2021memory} "
-    "with comparable memory footprint."
-)
-HIGHER = (
-    "The interleaved schedule with the scatter/gather communication optimization has higher computational "
-    "performance than the non-interleaved (default) schedule."
-)
-CLOSES = (
-    "This gap closes as the batch size increases due to two reasons: (a) as the batch size increases, the "
-    "bubble size in the default schedule decreases, and (b) the amount of point-to-point communication within "
-    "the pipeline is proportional to the batch size, and consequently the non-interleaved schedule catches up "
-    "as the amount of communication increases (the interleaved schedule features more communication per sample)."
-)
-
-CLAIMS = (
-    Claim(
-        id="improves_throughput",
-        sentence=ABSTRACT,
-        place="Abstract (the throughput)",
-        fidelity="simulated",
-        tolerance="a gain of at least 10% at one batch size or more",
-        judge=judge_improves,
-        scales=laptop.SCALES,
-    ),
-    Claim(
-        id="comparable_memory",
-        sentence=ABSTRACT,
-        place="Abstract (the memory)",
-        fidelity="simulated",
-        tolerance="at every batch size, the fullest GPU's peak at most 10% above the default schedule's",
-        judge=judge_memory,
-    ),
-    Claim(
-        id="as_much_as_10_percent",
-        sentence=INTRODUCTION,
-        place="Section 1",
-        fidelity="derived",
-        tolerance="judged on the paper's own points: a gain above 10% by more than their rounding contradicts it",
-        judge=judge_as_much_as,
-    ),
-    Claim(
-        id="interleaved_higher",
-        sentence=HIGHER,
-        place="Section 5.3.2",
-        fidelity="simulated",
-        tolerance="higher at every batch size",
-        judge=judge_higher,
-        scales=laptop.SCALES,
-    ),
-    Claim(
-        id="gap_closes",
-        sentence=CLOSES,
-        place="Section 5.3.2",
-        fidelity="simulated",
-        tolerance="the relative gain falls from each batch size to the next",
-        judge=judge_closes,
-        scales=laptop.SCALES,
-    ),
-    Claim(
-        id="reason_a_bubble",
-        sentence=CLOSES,
-        place="Section 5.3.2, reason (a)",
-        fidelity="simulated",
-        tolerance=(
-            "the default schedule's bubble seconds per sequence fall from each batch size to the next, and in "
-            "all by more than the interleaved schedule's"
-        ),
-        judge=judge_bubble,
-    ),
-    Claim(
-        id="reason_b_communication",
-        sentence=CLOSES,
-        place="Section 5.3.2, reason (b)",
-        fidelity="simulated",
-        tolerance="pipeline bytes per sequence equal within 5% over the batch sizes, and more when interleaved",
-        judge=judge_communication,
-    ),
-)
-
-ARTIFACT = with_measured(
-    Artifact(
-        id=ID,
-        label="Figure 12",
-        section="5.3.2",
-        title="Interleaved versus non-interleaved schedule, GPT-3 175B on 96 GPUs",
-        description=(
-            "Throughput per GPU against batch size for 1F1B with one model chunk per device (v=1) and for "
-            "interleaved 1F1B with v=4; p=12, t=8, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
-        ),
-        fidelities=("simulated", "emulated"),
-        scales=laptop.SCALES,
-        settings=laptop.settings(ID),
-        points=points,
-        quantities=(
-            Quantity(
-                THROUGHPUT, "throughput per GPU", "FLOP/s", "teraFLOP/s", 1e12, 1, axis="Achieved teraFLOP/s per GPU"
-            ),
-            Quantity("iteration_time", "iteration", "s", "s", 1, 2),
-            Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1),
-            Quantity("bubble_time", "bubble", "s", "s", 1, 2),
-            Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2),
-            Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
-        ),
-        columns={"B": "B", "v": "v"},
-        x_axis=XAxis("B", "Batch size (sequences)"),
-        claims=CLAIMS,
-        draw=line_plot,
-    ),
-    EXPERIMENTS[ID],
-)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from benchmarks.records import Number, PaperValue, Record
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule, looped
-from reproduce.artifacts.shared import laptop, laptop_timelines
-from reproduce.artifacts.shared.schedule_quantities import FIGURE, QUANTITIES
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
-from reproduce.experiment.claims import holds_if
+from reproduce.artifacts.shared import executed_timelines
+from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timelines
 from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of, trace
 
@@ -36,19 +39,21 @@ def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
     return Point(_key(schedule, p, m, v), series, f"{schedule}, p={p}, m={m}{chunks}", parameters, paper)
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The figure's two schedules, and what the claims compare them with."""
-    if scale == laptop.SCALE:
-        figure = (("1f1b", P, M, 1), ("interleaved", P, M, V))
-        others = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))
-        runs = [*((FIGURE, run) for run in figure), *((COMPARISON, run) for run in others)]
-        return tuple(laptop_timelines.point(_key(*run), series, *run) for series, run in runs)
     drawn = [_point(FIGURE, "1f1b", P, M), _point(FIGURE, "interleaved", P, M, V)]
     more = [_point(COMPARISON, "gpipe", P, M), _point(COMPARISON, "interleaved", P, M, 4)]
     for p, m in SIZES[1:]:
         more += [_point(COMPARISON, "gpipe", p, m), _point(COMPARISON, "1f1b", p, m)]
         more += [_point(COMPARISON, "interleaved", p, m, V)]
     return (*drawn, *more)
+
+
+def _executed_points() -> tuple[Point, ...]:
+    figure = (("1f1b", P, M, 1), ("interleaved", P, M, V))
+    others = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))
+    runs = [*((FIGURE, run) for run in figure), *((COMPARISON, run) for run in others)]
+    return tuple(executed_timelines.point(_key(*run), series, *run) for series, run in runs)
 
 
 def _timelines(record: Record) -> list[Timeline]:
@@ -59,32 +64,66 @@ def _timelines(record: Record) -> list[Timeline]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """1F1B above, interleaved below; cut when the second batch has begun on all devices."""
-    if record.scale == laptop.SCALE:
-        return laptop_timelines.draw(record)
+    if record.scale == LAPTOP:
+        return executed_timelines.draw(record)
     shown = _timelines(record)
     return timelines.draw(shown, until=float(shown[0].flushes[0]) + P)
 
 
 def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     """The drawn schedules as one trace, a process each."""
-    if record.scale == laptop.SCALE:
-        return laptop_timelines.files(record)
+    if record.scale == LAPTOP:
+        return executed_timelines.files(record)
     return {"trace.json": trace(_timelines(record))}
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
+    if results.scale == LAPTOP:
+        return executed_timelines.notes(results)
+    one, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
+    return (
+        f"Peak stash at p={P}, m={M}: 1F1B {one:g} microbatches, interleaved with v={V} {new:g} "
+        f"(p(1 + (p-1)/(pv)); {new / one - 1:.0%} more).",
+    )
+
+
+ARTIFACT = Artifact(
+    id="fig_interleaved_timeline",
+    label="Figure 4",
+    section="2.2.2",
+    title="Default and interleaved 1F1B pipeline schedules",
+    description=(
+        "The timelines of 1F1B and of the interleaved schedule with 2 model chunks per device, on 4 devices with 8 "
+        "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
+        "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
+    ),
+    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
+    sweeps={
+        "paper": Sweep(points),
+        "laptop": executed_timelines.sweep("1F1B and the interleaved schedule with 2 model chunks", _executed_points),
+    },
+    columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
+    tolerance=0.0,
+    derive=derive,
+    emulated=executed_timelines.metrics,
+    draw=draw,
+    notes=notes,
+    files=extra_files,
+)
 
 
 def _derived(**values: float) -> dict[str, Number]:
     return {name: Number(value, "1", "derived") for name, value in values.items()}
 
 
-def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
-    """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
-    for point in results.points:
-        p, m, v = (int(str(point.parameters[name])) for name in ("p", "m", "v"))
-        if point.parameters["schedule"] == "interleaved":
-            yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
-
-
-def _same_bubble(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "The time spent in the bubble is the same for this new schedule, but the number of outstanding forward "
+    "passes is at most the number of pipeline stages for the PipeDream-Flush schedule.",
+    "Section 2.2.1",
+    "exactly, at every size",
+)
+def one_f_one_b_bubble(results: Results) -> Judgement:
     times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
     stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
     same = all(gpipe == one for gpipe, one in times.values())
@@ -98,7 +137,14 @@ def _same_bubble(results: Results) -> Judgement:
     )
 
 
-def _stash(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m "
+    "microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more "
+    "memory-efficient than GPipe.",
+    "Section 2.2.1",
+    "at most p, and exactly m, at every size",
+)
+def one_f_one_b_stash(results: Results) -> Judgement:
     stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
     shown = ", ".join(f"{one:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one, gpipe) in stashes.items())
     return holds_if(
@@ -112,7 +158,12 @@ def _stash(results: Results) -> Judgement:
     )
 
 
-def _flush_sooner(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline).",
+    "Figure 4, caption",
+    "an earlier flush and a smaller bubble, by any amount",
+)
+def interleaved_flush_sooner(results: Results) -> Judgement:
     default, new = (results.value(key, "makespan") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
     bubbles = [results.value(key, "bubble_fraction") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V))]
     return holds_if(
@@ -123,7 +174,20 @@ def _flush_sooner(results: Results) -> Judgement:
     )
 
 
-def _bubble_by_v(results: Results) -> Judgement:
+def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
+    """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
+    for point in results.points:
+        p, m, v = (int(str(point.parameters[name])) for name in ("p", "m", "v"))
+        if point.parameters["schedule"] == "interleaved":
+            yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
+
+
+@ARTIFACT.claim(
+    "This means that the new schedule reduces the bubble time by v.",
+    "Section 2.2.2",
+    "a factor of v, exactly, at every size",
+)
+def interleaved_bubble_by_v(results: Results) -> Judgement:
     ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
     shown = ", ".join(f"{ratio:g} (p={p}, m={m}, v={v})" for (p, m, v), ratio in ratios.items())
     return holds_if(
@@ -133,7 +197,13 @@ def _bubble_by_v(results: Results) -> Judgement:
     )
 
 
-def _communication_by_v(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "Quantitatively, the amount of communication also increases by v.",
+    "Section 2.2.2",
+    "v times as many messages between neighbouring devices, exactly; in total within 10% of v for p = 12, the "
+    "pipeline of Figure 12",
+)
+def interleaved_communication_by_v(results: Results) -> Judgement:
     ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
     sizes = dict.fromkeys(f"{ratio:.3f} (p={p}, v={v})" for (p, _, v), ratio in ratios.items())
     neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
@@ -164,7 +234,13 @@ def _uneven(p: int, m: int, v: int) -> Schedule:
     return Schedule("uneven", looped(p, v), m, tuple(ranks))
 
 
-def _multiple_of_p(results: Results) -> Judgement:
+@ARTIFACT.claim(
+    "This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an "
+    "integer multiple of the degree of pipeline parallelism (number of devices in the pipeline).",
+    "Section 2.2.2",
+    "with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)",
+)
+def interleaved_multiple_of_p(results: Results) -> Judgement:
     excess: list[float] = []
     stuck = 0
     for p, v in ((4, 2), (4, 4), (8, 2)):
@@ -184,109 +260,3 @@ def _multiple_of_p(results: Results) -> Judgement:
         f"{high:.2f} times (p-1)/(vm)",
         _derived(least_excess=low, largest_excess=high),
     )
-
-
-def notes(results: Results) -> tuple[str, ...]:
-    """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
-    if results.scale == laptop.SCALE:
-        return laptop_timelines.notes(results)
-    one, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
-    return (
-        f"Peak stash at p={P}, m={M}: 1F1B {one:g} microbatches, interleaved with v={V} {new:g} "
-        f"(p(1 + (p-1)/(pv)); {new / one - 1:.0%} more).",
-    )
-
-
-CLAIMS = (
-    Claim(
-        id="one_f_one_b_bubble",
-        sentence=(
-            "The time spent in the bubble is the same for this new schedule, but the number of outstanding forward "
-            "passes is at most the number of pipeline stages for the PipeDream-Flush schedule."
-        ),
-        place="Section 2.2.1",
-        fidelity="derived",
-        tolerance="exactly, at every size",
-        judge=_same_bubble,
-    ),
-    Claim(
-        id="one_f_one_b_stash",
-        sentence=(
-            "As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m "
-            "microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more "
-            "memory-efficient than GPipe."
-        ),
-        place="Section 2.2.1",
-        fidelity="derived",
-        tolerance="at most p, and exactly m, at every size",
-        judge=_stash,
-    ),
-    Claim(
-        id="interleaved_flush_sooner",
-        sentence=(
-            "The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved "
-            "timeline)."
-        ),
-        place="Figure 4, caption",
-        fidelity="derived",
-        tolerance="an earlier flush and a smaller bubble, by any amount",
-        judge=_flush_sooner,
-    ),
-    Claim(
-        id="interleaved_bubble_by_v",
-        sentence="This means that the new schedule reduces the bubble time by v.",
-        place="Section 2.2.2",
-        fidelity="derived",
-        tolerance="a factor of v, exactly, at every size",
-        judge=_bubble_by_v,
-    ),
-    Claim(
-        id="interleaved_communication_by_v",
-        sentence="Quantitatively, the amount of communication also increases by v.",
-        place="Section 2.2.2",
-        fidelity="derived",
-        tolerance=(
-            "v times as many messages between neighbouring devices, exactly; in total within 10% of v for p = 12, the "
-            "pipeline of Figure 12"
-        ),
-        judge=_communication_by_v,
-    ),
-    Claim(
-        id="interleaved_multiple_of_p",
-        sentence=(
-            "This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an "
-            "integer multiple of the degree of pipeline parallelism (number of devices in the pipeline)."
-        ),
-        place="Section 2.2.2",
-        fidelity="derived",
-        tolerance="with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)",
-        judge=_multiple_of_p,
-    ),
-)
-
-ARTIFACT = Artifact(
-    id="fig_interleaved_timeline",
-    label="Figure 4",
-    section="2.2.2",
-    title="Default and interleaved 1F1B pipeline schedules",
-    description=(
-        "The timelines of 1F1B and of the interleaved schedule with 2 model chunks per device, on 4 devices with 8 "
-        "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
-        "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
-    ),
-    fidelities=("derived", "emulated"),
-    scales=laptop.SCALES,
-    settings=laptop_timelines.settings(
-        "Default and interleaved 1F1B pipeline schedules", "1F1B and the interleaved schedule with 2 model chunks"
-    ),
-    points=points,
-    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
-    columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
-    claims=CLAIMS,
-    tolerance=0.0,
-    derive=derive,
-    emulated=laptop_timelines.metrics,
-    draw=draw,
-    notes=notes,
-    files=extra_files,
-)

@@ -8,8 +8,12 @@ from benchmarks.records import Metric, Number
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, XAxis
-from reproduce.experiment.claims import holds_if, listed
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.results import Judgement, Results, holds_if, listed
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 
 ID = "fig_microbatch_estimate"
@@ -20,31 +24,25 @@ COMPUTE = ("forward", "recompute", "backward", "embedding_and_logits")
 BEST = 4
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """Both batch sizes at five microbatch sizes.
 
     What is simulated is Figure 7's single GPU with B = b (`b`, `p`, `t`, `d`, `B`); eq. (1) is applied to the pipeline
     of `pipeline_stages` and the batch of `batch_size`.
     """
-    entry, constants = published.artifact(ID), published.constants()
-    single = published.artifact(SINGLE_GPU)["config"]
-    model = {key: single[key] for key in ("layers", "hidden", "heads")}
-    model |= {"seq": constants["sequence_length"], "vocab": constants["vocabulary"]}
-    found = []
-    for series, paper in published.series(ID, x="microbatch", unit="1").items():
-        batch = int(series.split("=")[1])
-        for b, value in paper.items():
-            estimated = {"pipeline_stages": entry["config"]["p"], "batch_size": batch}
-            found.append(
-                Point(
-                    key=f"batch{batch}_b{b}",
-                    series=f"B = {batch}",
-                    label=f"b={b}",
-                    parameters={**model, "p": 1, "t": 1, "d": 1, "b": b, "B": b, "recompute": "full", **estimated},
-                    paper={ESTIMATE: value},
-                )
-            )
-    return tuple(found)
+    single: dict[str, Scalar] = {**published.model(SINGLE_GPU), "p": 1, "t": 1, "d": 1, "recompute": "full"}
+    stages = published.configuration(ID)["pipeline_stages"]
+    return tuple(
+        Point(
+            key=f"batch{batch}_b{b}",
+            series=f"B = {batch}",
+            label=f"b={b}",
+            parameters={**single, "b": b, "B": b, "pipeline_stages": stages, "batch_size": batch},
+            paper=published.paper_values(ID, row),
+        )
+        for row in published.rows(ID)
+        for batch, b in [(row["batch_size"], row["b"])]
+    )
 
 
 def normalised(times: Mapping[int, float], b: int, batch: int, p: int) -> float:
@@ -77,30 +75,72 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
 
 def figure_7() -> dict[int, float]:
     """The paper's Figure 7: FLOP/s by microbatch size."""
-    series = published.series(SINGLE_GPU, x="microbatch", unit="FLOP/s", factor=1e12)[""]
-    return {int(b): float(value.value) for b, value in series.items()}
+    return {row["b"]: row[q.MODEL_THROUGHPUT.name] * q.TERA for row in published.rows(SINGLE_GPU)}
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What the columns are."""
+    return (
+        "t_f + t_b is Figure 7's whole iteration with B = b, optimizer step included: that is what makes the paper's "
+        "Figure 8 out of its Figure 7. 'Computation alone' leaves out what runs once an iteration, as eq. (1) is "
+        "meant.",
+        "t = 8 of the figure's (p, t) = (8, 8) does not enter: the times are those of the whole model on one GPU.",
+    )
+
+
+ARTIFACT = Artifact(
+    id="fig_microbatch_estimate",
+    label="Figure 8",
+    section="3.4",
+    title="Normalised throughput estimated by eq. (1) versus microbatch size",
+    description=(
+        "Eq. (1), (b'/b + p - 1)(t_f(b) + t_b(b)), with the times of Figure 7's model on one GPU as simulated, p = 8 "
+        "and "
+        "b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
+    ),
+    quantities=(
+        Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
+        Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
+        Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
+        Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"b": "b"},
+    x_axis=XAxis("b", "Microbatch size", scale="log2"),
+    further=further,
+    draw=line_plot,
+    notes=notes,
+)
 
 
 def _series(results: Results) -> list[str]:
     return list(dict.fromkeys(point.series for point in results.points))
 
 
-def judge_best(results: Results) -> Judgement:
-    """Which microbatch size has the highest estimate, for each batch size."""
+@ARTIFACT.claim(
+    "The optimal $b$ for both batch sizes is 4.",
+    "Section 3.4",
+    "none: b=4 has the highest estimate of the five sizes, for both batch sizes",
+)
+def optimal_b_is_4(results: Results) -> Judgement:
     ours = {name: results.series(name, ESTIMATE, "b") for name in _series(results)}
     best = {name: max(values, key=lambda b: values[b]) for name, values in ours.items()}
     shown = "; ".join(f"{name}: b={best[name]} ({listed(ours[name], '{:.3f}')})" for name in ours)
-    numbers = {
-        f"best_b_{name.split('=')[1].strip()}": Number(int(str(b)), "count", results.fidelity)
-        for name, b in best.items()
-    }
+    numbers = {f"best_b_{name.split('=')[1].strip()}": results.number(int(str(b)), "count") for name, b in best.items()}
     return holds_if(set(best.values()) == {BEST}, f"best, by batch size: {shown}", numbers)
 
 
-def judge_figure_8(results: Results) -> Judgement:
-    """Whether the paper's Figure 8 is eq. (1) on its Figure 7, both as rounded."""
+@ARTIFACT.claim(
+    r"Behavior of normalized estimated throughput  (time computed as $t = \left(b' / b + p - 1\right) \cdot "
+    r"\left(t_f(b) + t_b(b)\right)$) with respect to the microbatch size $b$ for the same GPT model from "
+    r"Figure~\ref{fig:throughput_vs_microbatch_size}.",
+    "Figure 8, caption",
+    "eq. (1) on the paper's Figure 7 gives every point, within the rounding of both figures",
+    fidelity="derived",
+)
+def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
     rates = figure_7()
-    half = (published.artifact(SINGLE_GPU)["quantum"] or 0.0) * 1e12 / 2
+    half = published.artifact(SINGLE_GPU)["values"][q.MODEL_THROUGHPUT.name]["quantum"] * q.TERA / 2
     wrong, worst = [], 0.0
 
     def on_figure_7(sign: int, b: int, batch: int, p: int) -> float:
@@ -123,8 +163,14 @@ def judge_figure_8(results: Results) -> Judgement:
     )
 
 
-def judge_depends(results: Results) -> Judgement:
-    """The best b by eq. (1) with our times, for other pipeline depths and batch sizes."""
+@ARTIFACT.claim(
+    r"\textbf{Takeaway \#3:} The optimal microbatch size $b$ depends on the throughput and memory footprint "
+    "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size "
+    "$B$.",
+    "Section 3.4 (p, and d and B through b' = B/d)",
+    "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048",
+)
+def takeaway_3_by_formula(results: Results) -> Judgement:
     times = {int(str(b)): seconds for b, seconds in results.series(_series(results)[0], TIME, "b").items()}
     depths, batches = (1, 8, 64), (32, 128, 512, 2048)
     best = {
@@ -139,76 +185,3 @@ def judge_depends(results: Results) -> Judgement:
     changes_with_depth = any(len({best[p, batch] for p in depths}) > 1 for batch in batches)
     changes_with_batch = any(len(set(found)) > 1 for found in by_depth.values())
     return holds_if(changes_with_depth and changes_with_batch, text)
-
-
-CLAIMS = (
-    Claim(
-        id="optimal_b_is_4",
-        sentence="The optimal $b$ for both batch sizes is 4.",
-        place="Section 3.4",
-        fidelity="simulated",
-        tolerance="none: b=4 has the highest estimate of the five sizes, for both batch sizes",
-        judge=judge_best,
-    ),
-    Claim(
-        id="figure_8_is_eq_1_on_figure_7",
-        sentence=(
-            r"Behavior of normalized estimated throughput  (time computed as $t = \left(b' / b + p - 1\right) \cdot "
-            r"\left(t_f(b) + t_b(b)\right)$) with respect to the microbatch size $b$ for the same GPT model from "
-            r"Figure~\ref{fig:throughput_vs_microbatch_size}."
-        ),
-        place="Figure 8, caption",
-        fidelity="derived",
-        tolerance="eq. (1) on the paper's Figure 7 gives every point, within the rounding of both figures",
-        judge=judge_figure_8,
-    ),
-    Claim(
-        id="takeaway_3_by_formula",
-        sentence=(
-            r"\textbf{Takeaway \#3:} The optimal microbatch size $b$ depends on the throughput and memory footprint "
-            "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size "
-            "$B$."
-        ),
-        place="Section 3.4 (p, and d and B through b' = B/d)",
-        fidelity="simulated",
-        tolerance="by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048",
-        judge=judge_depends,
-    ),
-)
-
-
-def notes(results: Results) -> tuple[str, ...]:
-    """What the columns are."""
-    return (
-        "t_f + t_b is Figure 7's whole iteration with B = b, optimizer step included: that is what makes the paper's "
-        "Figure 8 out of its Figure 7. 'Computation alone' leaves out what runs once an iteration, as eq. (1) is "
-        "meant.",
-        "t = 8 of the figure's (p, t) = (8, 8) does not enter: the times are those of the whole model on one GPU.",
-    )
-
-
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 8",
-    section="3.4",
-    title="Normalised throughput estimated by eq. (1) versus microbatch size",
-    description=(
-        "Eq. (1), (b'/b + p - 1)(t_f(b) + t_b(b)), with the times of Figure 7's model on one GPU as simulated, p = 8 "
-        "and "
-        "b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
-    ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
-        Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
-        Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
-        Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
-    ),
-    columns={"b": "b"},
-    x_axis=XAxis("b", "Microbatch size", scale="log2"),
-    claims=CLAIMS,
-    further=further,
-    draw=line_plot,
-    notes=notes,
-)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import log10
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Number, PaperValue, Record
+from benchmarks.records import Metric, Number, Record
 from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import (
     FP32_GRADIENT_BYTES,
@@ -12,10 +12,12 @@ from ptdp_core.simulator.memory import (
     OPTIMIZER_BYTES,
     WEIGHT_BYTES,
 )
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import models
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import figures
 
 if TYPE_CHECKING:
@@ -28,44 +30,30 @@ BILLION = 1e9
 LARGEST_GPU_BYTES = 80e9  # "80GB-A100 cards"
 GPUS_PER_NODE = 8
 YEAR_S = 365.25 * 86400
-
 LEAST_R_SQUARED = 0.9
 SLOPE_TOLERANCE = 0.10
-
 YEARS_ON_A_V100 = 288
 YEARS_TOLERANCE = 0.10
 # NVIDIA's V100 data sheet (SXM2), and the share of peak that the paper gives for a V100 system (Section 6).
 V100_PEAK = 125e12
 V100_SHARE = 0.36
 GPT_3, GPT_3_TOKENS = 175e9, 300e9
-
 LIMIT = 20e9
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES + FP32_GRADIENT_BYTES
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The six models, and the paper's trend line at the turn of each year."""
-    entry = published.artifact(ID)
-    models = tuple(
+    return tuple(
         Point(
-            key=row["model"].lower().replace("-", "_"),
-            series=MODELS,
-            label=f"{row['model']} ({row['label']})",
-            parameters={"model": row["model"], "year": row["date_decimal_year"], "billions": row["params_B"]},
+            key=(row["model"] or f"line_{row['label']}").lower().replace("-", "_"),
+            series=MODELS if row["model"] else LINE,
+            label=f"{row['model']} ({row['label']})" if row["model"] else row["label"],
+            parameters={name: row[name] for name in ("model", "year", "billions")},
+            paper=published.paper_values(ID, row),
         )
-        for row in entry["rows"]
+        for row in published.rows(ID)
     )
-    line = tuple(
-        Point(
-            key=f"line_{row['year']:.0f}",
-            series=LINE,
-            label=f"{row['year']:.0f}",
-            parameters={"model": None, "year": row["year"], "billions": None},
-            paper={TREND: PaperValue(row["params_B"] * BILLION, "count", "plot")},
-        )
-        for row in entry["trend_line"]
-    )
-    return (*models, *line)
 
 
 def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, float]:
@@ -80,8 +68,8 @@ def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, f
 
 
 def _published_fit() -> tuple[float, float, float]:
-    rows = published.artifact(ID)["rows"]
-    return fit([row["date_decimal_year"] for row in rows], [row["params_B"] * BILLION for row in rows])
+    rows = [row for row in published.rows(ID) if row["model"]]
+    return fit([row["year"] for row in rows], [row["billions"] * BILLION for row in rows])
 
 
 def derive(point: Point) -> dict[str, Metric]:
@@ -97,133 +85,6 @@ def _models(results: Results) -> tuple[list[float], list[float]]:
     found = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
     years, sizes = zip(*found, strict=True)
     return list(years), [size * BILLION for size in sizes]
-
-
-def judge_exponential(results: Results) -> Judgement:
-    """Whether a straight line in log space fits the models, and is the paper's line."""
-    slope, _, r_squared = fit(*_models(results))
-    line = results.paper_series(LINE, TREND, "year")
-    paper, _, _ = fit([float(str(year)) for year in line], list(line.values()))
-    text = (
-        f"a straight line through log10 of the sizes explains R^2 = {r_squared:.3f} of their variance; it grows "
-        f"{10**slope:.1f}-fold a year, the paper's line {10**paper:.1f}-fold ({slope:.2f} and {paper:.2f} decades)"
-    )
-    numbers = {
-        "r_squared": Number(r_squared, "1", "derived"),
-        "decades_per_year": Number(slope, "1", "derived"),
-        "paper_decades_per_year": Number(paper, "1", "paper"),
-    }
-    return holds_if(r_squared >= LEAST_R_SQUARED and abs(slope / paper - 1) <= SLOPE_TOLERANCE, text, numbers)
-
-
-def judge_flops(results: Results) -> Judgement:
-    """The figure has sizes, not FLOPs."""
-    return Judgement(
-        "not testable here", "Figure 1 shows parameters; the FLOPs need each model's training tokens, not given there"
-    )
-
-
-def judge_one_gpu(results: Results) -> Judgement:
-    """Whether the fp16 parameters of the largest model exceed the largest GPU's memory."""
-    size = max(_models(results)[1])
-    need = WEIGHT_BYTES * size
-    times = need / LARGEST_GPU_BYTES
-    text = f"{size / BILLION:g} billion parameters in fp16 are {need / 1e9:.0f} GB, {times:.1f} times 80 GB"
-    return holds_if(need > LARGEST_GPU_BYTES, text, {"weights": Number(need, "B", "derived")})
-
-
-def judge_v100(results: Results) -> Judgement:
-    """Eq. (4) with one V100 at the share of peak the paper gives for V100s elsewhere."""
-    rate = V100_SHARE * V100_PEAK
-    years = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, rate) / YEAR_S
-    implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (YEARS_ON_A_V100 * YEAR_S)
-    text = (
-        f"8TP/X with T = 300 billion tokens is {years:.0f} years at X = {rate / 1e12:.0f} teraFLOP/s, assumed: 36% "
-        f"(the paper's share for a V100 system, Section 6) of 125; 288 years are X = {implied / 1e12:.1f} teraFLOP/s"
-    )
-    numbers = {
-        "assumed_rate": Number(rate, "FLOP/s", "derived"),
-        "time": Number(years * 365.25, "d", "derived"),
-        "implied_rate": Number(implied, "FLOP/s", "derived"),
-    }
-    return holds_if(abs(years / YEARS_ON_A_V100 - 1) <= YEARS_TOLERANCE, text, numbers)
-
-
-def judge_20_billion(results: Results) -> Judgement:
-    """Whether training states alone fit into a DGX A100 up to 20 billion parameters, and not for the next model."""
-    per_gpu = STATE_BYTES / GPUS_PER_NODE
-    following = min(row.billions for row in table_1.rows() if row.billions * BILLION > LIMIT)
-    fits, too_large = per_gpu * LIMIT, per_gpu * following * BILLION
-    most = LARGEST_GPU_BYTES / per_gpu
-    text = (
-        f"weights, gradients and Adam's state, {STATE_BYTES} bytes a parameter during the optimizer step, over 8 "
-        f"GPUs: {fits / 1e9:.0f} GB a GPU at 20 billion, {too_large / 1e9:.0f} GB at {following:g} billion, the next "
-        f"model of Table 1; without any activations 80 GB would do for {most / BILLION:.0f} billion"
-    )
-    numbers = {
-        "at_20_billion": Number(fits, "B", "derived"),
-        "at_next_model": Number(too_large, "B", "derived"),
-        "largest": Number(most, "count", "derived"),
-    }
-    return holds_if(fits <= LARGEST_GPU_BYTES < too_large, text, numbers)
-
-
-CLAIMS = (
-    Claim(
-        id="exponential_growth",
-        sentence=(
-            "As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate "
-            r"(Figure~\ref{fig:model_trend})."
-        ),
-        place="Section 1",
-        fidelity="derived",
-        tolerance="a straight line in log space has R^2 >= 0.9, and the paper's line's slope within 10%",
-        judge=judge_exponential,
-    ),
-    Claim(
-        id="exponential_flops",
-        sentence=(
-            "The number of floating-point operations to train these models is increasing at an exponential rate."
-        ),
-        place="Figure 1, caption",
-        fidelity="derived",
-        tolerance=None,
-        judge=judge_flops,
-    ),
-    Claim(
-        id="not_on_one_gpu",
-        sentence=(
-            "it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU "
-            "(NVIDIA recently released 80GB-A100 cards)"
-        ),
-        place="Section 1",
-        fidelity="derived",
-        tolerance="the largest model's fp16 weights alone are more than 80 GB",
-        judge=judge_one_gpu,
-    ),
-    Claim(
-        id="years_on_a_v100",
-        sentence=(
-            r"training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a "
-            "single V100 NVIDIA GPU"
-        ),
-        place="Section 1",
-        fidelity="derived",
-        tolerance="8TP/X within 10%, with X = 36% of a V100's 125 teraFLOP/s: an assumption, the paper states no rate",
-        judge=judge_v100,
-    ),
-    Claim(
-        id="up_to_20_billion_in_a_node",
-        sentence=(
-            "Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 "
-            "servers (with 8 80GB-A100 GPUs), it breaks down for larger models."
-        ),
-        place="Section 1 (the memory)",
-        fidelity="derived",
-        tolerance="training states fit 8 x 80 GB at 20 billion parameters, and not for the next model of Table 1",
-        judge=judge_20_billion,
-    ),
-)
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
@@ -271,7 +132,7 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 ARTIFACT = Artifact(
-    id=ID,
+    id="fig_model_trend",
     label="Figure 1",
     section="1",
     title="Trend of sizes of state-of-the-art NLP models with time",
@@ -279,13 +140,104 @@ ARTIFACT = Artifact(
         "Parameters of six language models (the paper's points) over their date, with our least-squares line in log "
         "space and the paper's trend line; and what such sizes mean for memory and for time on one GPU."
     ),
-    fidelities=("derived",),
-    points=points,
     quantities=(Quantity(TREND, "parameters by our line", "count", "billion", BILLION, 2),),
+    sweeps={"paper": Sweep(points)},
     columns={"model": "model", "year": "year", "billions": "parameters of the model (billion, paper)"},
-    claims=CLAIMS,
-    tolerance=0.25,  # a tenth of a decade on the figure's logarithmic axis
+    tolerance=0.25,
     derive=derive,
     draw=draw,
     notes=notes,
 )
+
+
+@ARTIFACT.claim(
+    "As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate "
+    r"(Figure~\ref{fig:model_trend}).",
+    "Section 1",
+    "a straight line in log space has R^2 >= 0.9, and the paper's line's slope within 10%",
+)
+def exponential_growth(results: Results) -> Judgement:
+    slope, _, r_squared = fit(*_models(results))
+    line = results.paper_series(LINE, TREND, "year")
+    paper, _, _ = fit([float(str(year)) for year in line], list(line.values()))
+    text = (
+        f"a straight line through log10 of the sizes explains R^2 = {r_squared:.3f} of their variance; it grows "
+        f"{10**slope:.1f}-fold a year, the paper's line {10**paper:.1f}-fold ({slope:.2f} and {paper:.2f} decades)"
+    )
+    numbers = {
+        "r_squared": Number(r_squared, "1", "derived"),
+        "decades_per_year": Number(slope, "1", "derived"),
+        "paper_decades_per_year": Number(paper, "1", "paper"),
+    }
+    return holds_if(r_squared >= LEAST_R_SQUARED and abs(slope / paper - 1) <= SLOPE_TOLERANCE, text, numbers)
+
+
+@ARTIFACT.claim(
+    "The number of floating-point operations to train these models is increasing at an exponential rate.",
+    "Figure 1, caption",
+    None,
+)
+def exponential_flops(results: Results) -> Judgement:
+    return Judgement(
+        "not testable here", "Figure 1 shows parameters; the FLOPs need each model's training tokens, not given there"
+    )
+
+
+@ARTIFACT.claim(
+    "it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU "
+    "(NVIDIA recently released 80GB-A100 cards)",
+    "Section 1",
+    "the largest model's fp16 weights alone are more than 80 GB",
+)
+def not_on_one_gpu(results: Results) -> Judgement:
+    size = max(_models(results)[1])
+    need = WEIGHT_BYTES * size
+    times = need / LARGEST_GPU_BYTES
+    text = f"{size / BILLION:g} billion parameters in fp16 are {need / 1e9:.0f} GB, {times:.1f} times 80 GB"
+    return holds_if(need > LARGEST_GPU_BYTES, text, {"weights": Number(need, "B", "derived")})
+
+
+@ARTIFACT.claim(
+    r"training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a "
+    "single V100 NVIDIA GPU",
+    "Section 1",
+    "8TP/X within 10%, with X = 36% of a V100's 125 teraFLOP/s: an assumption, the paper states no rate",
+)
+def years_on_a_v100(results: Results) -> Judgement:
+    rate = V100_SHARE * V100_PEAK
+    years = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, rate) / YEAR_S
+    implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (YEARS_ON_A_V100 * YEAR_S)
+    text = (
+        f"8TP/X with T = 300 billion tokens is {years:.0f} years at X = {rate / 1e12:.0f} teraFLOP/s, assumed: 36% "
+        f"(the paper's share for a V100 system, Section 6) of 125; 288 years are X = {implied / 1e12:.1f} teraFLOP/s"
+    )
+    numbers = {
+        "assumed_rate": Number(rate, "FLOP/s", "derived"),
+        "time": Number(years * 365.25, "d", "derived"),
+        "implied_rate": Number(implied, "FLOP/s", "derived"),
+    }
+    return holds_if(abs(years / YEARS_ON_A_V100 - 1) <= YEARS_TOLERANCE, text, numbers)
+
+
+@ARTIFACT.claim(
+    "Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 "
+    "servers (with 8 80GB-A100 GPUs), it breaks down for larger models.",
+    "Section 1 (the memory)",
+    "training states fit 8 x 80 GB at 20 billion parameters, and not for the next model of Table 1",
+)
+def up_to_20_billion_in_a_node(results: Results) -> Judgement:
+    per_gpu = STATE_BYTES / GPUS_PER_NODE
+    following = min(row.billions for row in models.table_1() if row.billions * BILLION > LIMIT)
+    fits, too_large = per_gpu * LIMIT, per_gpu * following * BILLION
+    most = LARGEST_GPU_BYTES / per_gpu
+    text = (
+        f"weights, gradients and Adam's state, {STATE_BYTES} bytes a parameter during the optimizer step, over 8 "
+        f"GPUs: {fits / 1e9:.0f} GB a GPU at 20 billion, {too_large / 1e9:.0f} GB at {following:g} billion, the next "
+        f"model of Table 1; without any activations 80 GB would do for {most / BILLION:.0f} billion"
+    )
+    numbers = {
+        "at_20_billion": Number(fits, "B", "derived"),
+        "at_next_model": Number(too_large, "B", "derived"),
+        "largest": Number(most, "count", "derived"),
+    }
+    return holds_if(fits <= LARGEST_GPU_BYTES < too_large, text, numbers)

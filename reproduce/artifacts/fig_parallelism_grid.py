@@ -6,18 +6,19 @@ from benchmarks.records import Metric, Number, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
 from ptdp_core.schedules import looped
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import models
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ID = "fig_parallelism_grid"
-GPUS, NODES = "gpus", "nodes"
+GPU_COUNT, NODES = "gpus", "nodes"
 TENSOR_NODES, DATA_NODES = "nodes_per_tensor_group", "nodes_per_data_group"
 HOPS_BETWEEN, STAGE = "pipeline_hops_between_nodes", "layers_per_gpu"
 DRAWN, TABLE_1 = "drawn", "Table 1"
@@ -25,7 +26,7 @@ LIGHT = ("#cfe3f2", "#f9ddc6")  # of the two stages, and their outlines
 DARK = ("#0072b2", "#d55e00")
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The grid that is drawn, and those of Table 1."""
     per_node = published.constants()["gpus_per_node"]
     drawn = {"layers": 8, "hidden": 12288, "heads": 96, "p": 2, "t": 8, "d": 2, "v": 1, "gpus_per_node": per_node}
@@ -38,9 +39,9 @@ def points(scale: str) -> tuple[Point, ...]:
                 **{k: v for k, v in row.parameters.items() if k in drawn},
                 "gpus_per_node": per_node,
             },
-            paper={GPUS: PaperValue(row.gpus, "count", "table")},
+            paper={GPU_COUNT: PaperValue(row.gpus, "count", "table")},
         )
-        for row in table_1.rows()
+        for row in models.table_1()
     )
     return (Point(key="drawn", series=DRAWN, label="the figure", parameters=drawn), *rows)
 
@@ -62,7 +63,7 @@ def derive(point: Point) -> dict[str, Metric]:
     layers = {sum(map(len, chunk_layers(model.layers, looped(grid.p, v), pp))) for pp in range(grid.p)}
     between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
     counts = {
-        GPUS: grid.n,
+        GPU_COUNT: grid.n,
         NODES: nodes(tuple(range(grid.n))),
         TENSOR_NODES: max(map(nodes, grid.tensor_groups())),
         DATA_NODES: max(map(nodes, grid.data_groups())),
@@ -72,59 +73,6 @@ def derive(point: Point) -> dict[str, Metric]:
         **{name: Metric(value, "count", "derived") for name, value in counts.items()},
         HOPS_BETWEEN: Metric(between, "1", "derived"),
     }
-
-
-def _table_1(results: Results) -> list[Any]:
-    return [point for point in results.points if point.series == TABLE_1]
-
-
-def judge_product(results: Results) -> Judgement:
-    """p*t*d against the printed number of GPUs."""
-    wrong = [p.label for p in _table_1(results) if results.value(p.key, GPUS) != p.paper[GPUS].value]
-    text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
-    return holds_if(not wrong, text)
-
-
-def judge_placement(results: Results) -> Judgement:
-    """Tensor groups inside a node, pipeline hops between nodes, at every row of Table 1."""
-    rows = _table_1(results)
-    inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
-    pipelined = [p for p in rows if p.parameters["p"] > 1]
-    between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
-    text = (
-        f"tensor-parallel groups lie inside a node in {len(inside)} of {len(rows)} rows of Table 1; all pipeline hops "
-        "go "
-        f"between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
-        "pipeline"
-    )
-    numbers = {
-        "tensor_inside": Number(len(inside), "count", "derived"),
-        "pipeline_between": Number(len(between), "count", "derived"),
-    }
-    return holds_if(len(inside) == len(rows) and len(between) == len(pipelined), text, numbers)
-
-
-CLAIMS = (
-    Claim(
-        id="n_is_p_t_d",
-        sentence=r"We require $p \cdot t \cdot d = n$.",
-        place="Section 3.1",
-        fidelity="derived",
-        tolerance="exactly, for every row of Table 1",
-        judge=judge_product,
-    ),
-    Claim(
-        id="tensor_inside_pipeline_across",
-        sentence=(
-            "Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism "
-            "within a multi-GPU server, and data parallelism, to practically train models with a trillion parameters"
-        ),
-        place="Section 1",
-        fidelity="derived",
-        tolerance="all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
-        judge=judge_placement,
-    ),
-)
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
@@ -205,7 +153,7 @@ def _draw_ranks(axes: "Axes", parameters: Any) -> None:
 
 
 ARTIFACT = Artifact(
-    id=ID,
+    id="fig_parallelism_grid",
     label="Figure 2",
     section="2",
     title="Combination of tensor and pipeline model parallelism",
@@ -215,19 +163,52 @@ ARTIFACT = Artifact(
         "the "
         "table counts the same for every configuration of Table 1."
     ),
-    fidelities=("derived",),
-    points=points,
     quantities=(
-        Quantity(GPUS, "GPUs, p*t*d", "count", "", 1, 0),
+        Quantity(GPU_COUNT, "GPUs, p*t*d", "count", "", 1, 0),
         Quantity(NODES, "nodes", "count", "", 1, 0),
         Quantity(STAGE, "layers per GPU", "count", "", 1, 0),
         Quantity(TENSOR_NODES, "nodes per tensor group", "count", "", 1, 0),
         Quantity(DATA_NODES, "nodes per data group", "count", "", 1, 0),
         Quantity(HOPS_BETWEEN, "pipeline hops between nodes", "1", "%", 0.01, 0),
     ),
+    sweeps={"paper": Sweep(points)},
     columns={"layers": "l", "p": "p", "t": "t", "d": "d", "v": "v"},
-    claims=CLAIMS,
     tolerance=0.0,
     derive=derive,
     draw=draw,
 )
+
+
+def _table_1(results: Results) -> list[Any]:
+    return [point for point in results.points if point.series == TABLE_1]
+
+
+@ARTIFACT.claim(r"We require $p \cdot t \cdot d = n$.", "Section 3.1", "exactly, for every row of Table 1")
+def n_is_p_t_d(results: Results) -> Judgement:
+    wrong = [p.label for p in _table_1(results) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
+    text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
+    return holds_if(not wrong, text)
+
+
+@ARTIFACT.claim(
+    "Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism "
+    "within a multi-GPU server, and data parallelism, to practically train models with a trillion parameters",
+    "Section 1",
+    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
+)
+def tensor_inside_pipeline_across(results: Results) -> Judgement:
+    rows = _table_1(results)
+    inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
+    pipelined = [p for p in rows if p.parameters["p"] > 1]
+    between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
+    text = (
+        f"tensor-parallel groups lie inside a node in {len(inside)} of {len(rows)} rows of Table 1; all pipeline hops "
+        "go "
+        f"between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
+        "pipeline"
+    )
+    numbers = {
+        "tensor_inside": Number(len(inside), "count", "derived"),
+        "pipeline_between": Number(len(between), "count", "derived"),
+    }
+    return holds_if(len(inside) == len(rows) and len(between) == len(pipelined), text, numbers)

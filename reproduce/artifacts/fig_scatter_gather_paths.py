@@ -8,27 +8,27 @@ from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
+from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ID = "fig_scatter_gather_paths"
 PATH, BETWEEN, COPIES = "bytes_per_path", "bytes_between_nodes", "copies_sent"
 GATHERED, PATHS = "bytes_gathered_per_gpu", "paths"
 PLAIN, SCATTERED = "W/o scatter/gather", "With scatter/gather"
 SIZES = (8, 2)  # the experiments' t, and the figure's
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """One boundary tensor of GPT-3 between two stages on nodes of their own, with and without, at t = 8 and 2."""
-    config, constants = published.artifact("fig_interleaved")["config"], published.constants()
-    model = {name: config[name] for name in ("layers", "hidden", "heads")}
-    model |= {"seq": constants["sequence_length"], "vocab": constants["vocabulary"]}
+    model = published.model(GPT_3)
     found = []
     for t in SIZES:
         for series, scattered in ((PLAIN, False), (SCATTERED, True)):
@@ -48,7 +48,7 @@ def points(scale: str) -> tuple[Point, ...]:
 
 def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Transfer, ...]]:
     """The grid, the boundary tensor's elements, what goes between the stages, and what the receivers gather."""
-    model = ModelConfig(*(parameters[name] for name in ("layers", "hidden", "heads", "seq", "vocab")))
+    model = model_of(parameters)
     grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
     elements = pipeline_elements(model, parameters["b"])
     scattered = parameters["scatter_gather"]
@@ -69,132 +69,6 @@ def derive(point: Point) -> dict[str, Metric]:
         COPIES: Metric(between / elements, "1", "derived"),
         GATHERED: Metric(FP16_BYTES * max(each.values()), "B", "derived"),
     }
-
-
-def _of(results: Results, series: str) -> list[PointResult]:
-    return [point for point in results.points if point.series == series]
-
-
-def _judge_path(results: Results, series: str, formula: str) -> Judgement:
-    rows = _of(results, series)
-    equal = all(results.value(point.key, PATH) == point.paper[PATH].value for point in rows)
-    sizes = ", ".join(f"{results.value(p.key, PATH) / 1e6:.2f} MB at {p.label}" for p in rows)
-    copies = ", ".join(f"{results.value(p.key, COPIES):g} ({p.label})" for p in rows)
-    text = (
-        f"each pair of GPUs sends {'' if equal else 'not '}{formula} elements one way ({sizes}, GPT-3, b=1, fp16); "
-        f"all pairs of the two stages together send this many times the tensor: {copies}"
-    )
-    return holds_if(equal, text)
-
-
-def judge_plain(results: Results) -> Judgement:
-    """bsh for every pair of consecutive devices."""
-    return _judge_path(results, PLAIN, "bsh")
-
-
-def judge_scattered(results: Results) -> Judgement:
-    """bsh/t for every pair of consecutive devices."""
-    return _judge_path(results, SCATTERED, "bsh/t")
-
-
-def judge_redundant(results: Results) -> Judgement:
-    """The same tensor eight times without the optimisation."""
-    point = results.point("without_t8")
-    _, elements, sent, _ = plan(point.parameters)
-    same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
-    copies = results.value(point.key, COPIES)
-    text = f"at t=8 the plan has {len(sent)} messages, {'all of the whole tensor' if same else 'not all the same'}"
-    return holds_if(same and copies == 8, text, {"copies": Number(copies, "1", "derived")})
-
-
-def judge_eighth(results: Results) -> Judgement:
-    """A chunk with t = 8 against the whole tensor."""
-    share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
-    text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
-    return holds_if(share == 1 / 8, text, {"share": Number(share, "1", "derived")})
-
-
-def judge_peers(results: Results) -> Judgement:
-    """Who sends to whom in the figure, whose ranks count from 1."""
-    _, elements, sent, gathered = plan(results.point("with_t2").parameters)
-    pairs = {(transfer.source + 1, transfer.destination + 1) for transfer in sent}
-    whole = True
-    for rank in {transfer.destination for transfer in sent}:
-        parts = sorted((g.start, g.stop) for g in (*sent, *gathered) if g.destination == rank)
-        ends = [0, *(stop for _, stop in parts)]
-        whole &= [start for start, _ in parts] == ends[:-1] and ends[-1] == elements
-    shown = ", ".join(f"{source} to {destination}" for source, destination in sorted(pairs))
-    text = (
-        f"at t=2 rank {shown}; gathered, every receiver has {'the whole tensor' if whole else 'not the whole tensor'}"
-    )
-    return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
-
-
-CLAIMS = (
-    Claim(
-        id="pipeline_communication_bsh",
-        sentence=(
-            "With pipeline parallelism, the total amount of communication that needs to be performed between every "
-            "pair "
-            "of consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ "
-            "is "
-            "the sequence length and $h$ is the hidden size."
-        ),
-        place="Section 3.2",
-        fidelity="derived",
-        tolerance="exactly, in elements, for every pair of GPUs",
-        judge=judge_plain,
-    ),
-    Claim(
-        id="same_tensors_8_times",
-        sentence=(
-            "This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent "
-            "multi-GPU "
-            "servers."
-        ),
-        place="Section 4.1",
-        fidelity="derived",
-        tolerance="exactly: eight messages of the whole tensor at t=8",
-        judge=judge_redundant,
-    ),
-    Claim(
-        id="peers_of_figure_9",
-        sentence=(
-            "we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk "
-            "to the "
-            "corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 "
-            "and "
-            r"rank 2 sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})"
-        ),
-        place="Section 4.1",
-        fidelity="derived",
-        tolerance="exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once",
-        judge=judge_peers,
-    ),
-    Claim(
-        id="chunk_one_eighth",
-        sentence="With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller.",
-        place="Section 4.1",
-        fidelity="derived",
-        tolerance="exactly one eighth of the tensor",
-        judge=judge_eighth,
-    ),
-    Claim(
-        id="scatter_gather_bsh_over_t",
-        sentence=(
-            "Quantitatively, with the scatter-gather communication optimization, the total amount of communication "
-            "that "
-            r"needs to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, where $t$ "
-            "is "
-            "the tensor-model-parallel size, $s$ is the sequence length, and $h$ is the hidden size ($t=8$ in our "
-            "experiments)."
-        ),
-        place="Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
-        fidelity="derived",
-        tolerance="exactly, in elements, for every pair of GPUs",
-        judge=judge_scattered,
-    ),
-)
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
@@ -255,7 +129,7 @@ def _draw_paths(axes: "Axes", point: PointResult) -> None:
 
 
 ARTIFACT = Artifact(
-    id=ID,
+    id="fig_scatter_gather_paths",
     label="Figure 9",
     section="4.1",
     title="Messages between two stages, without and with scatter/gather",
@@ -266,8 +140,6 @@ ARTIFACT = Artifact(
         "of a "
         "GPU's bar is what it sends or receives between the nodes."
     ),
-    fidelities=("derived",),
-    points=points,
     quantities=(
         Quantity(PATH, "one path", "B", "MB", 1e6, 2),
         Quantity(PATHS, "paths", "count", "", 1, 0),
@@ -275,9 +147,103 @@ ARTIFACT = Artifact(
         Quantity(COPIES, "times the tensor", "1", "", 1, 1),
         Quantity(GATHERED, "gathered by a GPU (NVLink)", "B", "MB", 1e6, 2),
     ),
+    sweeps={"paper": Sweep(points)},
     columns={"t": "t", "b": "b"},
-    claims=CLAIMS,
     tolerance=0.0,
     derive=derive,
     draw=draw,
 )
+
+
+def _of(results: Results, series: str) -> list[PointResult]:
+    return [point for point in results.points if point.series == series]
+
+
+def _judge_path(results: Results, series: str, formula: str) -> Judgement:
+    rows = _of(results, series)
+    equal = all(results.value(point.key, PATH) == point.paper[PATH].value for point in rows)
+    sizes = ", ".join(f"{results.value(p.key, PATH) / 1e6:.2f} MB at {p.label}" for p in rows)
+    copies = ", ".join(f"{results.value(p.key, COPIES):g} ({p.label})" for p in rows)
+    text = (
+        f"each pair of GPUs sends {'' if equal else 'not '}{formula} elements one way ({sizes}, GPT-3, b=1, fp16); "
+        f"all pairs of the two stages together send this many times the tensor: {copies}"
+    )
+    return holds_if(equal, text)
+
+
+@ARTIFACT.claim(
+    "With pipeline parallelism, the total amount of communication that needs to be performed between every "
+    "pair "
+    "of consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ "
+    "is "
+    "the sequence length and $h$ is the hidden size.",
+    "Section 3.2",
+    "exactly, in elements, for every pair of GPUs",
+)
+def pipeline_communication_bsh(results: Results) -> Judgement:
+    return _judge_path(results, PLAIN, "bsh")
+
+
+@ARTIFACT.claim(
+    "This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent "
+    "multi-GPU "
+    "servers.",
+    "Section 4.1",
+    "exactly: eight messages of the whole tensor at t=8",
+)
+def same_tensors_8_times(results: Results) -> Judgement:
+    point = results.point("without_t8")
+    _, elements, sent, _ = plan(point.parameters)
+    same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
+    copies = results.value(point.key, COPIES)
+    text = f"at t=8 the plan has {len(sent)} messages, {'all of the whole tensor' if same else 'not all the same'}"
+    return holds_if(same and copies == 8, text, {"copies": Number(copies, "1", "derived")})
+
+
+@ARTIFACT.claim(
+    "we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk "
+    "to the "
+    "corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 "
+    "and "
+    r"rank 2 sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})",
+    "Section 4.1",
+    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once",
+)
+def peers_of_figure_9(results: Results) -> Judgement:
+    _, elements, sent, gathered = plan(results.point("with_t2").parameters)
+    pairs = {(transfer.source + 1, transfer.destination + 1) for transfer in sent}
+    whole = True
+    for rank in {transfer.destination for transfer in sent}:
+        parts = sorted((g.start, g.stop) for g in (*sent, *gathered) if g.destination == rank)
+        ends = [0, *(stop for _, stop in parts)]
+        whole &= [start for start, _ in parts] == ends[:-1] and ends[-1] == elements
+    shown = ", ".join(f"{source} to {destination}" for source, destination in sorted(pairs))
+    text = (
+        f"at t=2 rank {shown}; gathered, every receiver has {'the whole tensor' if whole else 'not the whole tensor'}"
+    )
+    return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
+
+
+@ARTIFACT.claim(
+    "With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller.",
+    "Section 4.1",
+    "exactly one eighth of the tensor",
+)
+def chunk_one_eighth(results: Results) -> Judgement:
+    share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
+    text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
+    return holds_if(share == 1 / 8, text, {"share": Number(share, "1", "derived")})
+
+
+@ARTIFACT.claim(
+    "Quantitatively, with the scatter-gather communication optimization, the total amount of communication "
+    "that "
+    r"needs to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, where $t$ "
+    "is "
+    "the tensor-model-parallel size, $s$ is the sequence length, and $h$ is the hidden size ($t=8$ in our "
+    "experiments).",
+    "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
+    "exactly, in elements, for every pair of GPUs",
+)
+def scatter_gather_bsh_over_t(results: Results) -> Judgement:
+    return _judge_path(results, SCATTERED, "bsh/t")

@@ -9,19 +9,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ptdp_core.schedules import build
-from reproduce.artifacts.shared import grids, laptop
 from reproduce.experiment import published
-from reproduce.experiment.artifact import (
-    NOT_IN_PAPER,
-    Artifact,
-    MissingResultError,
-    Point,
-    Quantity,
-    Results,
-    Scalar,
-    XAxis,
-)
-from reproduce.experiment.claims import listed
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact, out_of_memory
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.results import MissingResultError, Results, listed
+from reproduce.experiment.sweep import Level, Sweep, levels
 from reproduce.output import figures
 from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
@@ -31,21 +25,20 @@ if TYPE_CHECKING:
 
     from benchmarks.records import Record
 
-ID = "fig_schedules"
 FIGURE_12 = "fig_interleaved"
-GPIPE, DEFAULT, INTERLEAVED, SPLIT = (line.name for line in laptop.schedule_lines(v=1))
+GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the time lines, as in the paper's Figure 4
 
 
-def points(scale: str) -> tuple[Point, ...]:
-    """Every schedule at every batch size."""
-    if scale == laptop.SCALE:
-        return laptop.points(ID)
-    config = published.artifact(FIGURE_12)["config"]
-    shared = grids.model_parameters(FIGURE_12) | {key: config[key] for key in ("p", "t", "b")}
-    marks = grids.marks_by_batch((*config["B"], LARGE_BATCH))
-    return grids.crossed(shared, laptop.schedule_lines(v=4), marks, config["gpus"])
+def _schedules(v: int) -> tuple[Level, ...]:
+    """A series for every schedule, the interleaved one with v chunks: the paper's three, and ZB-H1."""
+    return (
+        Level(GPIPE, "gpipe", {"v": 1, "schedule": "gpipe"}),
+        Level(DEFAULT, "1f1b", {"v": 1, "schedule": "1f1b"}),
+        Level(INTERLEAVED, "interleaved", {"v": v, "schedule": "interleaved"}),
+        Level(SPLIT, "zb_h1", {"v": 1, "schedule": "zb-h1"}),
+    )
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -56,7 +49,7 @@ def notes(results: Results) -> tuple[str, ...]:
         "of 1F1B's (p-1)(t_f + t_i + t_w)."
     ]
     for other in (DEFAULT, INTERLEAVED):
-        if gains := _relative(results, grids.THROUGHPUT, SPLIT, other):
+        if gains := _relative(results, q.THROUGHPUT, SPLIT, other):
             found.append(f"Throughput of ZB-H1 over {other}, by batch size: {listed(gains, '{:+.1%}')}.")
     if memory := _relative(results, "peak_memory", SPLIT, DEFAULT):
         found.append(
@@ -64,10 +57,10 @@ def notes(results: Results) -> tuple[str, ...]:
             "is without recomputation; with it, what a layer has recomputed for its input's gradient is kept until its "
             "weights' gradients are computed, for up to p microbatches."
         )
-    return (*found, *grids.notes(results))
+    return (*found, *out_of_memory(results))
 
 
-def _relative(results: Results, metric: str, of: str, over: str) -> dict[Scalar, float]:
+def _relative(results: Results, metric: str | Quantity, of: str, over: str) -> dict[Scalar, float]:
     """One series' metric over another's, less one, by batch size, where both have it."""
     try:
         above, below = (results.series(series, metric, "B") for series in (of, over))
@@ -97,23 +90,36 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
 
 
 ARTIFACT = Artifact(
-    id=ID,
-    label="Beyond the paper",
-    section=NOT_IN_PAPER,
+    id="fig_schedules",
     title="Pipeline schedules with zero-bubble ZB-H1, GPT-3 175B on 96 GPUs",
     description=(
         "Throughput per GPU against batch size for GPipe, 1F1B, interleaved 1F1B with v=4, and ZB-H1, a schedule with "
         "split backward passes that is not in the paper; p=12, t=8, microbatch size 1, full recomputation, as in "
         "Figure 12. FLOP/s by the paper's count (eq. 3)."
     ),
-    fidelities=("simulated", "emulated"),
-    scales=laptop.SCALES,
-    settings=laptop.settings(ID),
-    points=points,
     quantities=(
-        *grids.QUANTITIES,
-        Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2),
+        *q.USUAL,
+        q.PIPELINE_TIME,
     ),
+    sweeps={
+        "paper": Sweep(
+            series=_schedules(v=4),
+            x=levels("B", 12, 24, 36, 48, 60, LARGE_BATCH),
+            **published.configuration(FIGURE_12),
+        ),
+        "laptop": Sweep(
+            series=_schedules(v=2),
+            x=levels("B", 4, 8, 16),
+            gpus=8,
+            gpus_per_node=2,
+            layers=8,
+            hidden=12288,
+            heads=96,
+            p=4,
+            t=2,
+            b=1,
+        ),
+    },
     columns={"B": "B", "schedule": "schedule"},
     x_axis=XAxis("B", "Batch size (sequences)"),
     draw=draw,

@@ -1,5 +1,4 @@
-"""Figure 5: blocks of a transformer layer split by tensor parallelism: drawn from the shard map of "
-"`ptdp_core.layout`."""
+"""Figure 5: blocks of a transformer layer split by tensor parallelism, drawn from the shards of `ptdp_core.layout`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,17 @@ from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_paramete
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.operators import layer_backward, layer_forward
 from reproduce.artifacts.shared.diagrams import draw_block
+from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ID = "fig_tensor_partition"
 ELEMENTS, WHOLE = "elements_per_gpu", "elements_in_all"
 FORWARD, BACKWARD = "all_reduces_forward", "all_reduces_backward"
 COST_FORWARD, COST_BACKWARD = "cost_model_all_reduces_forward", "cost_model_all_reduces_backward"
@@ -30,21 +31,11 @@ TOLERANCE = 1e-9
 BLOCKS = ("mlp", "attention")
 
 
-def _gpt3() -> tuple[dict[str, Any], int]:
-    config, constants = published.artifact("fig_interleaved")["config"], published.constants()
-    sizes = {name: config[name] for name in ("layers", "hidden", "heads")}
-    return {**sizes, "seq": constants["sequence_length"], "vocab": constants["vocabulary"]}, config["p"]
-
-
-def _model(parameters: Any) -> ModelConfig:
-    return ModelConfig(*(parameters[name] for name in ("layers", "hidden", "heads", "seq", "vocab")))
-
-
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The parameters of a layer of GPT-3 at t = 8; what a layer and a stage of it communicate at several t."""
-    plain, p = _gpt3()
-    model, t, b = _model(plain), SIZES[-1], 1
-    found = []
+    plain, p = published.model(GPT_3), published.configuration(GPT_3)["p"]
+    model, t, b = model_of(plain), SIZES[-1], 1
+    found: list[Point] = []
     for parameter in layer_parameters(model, 0):
         shape, own = parameter.shape, parameter.shard(t, 0).shape
         split = SPLITS[parameter.split]
@@ -77,7 +68,7 @@ def _by(shape: Sequence[int]) -> str:
 def derive(point: Point) -> dict[str, Metric]:
     """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
     parameters: Any = point.parameters
-    model, t, b = _model(parameters), parameters["t"], parameters["b"]
+    model, t, b = model_of(parameters), parameters["t"], parameters["b"]
     if point.series == SHARDS:
         (parameter,) = (q for q in layer_parameters(model, 0) if q.name == parameters["name"])
         shards = [parameter.shard(t, tp) for tp in range(t)]
@@ -102,12 +93,68 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
+    shards = [point for point in record.points if point.series == SHARDS]
+    parameters: Any = shards[0].parameters
+    model, t = model_of(parameters), parameters["t"]
+    (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
+    forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
+    figure = figures.new_figure(height=3.6)
+    blocks = (
+        ("MLP: A and B", "mlp", "GeLU"),
+        ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
+    )
+    for axes, (title, name, between) in zip(figure.subplots(2, 1), blocks, strict=True):
+        axes.set_title(f"{title}, GPT-3 (h = {model.hidden}), t = {t}", fontsize=7)
+        draw_block(axes, _weights(model, name), t, between)
+    lines = [
+        "f: forward identity, backward all-reduce; g: the reverse",
+        f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
+        f"{record.fidelity}: drawn from ptdp's shard map",
+    ]
+    figures.add_origin(figure, lines)
+    return figure
+
+
+ARTIFACT = Artifact(
+    id="fig_tensor_partition",
+    label="Figure 5",
+    section="2.3",
+    title="Blocks of a transformer layer partitioned with tensor model parallelism",
+    description=(
+        "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
+        "is "
+        "tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
+        "microbatch, "
+        "forward and backward, with the paper's formula as 'paper'."
+    ),
+    quantities=(
+        Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
+        Quantity(WHOLE, "on all tensor ranks", "count", "million", 1e6, 3),
+        Quantity(FORWARD, "all-reduces forward", "count", "", 1, 0),
+        Quantity(BACKWARD, "backward", "count", "", 1, 0),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"name": "parameter", "t": "t", "split": "split by", "whole": "shape", "own": "on a rank"},
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)
+
+
 def _of(results: Results, series: str) -> list[PointResult]:
     return [point for point in results.points if point.series == series]
 
 
-def judge_two(results: Results) -> Judgement:
-    """All-reduces of a layer, by the shard map and by the cost model."""
+@ARTIFACT.claim(
+    "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two "
+    "all-reduce operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ "
+    "operator).",
+    "Section 2.3",
+    "exactly two and two, by the shard map and in the simulator's cost model (without recomputation)",
+)
+def two_all_reduces_each_way(results: Results) -> Judgement:
     counts = {
         tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
         for point in _of(results, LAYER)
@@ -129,13 +176,27 @@ def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(worst <= TOLERANCE, text, {"largest_difference": Number(worst, "1", "derived")})
 
 
-def judge_layer(results: Results) -> Judgement:
-    """Elements per layer, device and microbatch."""
+@ARTIFACT.claim(
+    "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model "
+    "replicas "
+    "twice each in the forward and backward pass for each layer, leading to a total communication of "
+    r"$8bsh \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.",
+    "Section 3.2",
+    "to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula",
+)
+def layer_communication(results: Results) -> Judgement:
     return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
 
 
-def judge_stage(results: Results) -> Judgement:
-    """Elements per stage, device and microbatch."""
+@ARTIFACT.claim(
+    "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device "
+    "for "
+    r"each microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
+    r"$l^{\text{stage}}$ is the number of layers in a pipeline stage.",
+    "Section 3.2",
+    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
+)
+def stage_communication(results: Results) -> Judgement:
     return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
 
 
@@ -144,15 +205,20 @@ def _pairs(results: Results) -> list[tuple[str, Parameter, Parameter, int, int]]
     "second."""
     found = []
     parameters: Any = _of(results, SHARDS)[0].parameters
-    model = _model(parameters)
+    model = model_of(parameters)
     for name in BLOCKS:
         first, second = _weights(model, name)
         found.append((name, first, second, parameters["t"], first.shape[COLUMN] // second.shape[ROW]))
     return found
 
 
-def judge_no_communication(results: Results) -> Judgement:
-    """Whether each rank's columns of the first matrix are its rows of the second, in both blocks."""
+@ARTIFACT.claim(
+    "The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any "
+    r"communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})",
+    "Section 2.3",
+    "exactly, at every rank",
+)
+def no_communication_between_the_gemms(results: Results) -> Judgement:
     wrong = []
     for name, first, second, t, per_row in _pairs(results):
         for tp in range(t):
@@ -168,131 +234,20 @@ def judge_no_communication(results: Results) -> Judgement:
     return holds_if(not wrong, text)
 
 
-def judge_heads(results: Results) -> Judgement:
-    """Whether each rank has whole heads."""
+@ARTIFACT.claim(
+    "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The "
+    "output linear layer can then directly operate on the partitioned output of the attention operation "
+    "(weight "
+    "matrix partitioned across rows).",
+    "Section 2.3",
+    "exactly: slices begin and end between heads",
+)
+def column_parallel_heads(results: Results) -> Judgement:
     parameters: Any = _of(results, SHARDS)[0].parameters
-    model = _model(parameters)
+    model = model_of(parameters)
     (_, qkv, projection, t, _) = next(pair for pair in _pairs(results) if pair[0] == "attention")
     width = model.hidden // model.heads
     cuts = [shard.start % (3 * width) for shard in (qkv.shard(t, tp) for tp in range(t))]
     cuts += [projection.shard(t, tp).start % width for tp in range(t)]
     text = f"at t={t} every rank has the columns of {model.heads // t} whole heads of {model.heads}, and their rows"
     return holds_if(not any(cuts), text if not any(cuts) else f"at t={t} a slice cuts a head of {width}")
-
-
-CLAIMS = (
-    Claim(
-        id="two_all_reduces_each_way",
-        sentence=(
-            "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two "
-            "all-reduce operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ "
-            "operator)."
-        ),
-        place="Section 2.3",
-        fidelity="derived",
-        tolerance="exactly two and two, by the shard map and in the simulator's cost model (without recomputation)",
-        judge=judge_two,
-    ),
-    Claim(
-        id="layer_communication",
-        sentence=(
-            "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model "
-            "replicas "
-            "twice each in the forward and backward pass for each layer, leading to a total communication of "
-            r"$8bsh \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch."
-        ),
-        place="Section 3.2",
-        fidelity="derived",
-        tolerance="to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula",
-        judge=judge_layer,
-    ),
-    Claim(
-        id="stage_communication",
-        sentence=(
-            "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device "
-            "for "
-            r"each microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
-            r"$l^{\text{stage}}$ is the number of layers in a pipeline stage."
-        ),
-        place="Section 3.2",
-        fidelity="derived",
-        tolerance="to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
-        judge=judge_stage,
-    ),
-    Claim(
-        id="no_communication_between_the_gemms",
-        sentence=(
-            "The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any "
-            r"communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})"
-        ),
-        place="Section 2.3",
-        fidelity="derived",
-        tolerance="exactly, at every rank",
-        judge=judge_no_communication,
-    ),
-    Claim(
-        id="column_parallel_heads",
-        sentence=(
-            "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The "
-            "output linear layer can then directly operate on the partitioned output of the attention operation "
-            "(weight "
-            "matrix partitioned across rows)."
-        ),
-        place="Section 2.3",
-        fidelity="derived",
-        tolerance="exactly: slices begin and end between heads",
-        judge=judge_heads,
-    ),
-)
-
-
-def draw(artifact: Artifact, record: Record) -> "Figure":
-    """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
-    shards = [point for point in record.points if point.series == SHARDS]
-    parameters: Any = shards[0].parameters
-    model, t = _model(parameters), parameters["t"]
-    (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
-    forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
-    figure = figures.new_figure(height=3.6)
-    blocks = (
-        ("MLP: A and B", "mlp", "GeLU"),
-        ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
-    )
-    for axes, (title, name, between) in zip(figure.subplots(2, 1), blocks, strict=True):
-        axes.set_title(f"{title}, GPT-3 (h = {model.hidden}), t = {t}", fontsize=7)
-        draw_block(axes, _weights(model, name), t, between)
-    lines = [
-        "f: forward identity, backward all-reduce; g: the reverse",
-        f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
-        f"{record.fidelity}: drawn from ptdp's shard map",
-    ]
-    figures.add_origin(figure, lines)
-    return figure
-
-
-ARTIFACT = Artifact(
-    id=ID,
-    label="Figure 5",
-    section="2.3",
-    title="Blocks of a transformer layer partitioned with tensor model parallelism",
-    description=(
-        "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
-        "is "
-        "tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
-        "microbatch, "
-        "forward and backward, with the paper's formula as 'paper'."
-    ),
-    fidelities=("derived",),
-    points=points,
-    quantities=(
-        Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
-        Quantity(WHOLE, "on all tensor ranks", "count", "million", 1e6, 3),
-        Quantity(FORWARD, "all-reduces forward", "count", "", 1, 0),
-        Quantity(BACKWARD, "backward", "count", "", 1, 0),
-    ),
-    columns={"name": "parameter", "t": "t", "split": "split by", "whole": "shape", "own": "on a rank"},
-    claims=CLAIMS,
-    tolerance=0.0,
-    derive=derive,
-    draw=draw,
-)

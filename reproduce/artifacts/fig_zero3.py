@@ -2,18 +2,16 @@
 
 from functools import partial
 
-from benchmarks.records import Number
-from reproduce.artifacts.shared import grids, zero3_points
-from reproduce.artifacts.shared.grids import THROUGHPUT
-from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
-from reproduce.artifacts.shared.measured_points import with_measured
+from reproduce.artifacts.shared import zero3_points
 from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Results, XAxis
-from reproduce.experiment.claims import holds_if, listed, strictly_increasing
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, strictly_increasing, word
+from reproduce.experiment.sweep import Sweep
 from reproduce.output.figures import MARKERS, PALETTE, line_plot
 
-ID = "fig_zero3"
 # "the 175B GPT-3 model is shown with dotted lines, and the 530B model is shown with solid lines"
 LOOKS = {
     f"{scheme}, {model}": {
@@ -26,25 +24,63 @@ LOOKS = {
 }
 
 
-def _along(results: Results, scheme: str, model: str, metric: str) -> dict[int, float]:
+def notes(results: Results) -> tuple[str, ...]:
+    """Where the figure of the paper differs from its table."""
+    return (
+        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
+        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
+    )
+
+
+ARTIFACT = Artifact(
+    id="fig_zero3",
+    label="Figure 10",
+    section="5.2",
+    title="Throughput per GPU of PTD-P and ZeRO-3",
+    description=(
+        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
+        "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+    ),
+    quantities=zero3_points.QUANTITIES,
+    sweeps={"paper": Sweep(zero3_points.rows), "cpu gpus": zero3_points.MEASURED},
+    columns={"gpus": "n", "b": "b", "B": "B"},
+    x_axis=XAxis("gpus", "Number of GPUs"),
+    further=zero3_points.training_time,
+    draw=partial(line_plot, looks=LOOKS),
+    notes=notes,
+)
+
+
+def _along(results: Results, scheme: str, model: str, metric: str | Quantity) -> dict[int, float]:
     counts = gpu_counts(results, model, scheme)
     return {n: results.value(key_of(scheme, model, n), metric) for n in counts}
 
 
-def judge_gracefully(results: Results) -> Judgement:
-    """Whether PTD-P keeps more of its throughput from the fewest to the most GPUs."""
+@ARTIFACT.claim(
+    "As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see "
+    r"Figure~\ref{fig:zero3_comparison_throughputs}).",
+    "Section 5.2",
+    "PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
+)
+def scales_more_gracefully(results: Results) -> Judgement:
     kept = {}
     for scheme in (PTDP, ZERO3):
         for model in MODELS:
-            values = list(_along(results, scheme, model, THROUGHPUT).values())
+            values = list(_along(results, scheme, model, q.THROUGHPUT).values())
             kept[f"{scheme}, {model}"] = values[-1] / values[0]
     text = f"throughput per GPU at the most over that at the fewest GPUs: {listed(kept, '{:.0%}')}"
-    numbers = {grids.word(key): grids.ratio(share, results.fidelity) for key, share in kept.items()}
+    numbers = {word(key): results.number(share) for key, share in kept.items()}
     return holds_if(all(kept[f"{PTDP}, {m}"] > kept[f"{ZERO3}, {m}"] for m in MODELS), text, numbers)
 
 
-def judge_cross_node(results: Results) -> Judgement:
-    """Bytes a GPU sends to other nodes; ZeRO-3's counted as if each node got every tensor once (1/8 per GPU)."""
+@ARTIFACT.claim(
+    "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
+    r"by $70\%$ for both models due to less cross-node communication.",
+    "Section 5.2 (the reason)",
+    "with twice and four times the fewest GPUs, PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent "
+    "every tensor only once to each node",
+)
+def less_cross_node_communication(results: Results) -> Judgement:
     per_node = int(published.constants()["gpus_per_node"])
     ratios, largest = {}, {}
     for model in MODELS:
@@ -53,14 +89,19 @@ def judge_cross_node(results: Results) -> Judgement:
             ours = sum(results.value(key_of(PTDP, model, n), use) for use in uses)
             theirs = results.value(key_of(ZERO3, model, n), "data_traffic") / per_node
             ratios[f"{model} on {n}"] = theirs / ours
-            largest[key_of(PTDP, model, n)] = Number(ours, "B", results.fidelity)
-            largest[key_of(ZERO3, model, n)] = Number(theirs, "B", results.fidelity)
+            largest[key_of(PTDP, model, n)] = results.number(ours, "B")
+            largest[key_of(ZERO3, model, n)] = results.number(theirs, "B")
     text = f"cross-node bytes per GPU and iteration, ZeRO-3 over PTD-P: {listed(ratios, '{:.1f}')}"
     return holds_if(min(ratios.values()) > 1, text, largest)
 
 
-def judge_hidden(results: Results) -> Judgement:
-    """Whether the exposed share of ZeRO-3's communication rises as fewer sequences per GPU are left to hide it."""
+@ARTIFACT.claim(
+    "However, this can become harder if tensor parallelism is not used or the batch size is not large enough "
+    r"to hide the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).",
+    "Section 6",
+    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+)
+def batch_too_small_to_hide(results: Results) -> Judgement:
     shares = {}
     for model in MODELS:
         time, exposed = (_along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
@@ -71,91 +112,16 @@ def judge_hidden(results: Results) -> Judgement:
     return holds_if(all(strictly_increasing(list(line.values())) for line in shares.values()), text)
 
 
-def judge_fixed_batch(results: Results) -> Judgement:
-    """Whether the batch size is the same along every line of the figure."""
+@ARTIFACT.claim(
+    "Global batch sizes are fixed and ZeRO-3 is used without any model parallelism.",
+    "Figure 10, caption",
+    "one batch size along every line",
+    fidelity="derived",
+)
+def fixed_batch_sizes(results: Results) -> Judgement:
     batches: dict[str, set[int]] = {}
     for point in results.points:
         batches.setdefault(point.series, set()).add(int(str(point.parameters["B"])))
     changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
     text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())
     return Judgement("paper inconsistent" if changed else "holds", text or "one batch size along every line")
-
-
-CLAIMS = (
-    Claim(
-        id="scales_more_gracefully",
-        sentence=(
-            "As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see "
-            r"Figure~\ref{fig:zero3_comparison_throughputs})."
-        ),
-        place="Section 5.2",
-        fidelity="simulated",
-        tolerance="PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
-        judge=judge_gracefully,
-    ),
-    Claim(
-        id="less_cross_node_communication",
-        sentence=(
-            "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
-            r"by $70\%$ for both models due to less cross-node communication."
-        ),
-        place="Section 5.2 (the reason)",
-        fidelity="simulated",
-        tolerance=(
-            "with twice and four times the fewest GPUs, PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent "
-            "every tensor only once to each node"
-        ),
-        judge=judge_cross_node,
-    ),
-    Claim(
-        id="batch_too_small_to_hide",
-        sentence=(
-            "However, this can become harder if tensor parallelism is not used or the batch size is not large enough "
-            r"to hide the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs})."
-        ),
-        place="Section 6",
-        fidelity="simulated",
-        tolerance="the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
-        judge=judge_hidden,
-    ),
-    Claim(
-        id="fixed_batch_sizes",
-        sentence="Global batch sizes are fixed and ZeRO-3 is used without any model parallelism.",
-        place="Figure 10, caption",
-        fidelity="derived",
-        tolerance="one batch size along every line",
-        judge=judge_fixed_batch,
-    ),
-)
-
-
-def notes(results: Results) -> tuple[str, ...]:
-    """Where the figure of the paper differs from its table."""
-    return (
-        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
-        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
-    )
-
-
-ARTIFACT = with_measured(
-    Artifact(
-        id=ID,
-        label="Figure 10",
-        section="5.2",
-        title="Throughput per GPU of PTD-P and ZeRO-3",
-        description=(
-            "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
-            "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
-        ),
-        fidelities=("simulated",),
-        points=lambda scale: zero3_points.rows(),
-        quantities=zero3_points.QUANTITIES,
-        columns={"gpus": "n", "b": "b", "B": "B"},
-        x_axis=XAxis("gpus", "Number of GPUs"),
-        claims=CLAIMS,
-        further=zero3_points.training_time,
-        draw=partial(line_plot, looks=LOOKS),
-        notes=notes,
-    ),
-    EXPERIMENTS[ID],
-)

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 
-from benchmarks.records import Metric, Number, PaperValue
+from benchmarks.records import Metric, Number
 from ptdp_core.formulas import ring_factor
 from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import models
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 
 ID = "table_bandwidth"
 BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"
@@ -20,19 +22,18 @@ FACTOR = 2.0  # how far a reading of an undefined quantity may be away
 CLUSTER = "selene"  # the data file whose parameters were set with the paper's numbers
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The run of Table 1's largest model, for its two kinds of traffic between nodes."""
-    largest = max(table_1.rows(), key=lambda row: row.billions)
-    pipeline, data = (row["effective_bisection_B_per_s"] for row in published.artifact(ID)["rows"])
+    largest = max(models.table_1(), key=lambda row: row.billions)
     return tuple(
         Point(
             key=key,
             series="",
             label=traffic,
             parameters={**largest.parameters, "traffic": traffic},
-            paper={BANDWIDTH: PaperValue(value, "B/s", "text", quantum=step)},
+            paper=published.values(ID, {"traffic": traffic}),
         )
-        for key, traffic, value, step in (("pipeline", PIPELINE, pipeline, 1e9), ("data", DATA, data, 1e11))
+        for key, traffic in (("pipeline", PIPELINE), ("data", DATA))
     )
 
 
@@ -99,62 +100,7 @@ def set_with_these() -> Mapping[str, float]:
     return {name: p.value for name, p in read_parameters(CLUSTER).items() if ID in p.set_with}
 
 
-def judge_pipeline(results: Results) -> Judgement:
-    """Ours against 892 GB/s."""
-    ours, paper, ratio = _compare(results, "pipeline")
-    text = (
-        f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
-        "which "
-        f"bytes it divides by which time. Over the whole iteration it is {results.value('pipeline', WHOLE) / 1e9:.0f} "
-        "GB/s"
-    )
-    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, _numbers(ours, ratio, results.fidelity))
-
-
-def judge_data(results: Results) -> Judgement:
-    """Ours against 12.9 TB/s, unless that number is what the simulator was given."""
-    ours, paper, ratio = _compare(results, "data")
-    text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"
-    numbers = _numbers(ours, ratio, results.fidelity)
-    if given := set_with_these():
-        names = ", ".join(f"{name} = {value / 1e9:g} GB/s" for name, value in given.items())
-        return Judgement("inconclusive", f"{text}; no evidence: {names} was set with this number", numbers)
-    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
-
-
-def _compare(results: Results, key: str) -> tuple[float, float, float]:
-    ours, paper = results.value(key, BANDWIDTH), float(results.point(key).paper[BANDWIDTH].value)
-    return ours, paper, ours / paper
-
-
-def _numbers(ours: float, ratio: float, origin: str) -> dict[str, Number]:
-    return {"ours": Number(ours, "B/s", origin), "ratio": Number(ratio, "1", origin)}
-
-
-SENTENCE = (
-    "On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of "
-    "point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of "
-    "all-reduce operations among data-parallel replicas is 12.9 TB/s."
-)
 TOLERANCE = "within a factor of 2, since the paper defines neither the bytes nor the time"
-CLAIMS = (
-    Claim(
-        id="pipeline_bisection",
-        sentence=SENTENCE,
-        place="Section 5.9 (pipeline; Section 1 has the same number)",
-        fidelity="simulated",
-        tolerance=TOLERANCE,
-        judge=judge_pipeline,
-    ),
-    Claim(
-        id="data_bisection",
-        sentence=SENTENCE,
-        place="Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
-        fidelity="simulated",
-        tolerance=f"{TOLERANCE}; inconclusive where the simulator's bandwidth was set with it",
-        judge=judge_data,
-    ),
-)
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -177,7 +123,7 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 ARTIFACT = Artifact(
-    id=ID,
+    id="table_bandwidth",
     label="Section 5.9",
     section="5.9",
     title="Effective bisection bandwidth of the 1T run on 3072 GPUs",
@@ -187,8 +133,6 @@ ARTIFACT = Artifact(
         "that kind of communication (definitions in the notes: the paper gives none), for pipeline and data "
         "parallelism."
     ),
-    fidelities=("simulated",),
-    points=points,
     quantities=(
         Quantity(BANDWIDTH, "effective bisection bandwidth", "B/s", "GB/s", 1e9, 0),
         Quantity(CROSSINGS, "links across the cut", "count", "", 1, 0),
@@ -196,8 +140,50 @@ ARTIFACT = Artifact(
         Quantity(SECONDS, "time", "s", "s", 1, 3),
         Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
     ),
+    sweeps={"paper": Sweep(points)},
     columns={"traffic": "traffic"},
-    claims=CLAIMS,
     further=further,
     notes=notes,
 )
+
+SENTENCE = (
+    "On the trillion-parameter model with 3072 GPUs, we observed that the effective bisection bandwidth of "
+    "point-to-point communication among pipeline stages is 892 GB/s, while the effective bisection bandwidth of "
+    "all-reduce operations among data-parallel replicas is 12.9 TB/s."
+)
+
+
+def _compare(results: Results, key: str) -> tuple[float, float, float]:
+    ours, paper = results.value(key, BANDWIDTH), float(results.point(key).paper[BANDWIDTH].value)
+    return ours, paper, ours / paper
+
+
+def _numbers(ours: float, ratio: float, origin: str) -> dict[str, Number]:
+    return {"ours": Number(ours, "B/s", origin), "ratio": Number(ratio, "1", origin)}
+
+
+@ARTIFACT.claim(SENTENCE, "Section 5.9 (pipeline; Section 1 has the same number)", TOLERANCE)
+def pipeline_bisection(results: Results) -> Judgement:
+    ours, paper, ratio = _compare(results, "pipeline")
+    text = (
+        f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
+        "which "
+        f"bytes it divides by which time. Over the whole iteration it is {results.value('pipeline', WHOLE) / 1e9:.0f} "
+        "GB/s"
+    )
+    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, _numbers(ours, ratio, results.fidelity))
+
+
+@ARTIFACT.claim(
+    SENTENCE,
+    "Section 5.9 (data parallelism; Section 1 rounds to 13 TB/s)",
+    f"{TOLERANCE}; inconclusive where the simulator's bandwidth was set with it",
+)
+def data_bisection(results: Results) -> Judgement:
+    ours, paper, ratio = _compare(results, "data")
+    text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"
+    numbers = _numbers(ours, ratio, results.fidelity)
+    if given := set_with_these():
+        names = ", ".join(f"{name} = {value / 1e9:g} GB/s" for name, value in given.items())
+        return Judgement("inconclusive", f"{text}; no evidence: {names} was set with this number", numbers)
+    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)

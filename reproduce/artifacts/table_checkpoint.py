@@ -1,15 +1,15 @@
 """Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
 
-from benchmarks.records import Metric, Number, PaperValue
+from benchmarks.records import Metric, Number
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifacts.shared import measured_checkpoint, table_1
-from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
-from reproduce.artifacts.shared.measured_points import with_measured
+from reproduce.artifacts.shared import measured_checkpoint, models
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep, level
 
 ID = "table_checkpoint"
 SIZE, LOAD, LOAD_EACH, SAVE = "checkpoint_size", "load_time", "load_time_every_replica", "save_time"
@@ -18,26 +18,18 @@ BYTES_PER_PARAMETER = WEIGHT_BYTES + OPTIMIZER_BYTES
 TOLERANCE = 0.05
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """Table 1's models; the paper gives the size of the largest one's checkpoint."""
-    (row,) = published.artifact(ID)["rows"]
-    rows = table_1.rows()
-    largest = max(rows, key=lambda one: one.billions)
-    size = PaperValue(row["checkpoint_B"], "B", "text", quantum=1e11)
+    bandwidths = published.configuration(ID)
     return tuple(
         Point(
-            key=one.key,
+            key=row.key,
             series="",
-            label=one.label,
-            parameters={
-                **one.parameters,
-                "model": one.label,
-                "load_bandwidth": row["load_B_per_s"],
-                "save_bandwidth": row["save_B_per_s"],
-            },
-            paper={SIZE: size} if one is largest else {},
+            label=row.label,
+            parameters={**row.parameters, "model": row.label, **bandwidths},
+            paper=published.values(ID, {"model": row.label}),
         )
-        for one in rows
+        for row in models.table_1()
     )
 
 
@@ -60,71 +52,6 @@ def derive(point: Point) -> dict[str, Metric]:
     }
 
 
-def judge_size(results: Results) -> Judgement:
-    """The largest model's checkpoint."""
-    (point,) = (p for p in results.points if SIZE in p.paper)
-    ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
-    text = (
-        f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
-        f"{ours / paper - 1:+.1%}; 13.8 TB are {paper * BYTES_PER_PARAMETER / ours:.2f} bytes a parameter"
-    )
-    return holds_if(abs(ours / paper - 1) <= TOLERANCE, text, {"size": Number(ours, "B", "derived")})
-
-
-def judge_load(results: Results) -> Judgement:
-    """Selene's file system is not here."""
-    (point,) = (p for p in results.points if SIZE in p.paper)
-    once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
-    text = (
-        "1 TB/s is a property of Selene's file system. At that rate the load takes "
-        f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
-    )
-    return Judgement("not testable here", text, {"once": Number(once, "s", "derived")})
-
-
-def judge_save(results: Results) -> Judgement:
-    """Selene's file system is not here."""
-    (point,) = (p for p in results.points if SIZE in p.paper)
-    save = results.value(point.key, SAVE)
-    text = (
-        f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
-        f"save takes {save:.0f} s"
-    )
-    return Judgement("not testable here", text, {"save": Number(save, "s", "derived")})
-
-
-CLAIMS = (
-    Claim(
-        id="checkpoint_size",
-        sentence="For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes.",
-        place="Section 5.10",
-        fidelity="derived",
-        tolerance="14 bytes a parameter within 5%; what a checkpoint holds is not stated",
-        judge=judge_size,
-    ),
-    Claim(
-        id="load_bandwidth",
-        sentence=(
-            "The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a "
-            "peak "
-            "read bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem."
-        ),
-        place="Section 5.10",
-        fidelity="derived",
-        tolerance=None,
-        judge=judge_load,
-    ),
-    Claim(
-        id="save_bandwidth",
-        sentence=r"Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s).",
-        place="Section 5.10",
-        fidelity="derived",
-        tolerance=None,
-        judge=judge_save,
-    ),
-)
-
-
 def notes(results: Results) -> tuple[str, ...]:
     """Under which conditions the times hold."""
     return (
@@ -134,31 +61,78 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = with_measured(
-    Artifact(
-        id=ID,
-        label="Section 5.10",
-        section="5.10",
-        title="Checkpoint size, and load and save times",
-        description=(
-            "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save "
-            "at 273 GB/s, the bandwidths that the paper reports."
-        ),
-        fidelities=("derived",),
-        points=points,
-        quantities=(
-            Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
-            Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
-            Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
-            Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
-        ),
-        columns={"model": "model", "d": "d"},
-        claims=CLAIMS,
-        derive=derive,
-        notes=notes,
-    ),
-    EXPERIMENTS[ID],
-    quantities=measured_checkpoint.QUANTITIES,
-    columns={"p": "p", "t": "t", "d": "d"},
-    measure=measured_checkpoint.measure,
+LAYOUTS = tuple(
+    level(f"p={p}, t={t}, d={d}", p=p, t=t, d=d, gpus=p * t * d)
+    for p, t, d in ((1, 1, 1), (2, 1, 1), (2, 2, 1), (1, 1, 4))
 )
+
+ARTIFACT = Artifact(
+    id="table_checkpoint",
+    label="Section 5.10",
+    section="5.10",
+    title="Checkpoint size, and load and save times",
+    subject="Checkpoint bandwidth",
+    description=(
+        "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save "
+        "at 273 GB/s, the bandwidths that the paper reports."
+    ),
+    quantities=(
+        Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
+        Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
+        Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
+        Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
+    ),
+    sweeps={
+        "paper": Sweep(points),
+        "cpu": measured_checkpoint.sweep(LAYOUTS, layers=4, hidden=512, heads=8, vocab=1024),
+        "gpu": measured_checkpoint.sweep(LAYOUTS[:1]),
+        "gpus": measured_checkpoint.sweep(LAYOUTS),
+    },
+    columns={"model": "model", "d": "d"},
+    derive=derive,
+    measure=measured_checkpoint.measure,
+    notes=notes,
+)
+
+
+@ARTIFACT.claim(
+    "For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes.",
+    "Section 5.10",
+    "14 bytes a parameter within 5%; what a checkpoint holds is not stated",
+)
+def checkpoint_size(results: Results) -> Judgement:
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
+    text = (
+        f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
+        f"{ours / paper - 1:+.1%}; 13.8 TB are {paper * BYTES_PER_PARAMETER / ours:.2f} bytes a parameter"
+    )
+    return holds_if(abs(ours / paper - 1) <= TOLERANCE, text, {"size": Number(ours, "B", "derived")})
+
+
+@ARTIFACT.claim(
+    "The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a "
+    "peak "
+    "read bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.",
+    "Section 5.10",
+    None,
+)
+def load_bandwidth(results: Results) -> Judgement:
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
+    text = (
+        "1 TB/s is a property of Selene's file system. At that rate the load takes "
+        f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
+    )
+    return Judgement("not testable here", text, {"once": Number(once, "s", "derived")})
+
+
+@ARTIFACT.claim(r"Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s).", "Section 5.10", None)
+def save_bandwidth(results: Results) -> Judgement:
+    (point,) = (p for p in results.points if SIZE in p.paper)
+    save = results.value(point.key, SAVE)
+    text = (
+        f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
+        f"save takes {save:.0f} s"
+    )
+    return Judgement("not testable here", text, {"save": Number(save, "s", "derived")})

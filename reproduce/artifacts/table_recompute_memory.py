@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.records import Metric, Number
+from benchmarks.records import Metric
 from ptdp_core.formulas import optimal_checkpoints
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
-from reproduce.artifacts.shared import table_1
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results
-from reproduce.experiment.claims import holds_if
+from reproduce.artifacts.shared import models
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.sweep import Point, Sweep
 
-ID = "table_recompute_memory"
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
 CHECKPOINTS, EVERY = "optimal_checkpoints", "optimal_layers_per_checkpoint"
 BEST, PEAK, BEST_PEAK, WORST_PEAK = "best_layers_per_checkpoint", "peak_memory", "peak_at_best", "peak_at_worst"
@@ -23,11 +24,11 @@ MUCH_LARGER = 5.0
 SAME = 0.01
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """Table 1's models in their configurations."""
     return tuple(
         Point(row.key, "", row.label, {**row.parameters, "model": row.label, "recompute": "full"})
-        for row in table_1.rows()
+        for row in models.table_1()
     )
 
 
@@ -68,6 +69,49 @@ def nearest_layers(layers: int, c: float) -> int:
     return min(max(1, round(layers / c)), layers)
 
 
+def notes(results: Results) -> tuple[str, ...]:
+    """Where formula and simulation differ."""
+    return (
+        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
+        "are "
+        "kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; that is "
+        "the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every layer "
+        "is checkpointed.",
+        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
+        "5as/(ht) for the scores, in fp16 with one-byte masks.",
+    )
+
+
+ARTIFACT = Artifact(
+    id="table_recompute_memory",
+    label="Section 3.5",
+    section="3.5",
+    title="Activation checkpoints: how many, and the memory they take",
+    description=(
+        "For the models and configurations of Table 1: the size of a layer's input and of all its intermediate "
+        "activations, the number of checkpoints c that minimises the section's formula, and the number of layers "
+        "between "
+        "checkpoints that minimises the simulated memory of the fullest GPU."
+    ),
+    quantities=(
+        Quantity(EVERY, "layers per checkpoint by the formula", "count", "", 1, 0),
+        Quantity(BEST, "by simulation", "count", "", 1, 0),
+        Quantity(CHECKPOINTS, "optimal c", "count", "", 1, 1),
+        Quantity(INPUT, "A_input", "B", "MB", 1e6, 0),
+        Quantity(INTERMEDIATE, "A_intermediate", "B", "MB", 1e6, 0),
+        Quantity(PEAK, "peak, every layer", "B", "GB", 1e9, 1),
+        Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
+        Quantity(WITHOUT, "peak without recomputation", "B", "GB", 1e9, 1),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
+    further=further,
+    notes=notes,
+)
+
+OFTEN = "For most cases, checkpointing every 1 or 2 transformer layers is optimal."
+
+
 def _shown(values: Mapping[str, float]) -> str:
     return ", ".join(f"{model} {value:.0f}" for model, value in values.items())
 
@@ -83,22 +127,34 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
         f"{how}, layers per checkpoint: {_shown(layers)}; 1 or 2 for {len(few)} of {len(layers)} models "
         f"(layers in a model chunk: {_shown(stages)})"
     )
-    numbers = {"share": Number(len(few) / len(layers), "1", results.fidelity)}
+    numbers = {"share": results.number(len(few) / len(layers))}
     return holds_if(len(few) > MOST * len(layers), text, numbers)
 
 
-def judge_formula(results: Results) -> Judgement:
-    """The section's formula, for one microbatch in flight."""
+@ARTIFACT.claim(
+    OFTEN,
+    "Section 3.5 (by its formula)",
+    "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1",
+)
+def every_1_or_2_by_formula(results: Results) -> Judgement:
     return _judge_few(results, EVERY, "by the formula")
 
 
-def judge_simulated(results: Results) -> Judgement:
-    """The simulated peak of the fullest GPU, with all microbatches in flight."""
+@ARTIFACT.claim(
+    OFTEN,
+    "Section 3.5 (by simulated memory)",
+    "the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1",
+)
+def every_1_or_2_simulated(results: Results) -> Judgement:
     return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
 
 
-def judge_throughput(results: Results) -> Judgement:
-    """Throughput and memory over every number of layers between checkpoints."""
+@ARTIFACT.claim(
+    "The number of activation checkpoints does not impact throughput, but impacts memory footprint.",
+    "Section 3.5",
+    "throughput varies by at most 1% in every model, peak memory by more than 1% in at least one",
+)
+def checkpoints_and_throughput(results: Results) -> Judgement:
     spread = max(_by_model(results, SPREAD).values())
     best, worst = (_by_model(results, metric) for metric in (BEST_PEAK, WORST_PEAK))
     changes = {model: worst[model] / best[model] - 1 for model in best}
@@ -108,23 +164,34 @@ def judge_throughput(results: Results) -> Judgement:
         f"recomputed once, whatever that number), peak memory by up to {changes[most]:.0%} ({most})"
     )
     numbers = {
-        "throughput_spread": Number(spread, "1", results.fidelity),
-        "memory_spread": Number(changes[most], "1", results.fidelity),
+        "throughput_spread": results.number(spread),
+        "memory_spread": results.number(changes[most]),
     }
     return holds_if(spread <= SAME < changes[most], text, numbers)
 
 
-def judge_much_larger(results: Results) -> Judgement:
-    """All intermediate activations of a layer against its input."""
+@ARTIFACT.claim(
+    "stashing only the input activations for a given pipeline stage, as opposed to the entire set of "
+    "intermediate "
+    "activations, which is much larger",
+    "Section 3.5",
+    "a layer's intermediate activations at least 5 times its input, in every model",
+)
+def intermediate_much_larger(results: Results) -> Judgement:
     kept, intermediate = (_by_model(results, metric) for metric in (INPUT, INTERMEDIATE))
     ratios = {model: intermediate[model] / kept[model] for model in kept}
     least, most = min(ratios.values()), max(ratios.values())
     text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
-    return holds_if(least >= MUCH_LARGER, text, {"smallest_ratio": Number(least, "1", results.fidelity)})
+    return holds_if(least >= MUCH_LARGER, text, {"smallest_ratio": results.number(least)})
 
 
-def judge_required(results: Results) -> Judgement:
-    """Whether the pipelined models of Table 1 fit without recomputation."""
+@ARTIFACT.claim(
+    "Activation recomputation is required to train reasonably large models with pipeline parallelism to keep "
+    "memory footprint acceptably low.",
+    "Section 3.5",
+    "without it no model of Table 1 with p > 1 fits, in its configuration",
+)
+def recomputation_required(results: Results) -> Judgement:
     need, have = _by_model(results, WITHOUT), _by_model(results, USABLE)
     pipelined = [point.label for point in results.points if int(str(point.parameters["p"])) > 1]
     fit = [model for model in pipelined if need[model] <= have[model]]
@@ -132,98 +199,3 @@ def judge_required(results: Results) -> Judgement:
         f"{', '.join(fit)} would fit" if fit else f"none fits {have[pipelined[0]] / 1e9:.0f} GB"
     )
     return holds_if(not fit, text)
-
-
-OFTEN = "For most cases, checkpointing every 1 or 2 transformer layers is optimal."
-CLAIMS = (
-    Claim(
-        id="every_1_or_2_by_formula",
-        sentence=OFTEN,
-        place="Section 3.5 (by its formula)",
-        fidelity="simulated",
-        tolerance="l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1",
-        judge=judge_formula,
-    ),
-    Claim(
-        id="every_1_or_2_simulated",
-        sentence=OFTEN,
-        place="Section 3.5 (by simulated memory)",
-        fidelity="simulated",
-        tolerance="the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1",
-        judge=judge_simulated,
-    ),
-    Claim(
-        id="checkpoints_and_throughput",
-        sentence="The number of activation checkpoints does not impact throughput, but impacts memory footprint.",
-        place="Section 3.5",
-        fidelity="simulated",
-        tolerance="throughput varies by at most 1% in every model, peak memory by more than 1% in at least one",
-        judge=judge_throughput,
-    ),
-    Claim(
-        id="intermediate_much_larger",
-        sentence=(
-            "stashing only the input activations for a given pipeline stage, as opposed to the entire set of "
-            "intermediate "
-            "activations, which is much larger"
-        ),
-        place="Section 3.5",
-        fidelity="simulated",
-        tolerance="a layer's intermediate activations at least 5 times its input, in every model",
-        judge=judge_much_larger,
-    ),
-    Claim(
-        id="recomputation_required",
-        sentence=(
-            "Activation recomputation is required to train reasonably large models with pipeline parallelism to keep "
-            "memory footprint acceptably low."
-        ),
-        place="Section 3.5",
-        fidelity="simulated",
-        tolerance="without it no model of Table 1 with p > 1 fits, in its configuration",
-        judge=judge_required,
-    ),
-)
-
-
-def notes(results: Results) -> tuple[str, ...]:
-    """Where formula and simulation differ."""
-    return (
-        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
-        "are "
-        "kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; that is "
-        "the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every layer "
-        "is checkpointed.",
-        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
-        "5as/(ht) for the scores, in fp16 with one-byte masks.",
-    )
-
-
-ARTIFACT = Artifact(
-    id=ID,
-    label="Section 3.5",
-    section="3.5",
-    title="Activation checkpoints: how many, and the memory they take",
-    description=(
-        "For the models and configurations of Table 1: the size of a layer's input and of all its intermediate "
-        "activations, the number of checkpoints c that minimises the section's formula, and the number of layers "
-        "between "
-        "checkpoints that minimises the simulated memory of the fullest GPU."
-    ),
-    fidelities=("simulated",),
-    points=points,
-    quantities=(
-        Quantity(EVERY, "layers per checkpoint by the formula", "count", "", 1, 0),
-        Quantity(BEST, "by simulation", "count", "", 1, 0),
-        Quantity(CHECKPOINTS, "optimal c", "count", "", 1, 1),
-        Quantity(INPUT, "A_input", "B", "MB", 1e6, 0),
-        Quantity(INTERMEDIATE, "A_intermediate", "B", "MB", 1e6, 0),
-        Quantity(PEAK, "peak, every layer", "B", "GB", 1e9, 1),
-        Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
-        Quantity(WITHOUT, "peak without recomputation", "B", "GB", 1e9, 1),
-    ),
-    columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
-    claims=CLAIMS,
-    further=further,
-    notes=notes,
-)

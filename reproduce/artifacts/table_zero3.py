@@ -3,120 +3,22 @@
 from benchmarks.records import Number
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifacts.shared import grids, zero3_points
-from reproduce.artifacts.shared.measured_experiments import EXPERIMENTS
-from reproduce.artifacts.shared.measured_points import with_measured
-from reproduce.artifacts.shared.model_sizes import model_of
+from reproduce.artifacts.shared import zero3_points
+from reproduce.artifacts.shared.models import model_of
 from reproduce.artifacts.shared.zero3_points import DID_NOT_FIT, MODELS, advantage
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Results
-from reproduce.experiment.claims import holds_if, listed
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, word
+from reproduce.experiment.sweep import Point, Sweep
 
-ID = "table_zero3"
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES
 GPU_BYTES, GPUS_PER_SERVER = 80e9, 8  # "8 NVIDIA 80-GB A100 GPUs"
 FEWEST = {"175B": (0.06, 0.05), "530B": (0.24, 0.05)}  # said, and by how much it may be missed
 DOUBLED = (0.70, 0.10)
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """The twelve rows, and the one that the asterisk is about."""
     return (*zero3_points.rows(), zero3_points.did_not_fit())
-
-
-def judge_fewest(results: Results) -> Judgement:
-    """+6% and +24% with the fewest GPUs."""
-    ours = {model: advantage(results, model, 0) for model in MODELS}
-    return _near(results, ours, {model: FEWEST[model] for model in MODELS}, 0)
-
-
-def judge_doubled(results: Results) -> Judgement:
-    """+70% for both models with twice the GPUs."""
-    ours = {model: advantage(results, model, 1) for model in MODELS}
-    return _near(results, ours, dict.fromkeys(MODELS, DOUBLED), 1)
-
-
-def _near(results: Results, ours: dict[str, float], said: dict[str, tuple[float, float]], doubling: int) -> Judgement:
-    papers = {model: advantage(results, model, doubling, paper=True) for model in ours}
-    text = f"PTD-P over ZeRO-3: {listed(ours, '{:+.1%}')}; by the paper's rows: {listed(papers, '{:+.1%}')}"
-    numbers = {f"gain_{grids.word(model)}": grids.ratio(gain, results.fidelity) for model, gain in ours.items()}
-    numbers |= {f"paper_gain_{grids.word(model)}": grids.ratio(gain, "paper") for model, gain in papers.items()}
-    return holds_if(all(abs(ours[m] - value) <= slack for m, (value, slack) in said.items()), text, numbers)
-
-
-def judge_did_not_fit(results: Results) -> Judgement:
-    """Whether 560 GPUs are too few for b=4, and 640 are enough."""
-    small, large = results.point(DID_NOT_FIT), results.point("zero_3_530b_640")
-    found = {
-        point.key: point.metrics["peak_memory"].value for point in (small, large) if "peak_memory" in point.metrics
-    }
-    text = "; ".join(
-        f"{point.parameters['gpus']} GPUs, b={point.parameters['b']}: "
-        + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(found.get(point.key) or 0) / 1e9:.1f} GB")
-        for point in (small, large)
-    )
-    numbers = {f"peak_memory_{key}": Number(value, "B", results.fidelity) for key, value in found.items() if value}
-    return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
-
-
-def judge_one_server(results: Results) -> Judgement:
-    """Whether training states alone are more than a server's GPUs hold."""
-    states = {
-        model: STATE_BYTES
-        * parameters(model_of(next(p for p in results.points if p.parameters["model"] == model).parameters))
-        for model in MODELS
-    }
-    text = f"states of {STATE_BYTES} bytes a parameter: " + ", ".join(
-        f"{model} {size / 1e12:.2f} TB" for model, size in states.items()
-    )
-    text += f"; {GPUS_PER_SERVER} GPUs have {GPUS_PER_SERVER * GPU_BYTES / 1e12:.2f} TB"
-    numbers = {f"states_{grids.word(model)}": Number(size, "B", "derived") for model, size in states.items()}
-    return holds_if(min(states.values()) > GPUS_PER_SERVER * GPU_BYTES, text, numbers)
-
-
-CLAIMS = (
-    Claim(
-        id="fewest_gpus_6_and_24_percent",
-        sentence=(
-            r"With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the "
-            "175- and 530-billion-parameter models respectively."
-        ),
-        place="Section 5.2",
-        fidelity="simulated",
-        tolerance="both within 5 percentage points, at the fewest GPUs (530B: 560 for PTD-P, 640 for ZeRO-3)",
-        judge=judge_fewest,
-    ),
-    Claim(
-        id="doubled_gpus_70_percent",
-        sentence=(
-            "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
-            r"by $70\%$ for both models due to less cross-node communication."
-        ),
-        place="Section 5.2; so Section 1",
-        fidelity="simulated",
-        tolerance="both within 10 percentage points, at 768 and 1120 GPUs",
-        judge=judge_doubled,
-    ),
-    Claim(
-        id="did_not_fit_on_560",
-        sentence=(
-            "The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with "
-            "ZeRO-3, so we increased the number of GPUs used to 640 and global batch size to 2560 to provide a "
-            "throughput estimate (relevant row marked in table with a *)."
-        ),
-        place="Table 2, caption",
-        fidelity="simulated",
-        tolerance="out of memory on 560 GPUs, and not on 640",
-        judge=judge_did_not_fit,
-    ),
-    Claim(
-        id="too_large_for_a_server",
-        sentence="These models are too large to fit on a multi-GPU server.",
-        place="Section 1",
-        fidelity="derived",
-        tolerance="weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB",
-        judge=judge_one_server,
-    ),
-)
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -128,24 +30,90 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-ARTIFACT = with_measured(
-    Artifact(
-        id=ID,
-        label="Table 2",
-        section="5.2",
-        title="PTD-P against ZeRO-3 without model parallelism",
-        description=(
-            "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for "
-            "GPT-3 175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's "
-            "count (eq. 3)."
-        ),
-        fidelities=("simulated",),
-        points=points,
-        quantities=zero3_points.QUANTITIES,
-        columns={"model_parallel": "model-parallel size", "B": "B", "gpus": "n", "b": "b"},
-        claims=CLAIMS,
-        further=zero3_points.training_time,
-        notes=notes,
+ARTIFACT = Artifact(
+    id="table_zero3",
+    label="Table 2",
+    section="5.2",
+    title="PTD-P against ZeRO-3 without model parallelism",
+    description=(
+        "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for "
+        "GPT-3 175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's "
+        "count (eq. 3)."
     ),
-    EXPERIMENTS[ID],
+    quantities=zero3_points.QUANTITIES,
+    sweeps={"paper": Sweep(points), "cpu gpus": zero3_points.MEASURED},
+    columns={"model_parallel": "model-parallel size", "B": "B", "gpus": "n", "b": "b"},
+    further=zero3_points.training_time,
+    notes=notes,
 )
+
+
+def _near(results: Results, ours: dict[str, float], said: dict[str, tuple[float, float]], doubling: int) -> Judgement:
+    papers = {model: advantage(results, model, doubling, paper=True) for model in ours}
+    text = f"PTD-P over ZeRO-3: {listed(ours, '{:+.1%}')}; by the paper's rows: {listed(papers, '{:+.1%}')}"
+    numbers = {f"gain_{word(model)}": results.number(gain) for model, gain in ours.items()}
+    numbers |= {f"paper_gain_{word(model)}": Number(gain, "1", "paper") for model, gain in papers.items()}
+    return holds_if(all(abs(ours[m] - value) <= slack for m, (value, slack) in said.items()), text, numbers)
+
+
+@ARTIFACT.claim(
+    r"With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the "
+    "175- and 530-billion-parameter models respectively.",
+    "Section 5.2",
+    "both within 5 percentage points, at the fewest GPUs (530B: 560 for PTD-P, 640 for ZeRO-3)",
+)
+def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
+    ours = {model: advantage(results, model, 0) for model in MODELS}
+    return _near(results, ours, {model: FEWEST[model] for model in MODELS}, 0)
+
+
+@ARTIFACT.claim(
+    "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
+    r"by $70\%$ for both models due to less cross-node communication.",
+    "Section 5.2; so Section 1",
+    "both within 10 percentage points, at 768 and 1120 GPUs",
+)
+def doubled_gpus_70_percent(results: Results) -> Judgement:
+    ours = {model: advantage(results, model, 1) for model in MODELS}
+    return _near(results, ours, dict.fromkeys(MODELS, DOUBLED), 1)
+
+
+@ARTIFACT.claim(
+    "The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with "
+    "ZeRO-3, so we increased the number of GPUs used to 640 and global batch size to 2560 to provide a "
+    "throughput estimate (relevant row marked in table with a *).",
+    "Table 2, caption",
+    "out of memory on 560 GPUs, and not on 640",
+)
+def did_not_fit_on_560(results: Results) -> Judgement:
+    small, large = results.point(DID_NOT_FIT), results.point("zero_3_530b_640")
+    found = {
+        point.key: point.metrics["peak_memory"].value for point in (small, large) if "peak_memory" in point.metrics
+    }
+    text = "; ".join(
+        f"{point.parameters['gpus']} GPUs, b={point.parameters['b']}: "
+        + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(found.get(point.key) or 0) / 1e9:.1f} GB")
+        for point in (small, large)
+    )
+    numbers = {f"peak_memory_{key}": results.number(value, "B") for key, value in found.items() if value}
+    return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
+
+
+@ARTIFACT.claim(
+    "These models are too large to fit on a multi-GPU server.",
+    "Section 1",
+    "weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB",
+    fidelity="derived",
+)
+def too_large_for_a_server(results: Results) -> Judgement:
+    states = {
+        model: STATE_BYTES
+        * parameters(model_of(next(p for p in results.points if p.parameters["model"] == model).parameters))
+        for model in MODELS
+    }
+    text = f"states of {STATE_BYTES} bytes a parameter: " + ", ".join(
+        f"{model} {size / 1e12:.2f} TB" for model, size in states.items()
+    )
+    text += f"; {GPUS_PER_SERVER} GPUs have {GPUS_PER_SERVER * GPU_BYTES / 1e12:.2f} TB"
+    numbers = {f"states_{word(model)}": Number(size, "B", "derived") for model, size in states.items()}
+    return holds_if(min(states.values()) > GPUS_PER_SERVER * GPU_BYTES, text, numbers)

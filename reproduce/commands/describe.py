@@ -52,8 +52,8 @@ def print_description(artifact: Artifact) -> None:
         points = artifact.points(scale)
         series = [name for name in dict.fromkeys(point.series for point in points) if name]
         print(f"points     {len(points)} at scale {scale}" + (f": {'; '.join(series)}" if series else ""))
-        if scale in artifact.settings:
-            _wrap(artifact.settings[scale].description, " " * 11)
+        if scale != artifact.scales[0]:
+            _wrap(artifact.at(scale).description, " " * 11)
     print(f"metric     {artifact.main.heading}")
     for scale in artifact.scales:
         if (own := artifact.at(scale).main.heading) != artifact.main.heading:
@@ -61,7 +61,7 @@ def print_description(artifact: Artifact) -> None:
     print(f"fidelity   {'; '.join(_fidelities(artifact))} (the first is the default)")
     print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
-        print("\nclaims of the paper that it judges:")
+        print("\nclaims that it judges:")
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
         _wrap(f'"{claim.sentence}"', "    ")

@@ -41,7 +41,7 @@ def run(parsed: Namespace) -> int:
     text = page(found)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
     have = sum(bool(entry.results) for entry in found.entries)
-    print(f"{have} of {len(found.entries)} figures and tables, {len(found.claims)} claims: {shown_path(out)}")
+    print(f"{have} of {len(found.entries)} artifacts, {len(found.claims)} claims: {shown_path(out)}")
     if missing := [entry for entry in found.entries if entry.artifact and not entry.results]:
         print(f"next: {missing[0].command}  (or {found.command('all')}), then {found.command('report')}")
     return DONE
@@ -50,13 +50,12 @@ def run(parsed: Namespace) -> int:
 def collect(results: Path, base: Path, program: str = "reproduce") -> Report:
     """The records below `results`. Raises `InvalidResultsError` for an invalid one, `NothingSelectedError` for none."""
     where = () if results == reproduce.DEFAULT_RESULTS else ("--results", str(results))
-    available = set(catalog.ids())
     entries = []
-    for id, label in catalog.LABELS.items():
-        artifact = catalog.load(id) if id in available else None
+    for id in catalog.ids():
+        artifact = catalog.load(id)
         found = tuple(_result(path, id, artifact) for path in sorted((results / id).glob(f"*/{RECORD}")))
         command = shlex.join([*program.split(), id, *where])
-        entries.append(Entry(id, label, artifact, found, command))
+        entries.append(Entry(id, artifact.label, artifact, found, command))
     comparison = results / ACCURACY / RECORD
     report = Report(
         entries=tuple(entries),

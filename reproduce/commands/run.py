@@ -206,7 +206,7 @@ def _print_run(done: Run, seconds: float) -> None:
     from reproduce.output.tables import claim_table, failures, origin_of, print_table, result_table
 
     artifact, record, out = done.plan.artifact, done.record, console(WIDTH)
-    out.print(Text(f"{artifact.label}: {artifact.setting(record.scale).title}", style="bold"))
+    out.print(Text(f"{artifact.label}: {artifact.title}", style="bold"))
     out.print(
         f"{origin_of(record)}, scale {record.scale}: {done.computed} points computed, {done.reused} reused, "
         f"{seconds:.1f} s",
@@ -216,7 +216,7 @@ def _print_run(done: Run, seconds: float) -> None:
     for line in failures(record):
         out.print(Text(line))
     if record.claims:
-        print_table(out, claim_table(record), "The paper's claims")
+        print_table(out, claim_table(record), "Claims")
     for note in record.notes:
         out.print(Text(note))
     names = ", ".join(path.name for path in done.files)

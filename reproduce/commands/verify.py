@@ -1,7 +1,6 @@
-"""`reproduce verify`: every claim of the paper, with its verdict. Reuses points of earlier runs, writes nothing.
+"""`reproduce verify`: every claim, with its verdict. Reuses points of earlier runs, writes nothing.
 
-`check` evaluates an artifact and judges its claims; the claims of no one figure are an artifact too
-(`paper_claims.PAPER`), which only this command runs.
+`check` evaluates an artifact and judges its claims.
 """
 
 import argparse
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import VERDICTS, ClaimResult, PointResult
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED
 from reproduce.analysis.verification import coverage
-from reproduce.analysis.verification.paper_claims import PAPER
 from reproduce.commands import options
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Artifact, Results
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import judge
+from reproduce.experiment.results import Results
 from reproduce.output.progress import progress
 from reproduce.output.tables import VERDICT_STYLES
 from reproduce.running.fidelities import evaluator, open_cluster
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 SHORT = 160  # characters of a sentence that a terminal shows
-HELP = f"""Evaluates the artifacts named, or all of them and {PAPER.id} (claims that belong to no one figure), and
-judges every claim of theirs. Points that an earlier run finished are taken from DIR; nothing is written.
+HELP = """Evaluates the artifacts named, or all of them, and judges every claim of theirs. Points that an earlier run
+finished are taken from DIR; nothing is written.
 
 verdicts:
   holds                the results agree with the sentence, within its tolerance
@@ -44,10 +43,10 @@ verdicts:
 --json prints one object:
   claims[]       artifact, paper (its label), id, sentence (whole), place, fidelity (the least that can test it),
                  tested_at (the fidelity of the results), tolerance, verdict, explanation,
-                 numbers{{}}: value (base unit), unit, origin
+                 numbers{}: value (base unit), unit, origin
   artifacts[]    id, fidelity, points, computed, reused, failed (points without a result)
-  counts{{}}       claims by verdict, all five
-  coverage{{}}     statements of the paper: judged (by a claim or shown as an artifact), reasons (why none can)
+  counts{}       claims by verdict, all five
+  coverage{}     statements of the paper: judged (by a claim or shown as an artifact), reasons (why none can)
   exit_code
 
 """
@@ -98,7 +97,7 @@ def check(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce verify`."""
-    parser.add_argument("ids", nargs="*", metavar="ID", help=f"artifacts to check (default: all, and {PAPER.id})")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
     options.add_cluster(parser)
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
@@ -108,8 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def select(ids: Sequence[str]) -> list[Artifact]:
     """The artifacts of these ids, each once, or all. Raises `ReproduceError` for an id that is none."""
-    names = list(dict.fromkeys(ids)) or [*catalog.ids(), PAPER.id]
-    return [PAPER if name == PAPER.id else catalog.load(name, (PAPER.id,)) for name in names]
+    return [catalog.load(id) for id in dict.fromkeys(ids or catalog.ids())]
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -1,11 +1,6 @@
-"""What an artifact is: a figure or table of the paper, as points, claims, and how to show them.
+"""What an artifact is: a figure or table, as sweeps of points, quantities, claims, and how it is shown.
 
-    Point      one marker: plain parameters, and what the paper says there
-    Quantity   how one metric is shown: label, unit, factor, digits
-    XAxis      which parameter the figure's x axis shows
-    Claim      a sentence of the paper with a function that judges it, its tolerance fixed beforehand
-    Results    the evaluated points, as a claim's function reads them
-    Artifact   all of it; each module of `reproduce/artifacts/` makes one and calls it ARTIFACT
+Each module of `reproduce/artifacts/` makes one and calls it ARTIFACT; `@ARTIFACT.claim(...)` adds a claim.
 
 Nothing here imports more than the standard library and the light part of the project, so that artifacts can
 be listed quickly. Modules of artifacts import matplotlib and the like only inside the functions that draw.
@@ -13,9 +8,13 @@ be listed quickly. Modules of artifacts import matplotlib and the like only insi
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
+from benchmarks.records import Metric, Record
+from reproduce.experiment import quantities as q
+from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.results import OURS, Claim, Judge, Results, on_papers_points
+from reproduce.experiment.sweep import CPU, GPU, GPUS, LAPTOP, PAPER, SCALES, Point, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,220 +23,164 @@ if TYPE_CHECKING:
     from ptdp_core.emulation import Emulation
     from ptdp_core.simulator import Cluster, Estimate
 
-Scalar = int | float | str | bool | None
-Take = Callable[["Point"], Mapping[str, Metric]]
+Take = Callable[[Point], Mapping[str, Metric]]
 
 NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
+MEASURED_SCALES = (CPU, GPU, GPUS)
 
 
-@dataclass(frozen=True)
-class Point:
-    """One marker of a figure or row of a table.
-
-    `parameters` are plain values: those of a training configuration (`layers, hidden, heads, seq, vocab, p,
-    t, d, v, b, B, schedule, scatter_gather, recompute, data_parallel`, see `ptdp_core.config`) for
-    points that are simulated, anything the artifact's `derive` understands for derived ones. They go into the
-    record, and the figure is drawn from them. `key` is unique in the artifact; `label` names the point for
-    people; `paper` is by metric.
-    """
-
-    key: str
-    series: str
-    label: str
-    parameters: Mapping[str, Scalar]
-    paper: Mapping[str, PaperValue] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """How a metric (in base unit `unit`) is shown: `value / factor` in `shown`, to `digits` decimals.
-
-    `axis` is what the axis of a figure says, if not label and unit.
-    """
-
-    name: str
-    label: str
-    unit: str
-    shown: str
-    factor: float = 1.0
-    digits: int = 1
-    axis: str = ""
-
-    @property
-    def heading(self) -> str:
-        """The label with its unit, as an axis or a table column says it."""
-        return f"{self.label} ({self.shown})" if self.shown else self.label
-
-    def show(self, value: float) -> str:
-        """`value` (base unit) as text in the shown unit, without the unit."""
-        return f"{value / self.factor:.{self.digits}f}"
-
-
-@dataclass(frozen=True)
-class XAxis:
-    """The parameter on the x axis. With scale 'category' the points' labels are the ticks, in order."""
-
-    parameter: str
-    label: str
-    scale: Literal["linear", "log2", "category"] = "linear"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What became of a claim: a verdict (of `benchmarks.records.VERDICTS`), why, and the numbers used."""
-
-    verdict: str
-    explanation: str
-    numbers: Mapping[str, Number] = field(default_factory=dict)
-
-
-class MissingResultError(LookupError):
-    """A claim needs a point that has no value; its verdict is then 'inconclusive'."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """The evaluated points of one run, as claims read them."""
-
-    points: tuple[PointResult, ...]
-    fidelity: str
-    scale: str = "paper"
-
-    def point(self, key: str) -> PointResult:
-        """The point of that key. Raises `MissingResultError`."""
-        for point in self.points:
-            if point.key == key:
-                return point
-        raise MissingResultError(f"point {key!r} was not evaluated")
-
-    def value(self, key: str, metric: str) -> float:
-        """A metric of a point, in base units. Raises `MissingResultError` if the point has none."""
-        return _value(self.point(key), metric)
-
-    def series(self, series: str, metric: str, by: str) -> dict[Scalar, float]:
-        """A metric along a series, by parameter `by`. Raises `MissingResultError` if a point lacks it."""
-        found = {p.parameters[by]: _value(p, metric) for p in self.points if p.series == series}
-        if not found:
-            raise MissingResultError(f"series {series!r} has no points")
-        return found
-
-    def paper_series(self, series: str, metric: str, by: str) -> dict[Scalar, float]:
-        """The paper's values along a series, by parameter `by`. Raises `MissingResultError` for none."""
-        found = {
-            p.parameters[by]: float(p.paper[metric].value)
-            for p in self.points
-            if p.series == series and metric in p.paper
-        }
-        if not found:
-            raise MissingResultError(f"the paper gives no {metric} for series {series!r}")
-        return found
-
-
-def _value(point: PointResult, metric: str) -> float:
-    found = point.metrics.get(metric)
-    if point.status != "ok" or found is None or found.value is None:
-        why = f"{point.status}: {point.reason}" if point.status != "ok" else f"it has no {metric}"
-        raise MissingResultError(f"point {point.key!r} has no result ({why})")
-    return float(found.value)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, verbatim, and how it is judged.
-
-    `fidelity` is the least that can test it (derived < simulated < emulated < measured): 'derived' for what
-    follows from the paper's own numbers or formulas. `scales` are those whose results can: most sentences are
-    about the paper's configurations, a direction shows at any scale that was made to show it. `tolerance` says in
-    words what `judge` allows. `judge` reads results and returns a `Judgement`; it may raise `MissingResultError`.
-    """
-
-    id: str
-    sentence: str
-    place: str
-    fidelity: str
-    tolerance: str | None
-    judge: Callable[[Results], Judgement]
-    scales: tuple[str, ...] = ("paper",)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What an artifact runs at a scale that is not the paper's, as its title and description say it there.
-
-    `quantities`, `columns` and `x_axis` are shown there instead of the artifact's own, if given.
-    """
-
-    title: str
-    description: str
-    quantities: tuple[Quantity, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    x_axis: XAxis | None = None
+def out_of_memory(results: Results) -> tuple[str, ...]:
+    """A note on which points did not fit in memory."""
+    out = [f"{p.series}, {p.label}" for p in results.points if p.status == "oom"]
+    return (f"Out of memory, so left out of the lines and marked by crosses: {'; '.join(out)}.",) if out else ()
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A figure or table of the paper.
+    """A figure or table: of the paper, or, without `label` and `section`, beyond it.
 
-    - `fidelities`: those it has, the default first
-    - `scales`: 'paper'; 'laptop', what is emulated; 'cpu', 'gpu', 'gpus', what is measured on such devices
-    - `settings`: title and description at scales other than the paper's, by scale
-    - `points(scale)`: its points, in the order of the paper
+    - `label`, `section`: where it is in the paper ('Figure 12', '5.3.2')
+    - `title`, `description`: what it shows at the paper's scale; titles at other scales begin with `subject`, unless
+      given what `title` has before its first comma
     - `quantities`: how its metrics are shown, the main one (drawn, and compared with the paper) first
+    - `sweeps`: its points, by scale ('cpu gpus' for one sweep at two scales)
     - `columns`: parameters that a table shows, by heading
+    - `x_axis`: which parameter the figure's x axis shows
+    - `claims`: the sentences that are judged on its results, see `claim`
     - `tolerance`: relative difference from the paper up to which a point counts as reproduced, fixed
       beforehand
-    - `derive(point)`: metrics of a point at fidelity 'derived'; raises ValueError if the point makes no sense
+    - `derive(point)`: metrics of a point at fidelity 'derived', for an artifact that needs no simulation; raises
+      ValueError if the point makes no sense
     - `further(point, estimate, cluster)`: metrics of a simulated point beyond, or in place of, the standard ones
     - `emulated(point, emulation)`: likewise of an emulated point
     - `measure(launcher)`: called once for a run, gives what takes all metrics of a measured point where that is not a
       training step
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
-    - `notes(results)`: further lines for the record, the table and the terminal
+    - `notes(results)`: further lines for the record, the table and the terminal, where it is not measured
     - `files(artifact, record)`: further files to write next to the record, by name
     """
 
     id: str
-    label: str
-    section: str
     title: str
     description: str
-    fidelities: tuple[str, ...]
-    points: Callable[[str], tuple[Point, ...]]
     quantities: tuple[Quantity, ...]
-    columns: Mapping[str, str]
+    sweeps: Mapping[str, Sweep]
+    label: str = "Beyond the paper"
+    section: str = NOT_IN_PAPER
+    subject: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
     x_axis: XAxis | None = None
-    scales: tuple[str, ...] = ("paper",)
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    claims: tuple[Claim, ...] = ()
+    claims: list[Claim] = field(default_factory=list)
     tolerance: float = 0.10
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
     emulated: "Callable[[Point, Emulation], Mapping[str, Metric]] | None" = None
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
-    notes: Callable[[Results], tuple[str, ...]] | None = None
+    notes: Callable[[Results], tuple[str, ...]] | None = out_of_memory
     files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None
 
     @property
     def place(self) -> str:
         """Where it is in the paper."""
-        return "not in the paper" if self.section == NOT_IN_PAPER else f"Section {self.section}"
+        return OURS if self.section == NOT_IN_PAPER else f"Section {self.section}"
 
     @property
     def main(self) -> Quantity:
         """The quantity that is drawn and compared with the paper."""
         return self.quantities[0]
 
-    def setting(self, scale: str) -> Setting:
-        """Title and description at a scale."""
-        return self.settings.get(scale, Setting(self.title, self.description))
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """The scales that it has, the default first."""
+        return tuple(sorted((name for names in self.sweeps for name in names.split()), key=SCALES.index))
+
+    @property
+    def fidelities(self) -> tuple[str, ...]:
+        """The fidelities that it has, the default first: they follow from its scales and from `derive`."""
+        emulated = ("emulated",) if LAPTOP in self.scales else ()
+        measured = ("measured",) if set(MEASURED_SCALES) & set(self.scales) else ()
+        return ("derived" if self.derive else "simulated", *emulated, *measured)
+
+    def sweep(self, scale: str) -> Sweep:
+        """Its sweep at a scale. Raises KeyError if it has none."""
+        for names, sweep in self.sweeps.items():
+            if scale in names.split():
+                return sweep
+        raise KeyError(f"{self.id} has no scale {scale!r}; it has: {', '.join(self.scales)}")
+
+    def points(self, scale: str = PAPER) -> tuple[Point, ...]:
+        """Its points at a scale, in the order of the paper."""
+        return self.sweep(scale).points(scale)
 
     def at(self, scale: str) -> "Artifact":
-        """The artifact as it shows its results at a scale: with what its setting there has of its own."""
-        own = self.setting(scale)
+        """The artifact as it shows its results at a scale: title, description, quantities, columns, x axis, notes."""
+        if scale == self.scales[0] or scale not in self.scales:
+            return self
+        sweep = self.sweep(scale)
+        quantities = sweep.quantities or self.quantities
+        if scale == CPU:
+            quantities = tuple(map(q.on_cpu, quantities))
+        if scale in MEASURED_SCALES:
+            quantities = (*quantities, q.TOKENS)
+        subject = self.subject or self.title.partition(",")[0]
         return replace(
             self,
-            quantities=own.quantities or self.quantities,
-            columns=own.columns or self.columns,
-            x_axis=own.x_axis or self.x_axis,
+            title=f"{subject}, {sweep.title or sweep.devices(scale)}",
+            description=sweep.description or _description(subject, sweep, scale),
+            quantities=quantities,
+            columns=self.columns if sweep.columns is None else sweep.columns,
+            x_axis=sweep.x_axis or self.x_axis,
+            notes=None if scale in MEASURED_SCALES else self.notes,
         )
+
+    def claim(
+        self,
+        sentence: str,
+        place: str,
+        tolerance: str | None,
+        *,
+        scales: tuple[str, ...] = (PAPER,),
+        fidelity: str | None = None,
+        id: str | None = None,
+        papers_points: bool = False,
+    ) -> Callable[[Judge], Judge]:
+        """Make a function the judge of a sentence: `@ARTIFACT.claim("...", "Section 5.1", "within 5%")`.
+
+        The claim's id is the function's name unless `id` is given, its fidelity the artifact's default one. Other
+        parameters are those of `Claim`; `place` is `OURS` for a claim that is not the paper's. With `papers_points` the
+        same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity 'derived'.
+        """
+
+        def add(judge: Judge) -> Judge:
+            name = id or judge.__name__
+            if any(claim.id == name for claim in self.claims):
+                raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
+            claim = Claim(name, sentence, place, fidelity or self.fidelities[0], tolerance, judge, scales)
+            self.claims.append(claim)
+            if papers_points:
+                self.claims.append(
+                    replace(
+                        claim,
+                        id=f"{name}_in_the_paper",
+                        place=f"{place}, in the paper's own points",
+                        fidelity="derived",
+                        judge=on_papers_points(judge),
+                        scales=(PAPER,),
+                    )
+                )
+            return judge
+
+        return add
+
+
+def _description(subject: str, sweep: Sweep, scale: str) -> str:
+    """What runs at a scale: on what, which series at which points, and what all points share."""
+    points = sweep.points(scale)
+    series = " and ".join(name for name in dict.fromkeys(point.series for point in points) if name)
+    steps = "Real training steps of a small GPT on" if scale in MEASURED_SCALES else "A size for"
+    return (
+        f"{subject}. {steps} {sweep.devices(scale)}: {series}{' at ' if series else ''}"
+        f"{', '.join(dict.fromkeys(point.label for point in points))}; {sweep.configuration(scale)} at every point. "
+        "FLOP/s by the paper's count (eq. 3)."
+    )

@@ -1,13 +1,13 @@
 """Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
-from benchmarks.records import ClaimResult, Number, PointResult
+from benchmarks.records import ClaimResult, PointResult
 from reproduce.experiment import fidelity
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, MissingResultError, Quantity, Results
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results
 
 EQUAL = ("equal", "equal as rounded")
 
@@ -37,26 +37,6 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
         explanation=found.explanation,
         numbers=found.numbers,
     )
-
-
-def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
-    """'holds' or 'contradicted'."""
-    return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
-
-
-def strictly_decreasing(values: Sequence[float]) -> bool:
-    """Whether each value is smaller than the one before it."""
-    return all(b < a for a, b in pairwise(values))
-
-
-def strictly_increasing(values: Sequence[float]) -> bool:
-    """Whether each value is larger than the one before it."""
-    return all(b > a for a, b in pairwise(values))
-
-
-def listed(values: Mapping[Any, float], show: str = "{:+.0%}") -> str:
-    """'12: +45%, 24: +23%': values by x, as explanations list them."""
-    return ", ".join(f"{x}: {show.format(value)}" for x, value in values.items())
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.records.errors import did_you_mean
 from ptdp_core.config import ModelConfig, ParallelConfig
-from reproduce.experiment.artifact import Scalar
 
 if TYPE_CHECKING:
     from ptdp_core.engine.settings import Settings
+
+Scalar = int | float | str | bool | None
 
 KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fields(part)), "cluster", "label")
 REQUIRED = ("layers", "hidden", "heads", "B")

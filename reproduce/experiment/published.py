@@ -1,6 +1,12 @@
-"""The paper's numbers, from `published.json`: facts of the paper, each with how it was read."""
+"""The paper's numbers, from `published.json`: facts of the paper, each with how it was read.
+
+An entry has `rows`, each with parameters (by the names of a training configuration, or an artifact's own) and the
+values printed there, by metric; `values` says of each metric its unit and the factor and rounding step of what is
+printed. `configuration` is what all rows share.
+"""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +23,7 @@ def _document() -> Any:
 
 
 def artifact(id: str) -> MappingProxyType[str, Any]:
-    """An artifact's entry: 'config', 'series' or 'rows', ... Raises KeyError if the paper gives none."""
+    """An artifact's entry: 'configuration', 'values', 'rows', ... Raises KeyError if the paper gives none."""
     return MappingProxyType(_document()["artifacts"][id])
 
 
@@ -26,20 +32,52 @@ def constants() -> MappingProxyType[str, Any]:
     return MappingProxyType(_document()["constants"])
 
 
-def series(id: str, x: str, unit: str, factor: float = 1.0, how: str = "plot") -> dict[str, dict[Any, PaperValue]]:
-    """A figure's points in the paper: series -> x -> value in `unit`, `factor` times the published.
+def rows(id: str) -> list[dict[str, Any]]:
+    """The rows as printed: parameters and values."""
+    return list(artifact(id)["rows"])
 
-    `x` is the name of the x value in the file: a number, a text, or a pair of parallel sizes, here as a tuple.
-    """
+
+def configuration(id: str) -> dict[str, Any]:
+    """What all rows share, with the paper's sequence length and vocabulary where there is a model."""
+    shared = dict(artifact(id).get("configuration", {}))
+    return {**shared, **text_sizes()} if "layers" in shared or "hidden" in shared else shared
+
+
+def model(id: str) -> dict[str, int]:
+    """Layers, hidden size, heads, sequence length and vocabulary of an entry that has one model."""
+    shared = configuration(id)
+    return {name: shared[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
+
+
+def text_sizes() -> dict[str, int]:
+    """Sequence length and vocabulary of every model."""
+    return {"seq": constants()["sequence_length"], "vocab": constants()["vocabulary"]}
+
+
+def values(id: str, parameters: Mapping[str, Any]) -> dict[str, PaperValue]:
+    """The paper's values at the point of these parameters, by metric: none if no row agrees with all of them."""
+    shared = artifact(id).get("configuration", {})
+    for row in rows(id):
+        names = {**shared, **parameters_of(id, row)}
+        if all(parameters[name] == value for name, value in names.items() if name in parameters):
+            return paper_values(id, row)
+    return {}
+
+
+def parameters_of(id: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without its values."""
+    return {name: value for name, value in row.items() if name not in artifact(id)["values"] and name != "quantum"}
+
+
+def paper_values(id: str, row: Mapping[str, Any]) -> dict[str, PaperValue]:
+    """The values of a row, by metric, in base units."""
     entry = artifact(id)
-    quantum = entry.get("quantum")
-    step = None if quantum is None else quantum * factor
-    return {
-        line["name"]: {
-            tuple(point[x]) if isinstance(point[x], list) else point[x]: PaperValue(
-                point["y"] * factor, unit, how, quantum=step
-            )
-            for point in line["points"]
-        }
-        for line in entry.get("series") or ()
-    }
+    found = {}
+    for metric, how in entry["values"].items():
+        if metric not in row:
+            continue
+        factor = how.get("factor", 1)
+        quantum = row.get("quantum", how.get("quantum"))
+        step = None if quantum is None else quantum * factor
+        found[metric] = PaperValue(row[metric] * factor, how["unit"], entry["how"], quantum=step)
+    return found

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import PointResult, Record
-from reproduce.experiment.artifact import Artifact, Quantity, XAxis
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.predictions import counted, predicted, time_differences
+from reproduce.experiment.quantities import Quantity, XAxis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.records import PointResult, Record
-from reproduce.experiment.artifact import Artifact, Quantity
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.predictions import PREFIX
+from reproduce.experiment.quantities import Quantity
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -157,8 +158,8 @@ def _one_line(text: str) -> str:
 
 def markdown(artifact: Artifact, record: Record) -> str:
     """The whole record for people: what it is, the table, why points failed, claims with sentences, notes."""
-    setting, main = artifact.setting(record.scale), artifact.main.name
-    lines = [f"# {artifact.label}: {setting.title}", "", setting.description, ""]
+    main = artifact.main.name
+    lines = [f"# {artifact.label}: {artifact.title}", "", artifact.description, ""]
     lines += [
         f"Artifact `{artifact.id}`, scale {record.scale}, ours: {origin_of(record)}. State: {record.state}.",
         "",
@@ -185,7 +186,7 @@ def latex(artifact: Artifact, record: Record) -> str:
     r"""The table of results as a LaTeX `tabular` (package booktabs), to be \input; what it is stands in comments."""
     table = result_table(artifact, record)
     about = (
-        f"{artifact.label}: {artifact.setting(record.scale).title}",
+        f"{artifact.label}: {artifact.title}",
         f"artifact {artifact.id}, scale {record.scale}, ours: {origin_of(record)}, {record.state}; needs booktabs",
         *record.notes,
     )

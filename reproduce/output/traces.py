@@ -30,7 +30,7 @@ from ptdp_core.schedules import (
     names,
     peak_stash,
 )
-from reproduce.experiment.artifact import Point
+from reproduce.experiment.sweep import Point
 
 if TYPE_CHECKING:
     from ptdp_core.simulator.estimate import Estimate

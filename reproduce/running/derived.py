@@ -2,7 +2,8 @@
 
 import sys
 
-from reproduce.experiment.artifact import Artifact, Point
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.sweep import Point
 from reproduce.running import simulated
 from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 

@@ -15,8 +15,10 @@ from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce.experiment.artifact import Artifact, Point, Scalar
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
+from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 from reproduce.running.simulated import cluster_of, complete, oom_reason, open_cluster, simulated_metrics
 

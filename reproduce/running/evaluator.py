@@ -10,8 +10,10 @@ from typing import Any
 from benchmarks.records import ClusterRef, Metric, PointResult, digest_files, fingerprint
 from benchmarks.records.provenance import scrub
 from reproduce import ROOT
-from reproduce.experiment.artifact import Artifact, Point, Scalar
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.sweep import Point
 
 Outcome = tuple[str, str | None, Mapping[str, Metric]]
 

@@ -15,8 +15,9 @@ from importlib import import_module
 from types import ModuleType
 
 from benchmarks.records.errors import UsageError
-from reproduce.experiment.artifact import Artifact, Point
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Devices, Evaluator, scales_of
 from reproduce.running.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, provenance
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
-from reproduce.experiment.artifact import Artifact, Point, Scalar, Take
+from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.experiment.parameters import ranks_of, settings_of
+from reproduce.experiment.parameters import Scalar, ranks_of, settings_of
+from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Devices, Evaluator, Outcome, scales_of, sources_digest
 from reproduce.running.simulated import complete
 

@@ -30,8 +30,10 @@ from benchmarks.records.provenance import collect, timestamp
 from ptdp_core import interrupts
 from reproduce import ROOT
 from reproduce.experiment import predictions
-from reproduce.experiment.artifact import Artifact, Point, Results
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy, judge
+from reproduce.experiment.results import Results
+from reproduce.experiment.sweep import Point
 from reproduce.running.fidelities import (
     Devices,
     Evaluator,
@@ -218,7 +220,7 @@ class _Session:
         return Record(
             kind="artifact",
             id=artifact.id,
-            title=artifact.setting(self.plan.scale).title,
+            title=artifact.title,
             paper=PaperPlace(artifact.label, artifact.section),
             fidelity=self.plan.fidelity,
             scale=self.plan.scale,

@@ -9,7 +9,9 @@ from benchmarks.records import ClusterRef, Metric, digest_file
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
-from reproduce.experiment.artifact import Artifact, Point, Scalar
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 
 SOURCES = (

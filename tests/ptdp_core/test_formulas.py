@@ -50,36 +50,33 @@ def test_equation_3_equals_the_appendixs_sum_of_gemms(layers: int, hidden: int, 
 @pytest.mark.parametrize("row", PUBLISHED["table_training_time"]["rows"], ids=lambda row: row["model"])
 def test_equation_4_gives_the_training_times_of_section_5_1(row: dict) -> None:
     P = 175e9 if "175B" in row["model"] else 1008e9
-    seconds = formulas.training_time_approximate(P, row["tokens"], row["gpus"], row["tflops_per_gpu"] * 1e12)
-    assert round(seconds / DAY) == row["days"]
+    seconds = formulas.training_time_approximate(P, row["tokens"], row["gpus"], row["paper_throughput"])
+    assert round(seconds / DAY) == row["training_time_paper_throughput"]
 
 
 @pytest.mark.parametrize("row", PUBLISHED["table_zero3"]["rows"])
 def test_full_training_time_gives_table_2s_days(row: dict) -> None:
     model = ModelConfig(96, 12288, 96) if row["parameters_B"] < 200 else ModelConfig(105, 20480, 128)
-    seconds = formulas.training_time(model, row["B"], 300e9, row["gpus"], row["tflops_per_gpu"] * 1e12)
+    seconds = formulas.training_time(model, row["B"], 300e9, row["gpus"], row["throughput_per_gpu"] * 1e12)
     # teraFLOP/s are printed as whole numbers: half a unit of 44 is 1.2 %
-    assert seconds / DAY == pytest.approx(row["training_days_300B_tokens"], rel=0.012, abs=0.5)
+    assert seconds / DAY == pytest.approx(row["training_time"], rel=0.012, abs=0.5)
 
 
 def test_figure_6_from_the_bubble_formula_with_t_1() -> None:
-    for series in PUBLISHED["fig_bubble"]["series"]:
-        n, b_prime = (int(part.split("=")[1]) for part in series["name"].split(", "))
-        for point in series["points"]:
-            d = point["d"]
-            value = formulas.bubble_fraction_data_parallel(n, d, b_prime)
-            assert value == pytest.approx(point["y"], abs=0.0051)
-            assert value == pytest.approx(formulas.bubble_fraction(n // d, b_prime / d))  # type: ignore[arg-type]
+    for row in PUBLISHED["fig_bubble"]["rows"]:
+        n, b_prime, d = row["n"], row["b_prime"], row["d"]
+        value = formulas.bubble_fraction_data_parallel(n, d, b_prime)
+        assert value == pytest.approx(row["bubble_fraction"], abs=0.0051)
+        assert value == pytest.approx(formulas.bubble_fraction(n // d, b_prime / d))  # type: ignore[arg-type]
 
 
 def test_figure_8_is_equation_1_over_figure_7() -> None:
-    throughput = {p["microbatch"]: p["y"] for p in PUBLISHED["fig_microbatch_single_gpu"]["series"][0]["points"]}
-    for series in PUBLISHED["fig_microbatch_estimate"]["series"]:
-        B = int(series["name"].split("=")[1])
-        times = {b: formulas.batch_time(B, b, 8, forward=b / rate, backward=0.0) for b, rate in throughput.items()}
-        for point in series["points"]:
-            # Figure 7's points are rounded to 1 in 68
-            assert times[1] / times[point["microbatch"]] == pytest.approx(point["y"], abs=0.02)
+    throughput = {row["b"]: row["model_throughput_per_gpu"] for row in PUBLISHED["fig_microbatch_single_gpu"]["rows"]}
+    for row in PUBLISHED["fig_microbatch_estimate"]["rows"]:
+        B, b = row["batch_size"], row["b"]
+        one, here = (formulas.batch_time(B, size, 8, forward=size / throughput[size], backward=0.0) for size in (1, b))
+        # Figure 7's points are rounded to 1 in 68
+        assert one / here == pytest.approx(row["normalised_throughput"], abs=0.02)
 
 
 def test_communication_volumes() -> None:

@@ -7,7 +7,11 @@ import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult, Record
 from reproduce.artifacts import fig_interleaved
-from reproduce.experiment.artifact import Artifact, Claim, Judgement, Point, Quantity, Results, Scalar
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Claim, Judgement, Results
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import runner
 
@@ -37,7 +41,7 @@ def counter() -> Counter:
 def small(counter: Counter) -> Artifact:
     """Five derived points, without a figure."""
 
-    def points(scale: str) -> tuple[Point, ...]:
+    def points() -> tuple[Point, ...]:
         return tuple(
             Point(f"x{x}", "squares", f"x={x}", {"x": x}, {"square": PaperValue(x * x + 1, "s", "text")})
             for x in range(1, 6)
@@ -52,11 +56,10 @@ def small(counter: Counter) -> Artifact:
         section="0",
         title="Squares",
         description="Squares.",
-        fidelities=("derived",),
-        points=points,
         quantities=(Quantity("square", "square", "s", "ms", 1e-3, 1),),
+        sweeps={"paper": Sweep(points)},
         columns={"x": "x"},
-        claims=(Claim("never", "Never.", "Section 0", "derived", None, judge),),
+        claims=[Claim("never", "Never.", "Section 0", "derived", None, judge)],
         derive=counter.derive,
         notes=lambda results: (f"{len(results.points)} points",),
     )
@@ -79,7 +82,7 @@ def make_results() -> Make:
 
     def make(values: Mapping[tuple[str, int], Mapping[str, float]]) -> Results:
         points = []
-        for point in fig_interleaved.points("paper"):
+        for point in fig_interleaved.ARTIFACT.points("paper"):
             given = values.get((point.series, int(str(point.parameters["B"]))))
             points.append(
                 PointResult(

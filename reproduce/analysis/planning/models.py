@@ -10,8 +10,8 @@ from reproduce.experiment import published
 def models() -> dict[str, ModelConfig]:
     """The paper's models by their parameter counts: as printed in Tables 1 and 2, and rounded as in the text."""
     found: dict[str, ModelConfig] = {}
-    gpt3 = published.artifact("fig_interleaved")["config"]  # 175 billion there, 174.6 in Table 2
-    rows = [*published.artifact("table_weak_scaling")["rows"], *({**gpt3, "parameters_B": n} for n in (175, 174.6))]
+    gpt3 = published.configuration("fig_interleaved")  # 175 billion there, 174.6 in Table 2
+    rows = [*published.rows("table_weak_scaling"), *({**gpt3, "parameters_B": n} for n in (175, 174.6))]
     for row in rows:
         model = ModelConfig(row["layers"], row["hidden"], row["heads"])
         billions = row["parameters_B"]
@@ -32,7 +32,7 @@ def main_names() -> list[str]:
 
 
 def table_1_row(model: ModelConfig) -> Mapping[str, Any] | None:
-    for row in published.artifact("table_weak_scaling")["rows"]:
+    for row in published.rows("table_weak_scaling"):
         if ModelConfig(row["layers"], row["hidden"], row["heads"]) == model:
             found: Mapping[str, Any] = row
             return found

@@ -172,8 +172,8 @@ def paper_plan(job: Job) -> PaperPlan | None:
             B=job.B,
             data_parallel=row["data_parallel"],
         )
-        return PaperPlan("Table 1", TrainingConfig(job.model, parallel), row["tflops_per_gpu"] * 1e12)
-    for row in published.artifact("table_zero3")["rows"]:
+        return PaperPlan("Table 1", TrainingConfig(job.model, parallel), row["throughput_per_gpu"] * 1e12)
+    for row in published.rows("table_zero3"):
         if row["scheme"] != "PTD-P" or (row["gpus"], row["B"]) != (job.n, job.B):
             continue
         if models()[f"{row['parameters_B']:g}b"] == job.model:
@@ -182,5 +182,5 @@ def paper_plan(job: Job) -> PaperPlan | None:
             parallel = ParallelConfig(
                 p=p, t=t, d=job.n // (p * t), b=row["b"], B=job.B, data_parallel=data_parallel_kind(p)
             )
-            return PaperPlan("Table 2", TrainingConfig(job.model, parallel), row["tflops_per_gpu"] * 1e12)
+            return PaperPlan("Table 2", TrainingConfig(job.model, parallel), row["throughput_per_gpu"] * 1e12)
     return None

@@ -13,7 +13,9 @@ from benchmarks.records import PaperValue, PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
 from reproduce.analysis.scoring.scores import Pair
-from reproduce.experiment.artifact import Artifact, Point, Quantity
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import Point
 
 # The FLOPs of an iteration that a throughput counts: with the recomputed forward pass (eq. 3), or without.
 FLOPS = {"throughput_per_gpu": flops_per_iteration, "model_throughput_per_gpu": model_flops_per_iteration}

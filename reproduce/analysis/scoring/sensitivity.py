@@ -12,7 +12,7 @@ from ptdp_core.config import padded_vocab
 from ptdp_core.simulator import Cluster, Parameter
 from reproduce.analysis.scoring.published_points import FLOPS, Published, configuration
 from reproduce.analysis.scoring.scores import Pair, mean_error
-from reproduce.experiment.artifact import Point
+from reproduce.experiment.sweep import Point
 from reproduce.running.fidelities import Simulated
 
 LOW, HIGH, DROPPED = "low", "high", "dropped"

@@ -1,7 +1,8 @@
 """Which artifact or claim stands for each figure, table and quantitative sentence of the paper: `coverage.json`.
 
-Every statement there has the paper's words, its place, and one of: the artifact that shows it, the claims that judge it
-('artifact.claim'), or the reason why none does. `problems` says what is wrong with the list.
+Every statement there has its place and one of: the artifact that shows it, the claims that judge it ('artifact.claim'),
+or the reason why none does; and the paper's words, where they are not those of a claim. `problems` says what is wrong
+with the list.
 """
 
 import json
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from reproduce.analysis.verification.paper_claims import PAPER
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
+from reproduce.experiment.results import OURS
 
 FILE = Path(__file__).with_name("coverage.json")
 KINDS = ("figure", "table", "statement")
@@ -20,12 +21,15 @@ KINDS = ("figure", "table", "statement")
 
 @dataclass(frozen=True)
 class Statement:
-    """A figure, a table or a sentence of the paper; `text` is an excerpt of it or of the caption, verbatim."""
+    """A figure, a table or a sentence of the paper.
+
+    `text` is an excerpt of it or of the caption, verbatim; empty where the sentence is that of its claims.
+    """
 
     id: str
     kind: str
     place: str
-    text: str
+    text: str = ""
     artifact: str | None = None
     claims: tuple[str, ...] = ()
     reason: str | None = None
@@ -51,8 +55,8 @@ def counts() -> dict[str, int]:
 
 
 def artifacts() -> tuple[Artifact, ...]:
-    """The artifacts that have claims: the catalogue's, and the one of the paper as a whole."""
-    return (*(catalog.load(id) for id in catalog.ids()), PAPER)
+    """The artifacts of the catalogue."""
+    return tuple(catalog.load(id) for id in catalog.ids())
 
 
 def problems(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
@@ -67,6 +71,8 @@ def problems(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]
         if one.judged == bool(one.reason):
             needs = "either an artifact or claims, or a reason why there are none"
             wrong.append(f"{one.id} ({one.place}): needs {needs}, and not both")
+        if not one.text and not one.claims:
+            wrong.append(f"{one.id} ({one.place}): needs the paper's words, since no claim has them")
         if one.artifact is not None and one.artifact not in claims:
             wrong.append(f"{one.id} ({one.place}): no artifact {one.artifact!r}")
         for name in one.claims:
@@ -78,10 +84,13 @@ def problems(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]
 
 
 def unlisted(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
-    """Artifacts of the paper and claims that stand for nothing on the list, as 'artifact' or 'artifact.claim'."""
+    """Artifacts and claims of the paper that stand for nothing on the list, as 'artifact' or 'artifact.claim'."""
     claims = {name for one in found for name in one.claims}
     shown = {one.artifact for one in found} | {name.partition(".")[0] for name in claims}
     paper = [artifact for artifact in known if artifact.section != NOT_IN_PAPER]
     return [artifact.id for artifact in paper if artifact.id not in shown] + [
-        name for artifact in known for claim in artifact.claims if (name := f"{artifact.id}.{claim.id}") not in claims
+        name
+        for artifact in known
+        for claim in artifact.claims
+        if claim.place != OURS and (name := f"{artifact.id}.{claim.id}") not in claims
     ]

@@ -1,4 +1,4 @@
-"""Further metrics of simulated points: what share of an iteration is tensor-parallel communication, and GEMM rates.
+"""Further metrics of simulated points: FLOP/s of the model alone, time in tensor-parallel communication, GEMM rates.
 
 `simulate` keeps tensor-parallel all-reduces inside the times of forward and backward passes, where they are spent;
 here the same cost model is asked for them alone. Mean over pipeline ranks, as all times of a point.
@@ -7,17 +7,19 @@ here the same cost model is asked for them alone. Mean over pipeline ranks, as a
 from collections.abc import Mapping
 
 from benchmarks.records import Metric
-from ptdp_core.formulas import flops_per_iteration
+from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, operators
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
-from reproduce.experiment.artifact import Point, Quantity
+from reproduce.experiment import quantities as q
+from reproduce.experiment.sweep import Point
 
-TENSOR_TIME = "tensor_communication_time"
-GEMM_RATE = "gemm_throughput"
 
-TENSOR_TIME_QUANTITY = Quantity(TENSOR_TIME, "tensor all-reduces", "s", "s", 1, 2)
-GEMM_RATE_QUANTITY = Quantity(GEMM_RATE, "rate in GEMMs", "FLOP/s", "teraFLOP/s", 1e12, 1)
+def model_throughput(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+    """FLOP/s per GPU of the model alone: what eq. (3) counts for recomputed forward passes is left out."""
+    config = estimate.config
+    flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
+    return {q.MODEL_THROUGHPUT.name: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated")}
 
 
 def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
@@ -37,8 +39,8 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
     gemms = forward.gemms * passes + backward.gemms
     flops = sum(2 * M * N * K * batch for M, N, K, batch in gemms)
     return {
-        TENSOR_TIME: Metric(a_microbatch * parallel.m / parallel.p, "s", "simulated"),
-        GEMM_RATE: Metric(flops / sum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
+        q.TENSOR_TIME.name: Metric(a_microbatch * parallel.m / parallel.p, "s", "simulated"),
+        q.GEMM_RATE.name: Metric(flops / sum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
     }
 
 
@@ -48,6 +50,6 @@ def scaling_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappi
     aggregate = flops_per_iteration(estimate.config.model, parallel.B) / estimate.iteration_time
     return {
         **kernel_metrics(point, estimate, cluster),
-        "share_of_peak": Metric(estimate.throughput_per_gpu / cluster.peak_flops, "1", "simulated"),
-        "aggregate_throughput": Metric(aggregate, "FLOP/s", "simulated"),
+        q.SHARE_OF_PEAK.name: Metric(estimate.throughput_per_gpu / cluster.peak_flops, "1", "simulated"),
+        q.AGGREGATE_THROUGHPUT.name: Metric(aggregate, "FLOP/s", "simulated"),
     }

@@ -1,11 +1,13 @@
 """Checkpoints for real: saved and loaded by the engine, in the folder of the results (Section 5.10)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric
-from reproduce.experiment.artifact import Point, Quantity, Take
+from reproduce.experiment.artifact import Take
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import Level, Point, Sweep
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
@@ -18,6 +20,23 @@ QUANTITIES = (
     Quantity("save_time", "save", "s", "ms", 1e-3, 1),
     Quantity("load_time", "load", "s", "ms", 1e-3, 1),
 )
+
+
+def sweep(layouts: Sequence[Level], **model: Any) -> Sweep:
+    """Checkpoints of one small model, by the ranks that save and load them."""
+    return Sweep(
+        series=(Level("", "ranks", {}),),
+        x=layouts,
+        b=1,
+        B=4,
+        description=(
+            "Size of a checkpoint, and how fast it is saved and loaded, by the ranks that do it: parameters and "
+            "optimizer state of a small GPT, in the folder of the results."
+        ),
+        quantities=QUANTITIES,
+        columns={"p": "p", "t": "t", "d": "d"},
+        **model,
+    )
 
 
 def measure(launcher: "Launcher") -> Take:

@@ -1,13 +1,13 @@
 """Fused operators for real: each operator and a whole training step, unfused and fused (Sections 4.2 and 5.8)."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric
-from reproduce.artifacts.shared.grids import Line, Mark
-from reproduce.artifacts.shared.measured_points import CPU, GPU, Experiment
-from reproduce.experiment.artifact import Point, Quantity, Take
+from reproduce.experiment.artifact import Take
 from reproduce.experiment.parameters import settings_of
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import Level, Point, Sweep, level
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
@@ -25,24 +25,24 @@ QUANTITIES = (
     Quantity("unfused_throughput", "unfused", "FLOP/s", "teraFLOP/s", 1e12, 2),
     Quantity("fused_throughput", "fused", "FLOP/s", "teraFLOP/s", 1e12, 2),
 )
-COLUMNS = {"what": "what", "kernels": "kernels"}
-EXPERIMENTS = tuple(
-    Experiment(
-        "Fused operators, and a training step with and without them",
-        "Forward and backward pass of each operator of Section 4.2, at the paper's width, and a whole training step: "
-        f"unfused (eager PyTorch) and fused ({kernels})",
-        (Line("", "fusion", {"kernels": kernels}),),
-        (Mark(STEP, {"what": STEP}), *(Mark(name, {"what": name, "measured_with": STEP}) for name in OPERATORS)),
-        {"b": 2, "B": 4, "d": 1, "recompute": "none", "dropout": 0.1},
-        (scale,),
-        model,
-        how="On {on}; FLOP/s by the paper's count (eq. 3).",
+
+
+def sweep(kernels: str, **model: Any) -> Sweep:
+    """Each operator of Section 4.2 and a whole training step, unfused and fused by `kernels`."""
+    settings: dict[str, Any] = {"b": 2, "B": 4, "d": 1, "recompute": "none", "dropout": 0.1}
+    return Sweep(
+        series=(Level("", "fusion", {"kernels": kernels}),),
+        x=(
+            level(STEP, what=STEP),
+            *(level(name, what=name, measured_with=STEP) for name in OPERATORS),
+        ),
+        description="Forward and backward pass of each operator of Section 4.2, at the paper's width, and a whole "
+        f"training step: unfused (eager PyTorch) and fused ({kernels}). FLOP/s by the paper's count (eq. 3).",
+        quantities=QUANTITIES,
+        columns={"what": "what", "kernels": "kernels"},
+        **settings,
+        **model,
     )
-    for scale, kernels, model in (
-        (CPU, "compiled", {"layers": 2, "hidden": 512, "heads": 8, "seq": 256, "vocab": 1024}),
-        (GPU, "triton", {}),
-    )
-)
 
 
 def measure(launcher: "Launcher") -> Take:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.records import Metric, PaperValue
+from benchmarks.records import Metric
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce.artifacts.shared.grids import THROUGHPUT, THROUGHPUT_QUANTITY
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Point, Quantity, Results, Scalar
+from reproduce.experiment import quantities as q
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results
+from reproduce.experiment.sweep import Level, Point, Sweep, level
 
 TABLE = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"
@@ -17,26 +20,33 @@ TOKENS = 300e9
 DAY_S = 86400
 # t8 x p12 and t8 x p35: the table prints the product only.
 MODEL_PARALLEL = {"175B": 96, "530B": 280}
-# The model sizes are those of the paper: GPT-3 (Section 5.3.2) and Table 1's 530 billion.
-GPT_3 = {"layers": 96, "hidden": 12288, "heads": 96}
 DID_NOT_FIT = "zero_3_530b_560"
-
 QUANTITIES = (
-    THROUGHPUT_QUANTITY,
+    q.THROUGHPUT,
     Quantity(DAYS, "training on 300B tokens", "d", "days", 1, 0),
-    Quantity("iteration_time", "iteration", "s", "s", 1, 2),
+    q.ITERATION,
     Quantity("data_parallel_time", "exposed data-parallel", "s", "s", 1, 2),
-    Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1),
+    q.PEAK_MEMORY,
+)
+# ZeRO-3 is FSDP2 there; B = 8 and b = 1 on every number of ranks.
+MEASURED = Sweep(
+    series=(
+        Level(PTDP, "ptd_p", {"t": 2, "model_parallel": 2}),
+        Level(ZERO3, "zero_3", {"data_parallel": "zero3", "model_parallel": 1}),
+    ),
+    x=tuple(level(f"{n} ranks", gpus=n) for n in (2, 4)),
+    b=1,
+    B=8,
+    layers=4,
 )
 
 
 def model_sizes(model: str) -> dict[str, int]:
-    """Layers, hidden size and heads of '175B' or '530B'."""
+    """Layers, hidden size, heads, sequence length and vocabulary of '175B' (GPT-3) or '530B' (in Table 1)."""
     if model == "175B":
-        return dict(GPT_3)
-    rows = published.artifact("table_weak_scaling")["rows"]
-    row = next(row for row in rows if name_of(row["parameters_B"]) == model)
-    return {key: row[key] for key in GPT_3}
+        return published.model("fig_interleaved")
+    row = next(row for row in published.rows("table_weak_scaling") if name_of(row["parameters_B"]) == model)
+    return {**{name: row[name] for name in ("layers", "hidden", "heads")}, **published.text_sizes()}
 
 
 def name_of(billions: float) -> str:
@@ -51,37 +61,31 @@ def key_of(scheme: str, model: str, gpus: int) -> str:
 
 def rows() -> tuple[Point, ...]:
     """The twelve rows of Table 2, in its order."""
-    return tuple(_point(row) for row in published.artifact(TABLE)["rows"])
+    return tuple(_point(row) for row in published.rows(TABLE))
 
 
 def did_not_fit() -> Point:
     """530 billion parameters on 560 GPUs at b=4 with ZeRO-3, which the paper's asterisk says does not fit."""
-    like = next(row for row in published.artifact(TABLE)["rows"] if row["scheme"] == PTDP and row["gpus"] == 560)
+    like = next(row for row in published.rows(TABLE) if row["scheme"] == PTDP and row["gpus"] == 560)
     point = _point({**like, "scheme": ZERO3, "b": 4})
     return Point(point.key, point.series, f"{point.label}, b=4", {**point.parameters, "expected": "oom"})
 
 
 def _point(row: Mapping[str, Any]) -> Point:
     scheme, model, gpus = row["scheme"], name_of(row["parameters_B"]), row["gpus"]
-    constants = published.constants()
     parameters: dict[str, Scalar] = {
         "model": model,
         "gpus": gpus,
         **model_sizes(model),
-        "seq": constants["sequence_length"],
-        "vocab": constants["vocabulary"],
         "b": row["b"],
         "B": row["B"],
     }
     if scheme == ZERO3:
         parameters |= {"p": 1, "t": 1, "d": gpus, "data_parallel": "zero3", "model_parallel": 1}
     else:
-        size, t = MODEL_PARALLEL[model], constants["gpus_per_node"]
+        size, t = MODEL_PARALLEL[model], int(published.constants()["gpus_per_node"])
         parameters |= {"p": size // t, "t": t, "d": gpus // size, "v": 1, "model_parallel": size}
-    paper = {
-        THROUGHPUT: PaperValue(row["tflops_per_gpu"] * 1e12, "FLOP/s", "table", 1e12),
-        DAYS: PaperValue(row["training_days_300B_tokens"], "d", "table", 1),
-    }
+    paper = published.paper_values(TABLE, row)
     return Point(key_of(scheme, model, gpus), f"{scheme}, {model}", f"{gpus} GPUs", parameters, paper)
 
 
@@ -110,5 +114,5 @@ def advantage(results: Results, model: str, doubling: int, paper: bool = False) 
     for scheme in (PTDP, ZERO3):
         key = key_of(scheme, model, gpu_counts(results, model, scheme)[doubling])
         point = results.point(key)
-        values.append(float(point.paper[THROUGHPUT].value) if paper else results.value(key, THROUGHPUT))
+        values.append(float(point.paper[q.THROUGHPUT.name].value) if paper else results.value(key, q.THROUGHPUT))
     return values[0] / values[1] - 1

@@ -80,9 +80,9 @@ def _overview(report: Report) -> Html:
     good = sum(point.status == "ok" for point in points)
     verdicts = [claim.verdict for _, claim in report.claims]
     tiles = [
-        _tile(f"{len(run)} of {len(report.entries)}", "figures and tables with results"),
+        _tile(f"{len(run)} of {len(report.entries)}", "artifacts with results"),
         _tile(f"{good} of {len(points)}", "points with a result"),
-        _tile(f"{verdicts.count('holds')} of {len(verdicts)}", "claims of the paper that hold"),
+        _tile(f"{verdicts.count('holds')} of {len(verdicts)}", "claims that hold"),
     ]
     fidelities = dict.fromkeys(result.record.fidelity for _, result in report.shown)
     for fidelity in sorted(fidelities, key=list(ORIGINS).index):

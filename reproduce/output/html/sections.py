@@ -58,8 +58,8 @@ def entry_section(report: Report, entry: Entry) -> Html:
 def _result(report: Report, entry: Entry, result: Result) -> Content:
     record, artifact = result.record, result.artifact
     parts: list[Content] = []
-    if entry.artifact and (setting := entry.artifact.settings.get(record.scale)):
-        parts.append(element("p", f"{setting.title}. {setting.description}"))
+    if artifact and record.scale != artifact.scales[0]:
+        parts.append(element("p", f"{artifact.title}. {artifact.description}"))
     if record.state != "complete":
         parts.append(element("p", f"Partial: the run was interrupted. Resume it with {entry.command}", class_="note"))
     if result.outdated:

@@ -18,7 +18,8 @@ from reproduce.analysis.scoring.scores import (
     spearman,
 )
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Point, Quantity
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import Point
 
 
 def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> Pair:

@@ -5,7 +5,8 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.artifacts.shared import efficiency
-from reproduce.experiment.artifact import Point
+from reproduce.experiment import quantities as q
+from reproduce.experiment.sweep import Point
 
 POINT = Point("k", "", "k", {})
 
@@ -18,28 +19,28 @@ def metrics(**parallel):
 
 
 def test_no_tensor_parallelism_no_reductions():
-    assert metrics(t=1)[1][efficiency.TENSOR_TIME].value == 0
+    assert metrics(t=1)[1][q.TENSOR_TIME.name].value == 0
 
 
 def test_reductions_grow_with_microbatches_and_shrink_without_recomputation():
     _, one = metrics(B=8)
     _, two = metrics(B=16)
     _, none = metrics(B=8, recompute="none")
-    assert two[efficiency.TENSOR_TIME].value == pytest.approx(2 * one[efficiency.TENSOR_TIME].value)
+    assert two[q.TENSOR_TIME.name].value == pytest.approx(2 * one[q.TENSOR_TIME.name].value)
     # 6 all-reduces a layer with the recomputed forward pass, 4 without, and a few at both ends of the model
-    ratio = none[efficiency.TENSOR_TIME].value / one[efficiency.TENSOR_TIME].value
+    ratio = none[q.TENSOR_TIME.name].value / one[q.TENSOR_TIME.name].value
     assert 4 / 6 < ratio < 4.5 / 6
 
 
 def test_reductions_are_a_part_of_computation():
     estimate, found = metrics()
     compute = sum(estimate.phase_times[name] for name in ("forward", "recompute", "backward", "embedding_and_logits"))
-    assert 0 < found[efficiency.TENSOR_TIME].value < compute
+    assert 0 < found[q.TENSOR_TIME.name].value < compute
 
 
 def test_rates_are_below_the_peak():
     estimate, found = metrics()
     cluster = load_cluster("selene")
-    assert estimate.throughput_per_gpu < found[efficiency.GEMM_RATE].value < cluster.peak_flops
+    assert estimate.throughput_per_gpu < found[q.GEMM_RATE.name].value < cluster.peak_flops
     assert found["share_of_peak"].value == pytest.approx(estimate.throughput_per_gpu / cluster.peak_flops)
     assert found["aggregate_throughput"].value == pytest.approx(estimate.throughput_per_gpu * 8)

@@ -14,7 +14,7 @@ from benchmarks.records import Metric, read_record
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.schedules import build
 from ptdp_core.simulator import simulate
-from reproduce.artifacts.shared import laptop_timelines
+from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment.claims import judge
 from reproduce.output import export, figures, tables
@@ -61,7 +61,7 @@ def run(id, folder):
 def test_a_point_keeps_what_was_clocked_and_what_was_predicted(emulation, tmp_path):
     record = run("fig_interleaved", tmp_path).record
     assert (record.fidelity, record.scale, record.title) == (
-        "emulated", "laptop", "Interleaved versus non-interleaved schedule, 8 layers of GPT-3 175B on 8 GPUs",
+        "emulated", "laptop", "Interleaved versus non-interleaved schedule, 8 emulated GPUs",
     )  # fmt: skip
     assert {size for _, size in emulation.calls} == {2}
     for point, (config, _) in zip(record.points, emulation.calls, strict=True):
@@ -129,8 +129,8 @@ def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
     assert point.metrics["peak_stash"].value == 3  # six chunks of two a device
     assert not any("rank" in name for name in record.points[2].metrics)
     with figures.style():
-        figure = laptop_timelines.draw(record)
-    executed, simulated = laptop_timelines._both(record)
+        figure = executed_timelines.draw(record)
+    executed, simulated = executed_timelines._both(record)
     boxes = {c.get_gid(): c for axes in figure.axes for c in axes.collections}
     assert len(boxes["outlines"].get_segments()) == simulated[1].boxes == 2 * 8 * 2 * 4
     assert executed[1].rows[0][0].end == point.metrics["ends_rank_0"].samples[0]
@@ -184,6 +184,6 @@ def test_nothing_predicted_nothing_said(figure_12):
 
 
 def replace_scale(done):
-    from reproduce.experiment.artifact import Results
+    from reproduce.experiment.results import Results
 
     return Results(done.record.points, "simulated", "cpu")

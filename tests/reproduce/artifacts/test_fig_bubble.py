@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reproduce.artifacts import fig_bubble as module
-from reproduce.experiment.artifact import Results
 from reproduce.experiment.claims import agreement
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 
@@ -39,22 +39,22 @@ def test_the_schedule_is_really_executed(record):
 
 def test_formula_is_the_schedule_can_fail(record):
     results = changed(record, "n32_b32_d4", "executed_bubble_fraction", 0.9)
-    assert module.judge_executed(results).verdict == "contradicted"
+    assert module.formula_is_the_schedule(results).verdict == "contradicted"
 
 
 def test_larger_d_smaller_bubble_can_fail(record):
     results = changed(record, "n32_b32_d4", "executed_bubble_fraction", 0.96)
-    found = module.judge_smaller(results)
+    found = module.larger_d_smaller_bubble(results)
     assert found.verdict == "contradicted"
     assert "n=32, b'=32" in found.explanation
 
 
 def test_larger_batch_smaller_bubble_can_fail(record):
     results = changed(record, "n32_b128_d16", "executed_bubble_fraction", 0.6)
-    assert module.judge_batch(results).verdict == "contradicted"
+    assert module.larger_batch_smaller_bubble(results).verdict == "contradicted"
 
 
 def test_a_d_that_does_not_divide_is_invalid():
-    point = module.points("paper")[0]
+    point = module.ARTIFACT.points()[0]
     with pytest.raises(ValueError, match="d=3 does not divide n=32"):
         module.derive(replace(point, parameters={**point.parameters, "d": 3}))

@@ -20,7 +20,7 @@ def values(metric, default, interleaved):
 
 
 def test_the_points_are_the_papers():
-    points = module.points("paper")
+    points = module.ARTIFACT.points()
     assert [(p.series, p.parameters["B"], p.paper["throughput_per_gpu"].value / 1e12) for p in points] == [
         (series, B, y) for series, line in PAPER.items() for B, y in zip(BATCHES, line, strict=True)
     ]
@@ -49,23 +49,23 @@ def test_the_simulation_reproduces_the_figure(figure_12):
 
 def test_improves_throughput(make_results):
     metric = "throughput_per_gpu"
-    assert module.judge_improves(make_results(values(metric, [10] * 5, [11, 10, 9, 9, 9]))).verdict == "holds"
-    found = module.judge_improves(make_results(values(metric, [10] * 5, [10.9] * 5)))
+    assert module.improves_throughput(make_results(values(metric, [10] * 5, [11, 10, 9, 9, 9]))).verdict == "holds"
+    found = module.improves_throughput(make_results(values(metric, [10] * 5, [10.9] * 5)))
     assert found.verdict == "contradicted"
     assert found.numbers["largest_gain"].value == pytest.approx(0.09)
 
 
 def test_comparable_memory(make_results):
-    good = module.judge_memory(make_results(values("peak_memory", [40e9] * 5, [40e9, 43e9, 43e9, 43e9, 43.5e9])))
+    good = module.comparable_memory(make_results(values("peak_memory", [40e9] * 5, [40e9, 43e9, 43e9, 43e9, 43.5e9])))
     assert good.verdict == "holds"
     assert "43.5 GB against 40.0 GB at B=60" in good.explanation
-    bad = module.judge_memory(make_results(values("peak_memory", [40e9] * 5, [45e9, 40e9, 40e9, 40e9, 40e9])))
+    bad = module.comparable_memory(make_results(values("peak_memory", [40e9] * 5, [45e9, 40e9, 40e9, 40e9, 40e9])))
     assert bad.verdict == "contradicted"
 
 
 def test_as_much_as_10_percent_is_judged_on_the_papers_points(make_results):
     results = make_results({})  # needs nothing of ours
-    found = module.judge_as_much_as(results)
+    found = module.as_much_as_10_percent(results)
     assert found.verdict == "paper inconsistent"
     assert found.numbers["paper_gain_b12"].value == pytest.approx(119 / 82 - 1)
     assert found.numbers["paper_gain_b60"].value == pytest.approx(146 / 135 - 1)
@@ -74,24 +74,24 @@ def test_as_much_as_10_percent_is_judged_on_the_papers_points(make_results):
 
 def test_interleaved_higher(make_results):
     metric = "throughput_per_gpu"
-    assert module.judge_higher(make_results(values(metric, [10] * 5, [11] * 5))).verdict == "holds"
-    assert module.judge_higher(make_results(values(metric, [10] * 5, [11] * 4 + [10]))).verdict == "contradicted"
+    assert module.interleaved_higher(make_results(values(metric, [10] * 5, [11] * 5))).verdict == "holds"
+    assert module.interleaved_higher(make_results(values(metric, [10] * 5, [11] * 4 + [10]))).verdict == "contradicted"
 
 
 def test_gap_closes(make_results):
     metric = "throughput_per_gpu"
-    assert module.judge_closes(make_results(values(metric, [10] * 5, [15, 14, 13, 12, 11]))).verdict == "holds"
-    found = module.judge_closes(make_results(values(metric, [10] * 5, [15, 14, 14, 12, 11])))
+    assert module.gap_closes(make_results(values(metric, [10] * 5, [15, 14, 13, 12, 11]))).verdict == "holds"
+    found = module.gap_closes(make_results(values(metric, [10] * 5, [15, 14, 14, 12, 11])))
     assert found.verdict == "contradicted"
 
 
 def test_reason_a(make_results):
     per_sequence = lambda line: [s * B for s, B in zip(line, BATCHES, strict=True)]  # noqa: E731
     falling, flat = per_sequence([5, 4, 3, 2, 1]), per_sequence([1, 1, 1, 1, 1])
-    assert module.judge_bubble(make_results(values("bubble_time", falling, flat))).verdict == "holds"
-    assert module.judge_bubble(make_results(values("bubble_time", flat, flat))).verdict == "contradicted"
+    assert module.reason_a_bubble(make_results(values("bubble_time", falling, flat))).verdict == "holds"
+    assert module.reason_a_bubble(make_results(values("bubble_time", flat, flat))).verdict == "contradicted"
     steep = per_sequence([9, 4, 3, 2, 1])
-    assert module.judge_bubble(make_results(values("bubble_time", falling, steep))).verdict == "contradicted"
+    assert module.reason_a_bubble(make_results(values("bubble_time", falling, steep))).verdict == "contradicted"
 
 
 def test_reason_b(make_results):
@@ -106,21 +106,22 @@ def test_reason_b(make_results):
 
     proportional, constant = [B * 1e6 for B in BATCHES], [1e6] * 5
     four = [4 * x for x in proportional]
-    assert module.judge_communication(results(proportional, four)).verdict == "holds"
-    assert module.judge_communication(results(constant, four)).verdict == "contradicted"
-    assert module.judge_communication(results(proportional, proportional)).verdict == "contradicted"
+    assert module.reason_b_communication(results(proportional, four)).verdict == "holds"
+    assert module.reason_b_communication(results(constant, four)).verdict == "contradicted"
+    assert module.reason_b_communication(results(proportional, proportional)).verdict == "contradicted"
 
 
 def test_a_missing_point_makes_the_claims_inconclusive(make_results):
     given = values("throughput_per_gpu", [10] * 5, [11] * 5)
     del given["Interleaved", 36]
-    verdicts = {claim.id: judge(claim, make_results(given)) for claim in module.CLAIMS}
+    verdicts = {claim.id: judge(claim, make_results(given)) for claim in module.ARTIFACT.claims}
     assert verdicts["gap_closes"].verdict == "inconclusive"
     assert "interleaved_B36" in verdicts["gap_closes"].explanation
     assert verdicts["as_much_as_10_percent"].verdict == "paper inconsistent"
 
 
 def test_the_sentences_keep_the_papers_words():
-    assert r"improve throughput by 10+\% with memory footprint comparable" in module.ABSTRACT
-    assert r"improve throughput by as much as 10\%" in module.INTRODUCTION
+    sentences = {claim.id: claim.sentence for claim in module.ARTIFACT.claims}
+    assert r"improve throughput by 10+\% with memory footprint comparable" in sentences["improves_throughput"]
+    assert r"improve throughput by as much as 10\%" in sentences["as_much_as_10_percent"]
     assert published.artifact("fig_interleaved")["paper"] == module.ARTIFACT.label

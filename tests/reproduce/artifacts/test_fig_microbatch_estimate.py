@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reproduce.artifacts import fig_microbatch_estimate as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 FIGURE_7 = {1: 68, 2: 78, 4: 86, 8: 89, 16: 91}
@@ -14,7 +14,9 @@ FIGURE_7 = {1: 68, 2: 78, 4: 86, 8: 89, 16: 91}
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("estimate")), ["reproduce", module.ID]).record
+    return runner.run(
+        runner.plan(artifact, tmp_path_factory.mktemp("estimate")), ["reproduce", module.ARTIFACT.id]
+    ).record
 
 
 def with_values(record, metric, values):
@@ -43,21 +45,21 @@ def test_eq_1_by_hand(record):
 def test_the_times_are_figure_7s(record):
     from reproduce.artifacts import fig_microbatch_single_gpu as single
 
-    ours = {p.parameters["b"]: p.parameters for p in module.points("paper")}
-    for point in single.points("paper"):
+    ours = {p.parameters["b"]: p.parameters for p in module.ARTIFACT.points()}
+    for point in single.ARTIFACT.points():
         assert point.parameters.items() <= ours[point.parameters["b"]].items()
 
 
 def test_optimal_b_is_4(record):
     peak = {(batch, 4): 9.0 for batch in (128, 512)}
-    assert module.judge_best(with_values(record, "normalised_throughput", peak)).verdict == "holds"
-    found = module.judge_best(with_values(record, "normalised_throughput", {**peak, (512, 8): 9.1}))
+    assert module.optimal_b_is_4(with_values(record, "normalised_throughput", peak)).verdict == "holds"
+    found = module.optimal_b_is_4(with_values(record, "normalised_throughput", {**peak, (512, 8): 9.1}))
     assert found.verdict == "contradicted"
     assert found.numbers["best_b_512"].value == 8
 
 
 def test_figure_8_against_figure_7(record):
-    assert module.judge_figure_8(Results(record.points, "simulated")).verdict == "holds"
+    assert module.figure_8_is_eq_1_on_figure_7(Results(record.points, "simulated")).verdict == "holds"
     # 1.21 comes from 86 and 68, of which each may be half a teraFLOP/s off: 1.19 to 1.24 with the rounding.
     for value, verdict in ((1.20, "holds"), (1.235, "holds"), (1.18, "contradicted"), (1.25, "contradicted")):
         points = tuple(
@@ -66,11 +68,11 @@ def test_figure_8_against_figure_7(record):
             else p
             for p in record.points
         )
-        assert module.judge_figure_8(Results(points, "simulated")).verdict == verdict, value
+        assert module.figure_8_is_eq_1_on_figure_7(Results(points, "simulated")).verdict == verdict, value
 
 
 def test_takeaway_3_can_fail(record):
     # Times that do not grow with b: the largest microbatch is best everywhere, as far as the batch has it.
     constant = {(batch, b): 1e-9 if b == 16 else 1.0 for batch in (128, 512) for b in FIGURE_7}
-    assert module.judge_depends(with_values(record, "microbatch_time", constant)).verdict == "contradicted"
-    assert module.judge_depends(Results(record.points, "simulated")).verdict == "holds"
+    assert module.takeaway_3_by_formula(with_values(record, "microbatch_time", constant)).verdict == "contradicted"
+    assert module.takeaway_3_by_formula(Results(record.points, "simulated")).verdict == "holds"

@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_microbatch_single_gpu as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 MAIN = "model_throughput_per_gpu"
@@ -15,7 +15,9 @@ MAIN = "model_throughput_per_gpu"
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("single")), ["reproduce", module.ID]).record
+    return runner.run(
+        runner.plan(artifact, tmp_path_factory.mktemp("single")), ["reproduce", module.ARTIFACT.id]
+    ).record
 
 
 def with_rates(record, rates):
@@ -27,7 +29,7 @@ def with_rates(record, rates):
 
 
 def test_the_points_are_the_papers():
-    for point, (b, y) in zip(module.points("paper"), ((1, 68), (2, 78), (4, 86), (8, 89), (16, 91)), strict=True):
+    for point, (b, y) in zip(module.ARTIFACT.points(), ((1, 68), (2, 78), (4, 86), (8, 89), (16, 91)), strict=True):
         config = TrainingConfig.from_plain(point.parameters)
         assert (config.model.layers, config.model.hidden, config.model.heads) == (4, 4096, 128)
         assert (config.parallel.n, config.parallel.b, config.parallel.B) == (1, b, b)
@@ -60,14 +62,14 @@ def test_up_to_1_3_times(record):
         ([68, 70, 72, 74, 76], "contradicted"),
         ([68, 80, 90, 99, 100], "contradicted"),
     ):
-        assert module.judge_gain(with_rates(record, rates)).verdict == verdict
+        assert module.up_to_1_3_times(with_rates(record, rates)).verdict == verdict
 
 
 def test_a_billion_parameters(record):
-    found = module.judge_size(Results(record.points, "simulated"))
+    found = module.a_billion_parameters(Results(record.points, "simulated"))
     assert found.verdict == "holds"
     larger = tuple(replace(p, parameters={**p.parameters, "vocab": 256000}) for p in record.points)
-    assert module.judge_size(Results(larger, "simulated")).verdict == "contradicted"
+    assert module.a_billion_parameters(Results(larger, "simulated")).verdict == "contradicted"
 
 
 def test_the_notes_give_both_readings(record):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.records import PaperValue
 from reproduce.artifacts import fig_model_trend as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.output import figures
 from reproduce.running import runner
 
@@ -15,7 +15,7 @@ from reproduce.running import runner
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("trend")), ["reproduce", module.ID]).record
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("trend")), ["reproduce", module.ARTIFACT.id]).record
 
 
 def with_sizes(record, sizes):
@@ -55,34 +55,34 @@ def test_what_the_paper_shows(record):
 @pytest.mark.parametrize("sizes", [[1, 100, 1, 100, 1, 100], [1, 2, 3, 4, 5, 6]])
 def test_exponential_growth_can_fail(record, sizes):
     # Not a line at all; and a line with another slope than the paper's.
-    assert module.judge_exponential(with_sizes(record, sizes)).verdict == "contradicted"
+    assert module.exponential_growth(with_sizes(record, sizes)).verdict == "contradicted"
 
 
 def test_not_on_one_gpu_can_fail(record):
-    assert module.judge_one_gpu(with_sizes(record, [1, 1, 1, 1, 1, 41])).verdict == "holds"  # 82 GB
-    assert module.judge_one_gpu(with_sizes(record, [1, 1, 1, 1, 1, 39])).verdict == "contradicted"
+    assert module.not_on_one_gpu(with_sizes(record, [1, 1, 1, 1, 1, 41])).verdict == "holds"  # 82 GB
+    assert module.not_on_one_gpu(with_sizes(record, [1, 1, 1, 1, 1, 39])).verdict == "contradicted"
 
 
 def test_years_on_a_v100(record, monkeypatch):
     results = Results(record.points, "derived")
-    found = module.judge_v100(results)
+    found = module.years_on_a_v100(results)
     # 8TP/X by hand: 4.2e23 FLOPs in 288 years of 365.25 days.
     assert found.numbers["implied_rate"].value == pytest.approx(8 * 300e9 * 175e9 / (288 * 365.25 * 86400))
     monkeypatch.setattr(module, "V100_SHARE", 0.30)
-    assert module.judge_v100(results).verdict == "contradicted"
+    assert module.years_on_a_v100(results).verdict == "contradicted"
 
 
 def test_20_billion_in_a_node(record, monkeypatch):
-    found = module.judge_20_billion(Results(record.points, "derived"))
+    found = module.up_to_20_billion_in_a_node(Results(record.points, "derived"))
     assert found.numbers["at_20_billion"].value == 20e9 * 20 / 8
     assert found.numbers["largest"].value == 8 * 80e9 / 20
     for limit in (35e9, 10e9):  # does not fit; the next model of Table 1 fits, too
         monkeypatch.setattr(module, "LIMIT", limit)
-        assert module.judge_20_billion(Results(record.points, "derived")).verdict == "contradicted"
+        assert module.up_to_20_billion_in_a_node(Results(record.points, "derived")).verdict == "contradicted"
 
 
 def test_a_year_that_is_no_number_is_invalid():
-    point = module.points("paper")[0]
+    point = module.ARTIFACT.points()[0]
     with pytest.raises(ValueError, match="year='now' is not a number"):
         module.derive(replace(point, parameters={**point.parameters, "year": "now"}))
 

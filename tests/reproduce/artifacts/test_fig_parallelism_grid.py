@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core import layout
 from reproduce.artifacts import fig_parallelism_grid as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.output import figures
 from reproduce.running import runner
 
@@ -14,7 +14,7 @@ from reproduce.running import runner
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("grid")), ["reproduce", module.ID]).record
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("grid")), ["reproduce", module.ARTIFACT.id]).record
 
 
 def changed(record, key, metric, value):
@@ -46,15 +46,15 @@ def test_table_1_is_counted(record):
 
 
 def test_the_claims_can_fail(record):
-    assert module.judge_product(changed(record, "model_1008b", "gpus", 3071)).verdict == "contradicted"
+    assert module.n_is_p_t_d(changed(record, "model_1008b", "gpus", 3071)).verdict == "contradicted"
     inside = changed(record, "model_1008b", "nodes_per_tensor_group", 2)
-    assert module.judge_placement(inside).verdict == "contradicted"
+    assert module.tensor_inside_pipeline_across(inside).verdict == "contradicted"
     between = changed(record, "model_1008b", "pipeline_hops_between_nodes", 0.5)
-    assert module.judge_placement(between).verdict == "contradicted"
+    assert module.tensor_inside_pipeline_across(between).verdict == "contradicted"
 
 
 def test_layers_that_do_not_split_are_invalid():
-    point = module.points("paper")[0]
+    point = module.ARTIFACT.points()[0]
     with pytest.raises(ValueError, match="layers=7 does not split"):
         module.derive(replace(point, parameters={**point.parameters, "layers": 7}))
 

@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.layout import boundary_transfers
 from reproduce.artifacts import fig_scatter_gather_paths as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.output import figures
 from reproduce.running import runner
 
@@ -16,7 +16,7 @@ TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("paths")), ["reproduce", module.ID]).record
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("paths")), ["reproduce", module.ARTIFACT.id]).record
 
 
 def changed(record, key, metric, value):
@@ -50,10 +50,10 @@ def test_values(record):
 @pytest.mark.parametrize(
     ("judge", "key", "metric"),
     [
-        ("judge_plain", "without_t2", "bytes_per_path"),
-        ("judge_scattered", "with_t8", "bytes_per_path"),
-        ("judge_redundant", "without_t8", "copies_sent"),
-        ("judge_eighth", "with_t8", "bytes_per_path"),
+        ("pipeline_communication_bsh", "without_t2", "bytes_per_path"),
+        ("scatter_gather_bsh_over_t", "with_t8", "bytes_per_path"),
+        ("same_tensors_8_times", "without_t8", "copies_sent"),
+        ("chunk_one_eighth", "with_t8", "bytes_per_path"),
     ],
 )
 def test_claims_can_fail(record, judge, key, metric):
@@ -61,11 +61,11 @@ def test_claims_can_fail(record, judge, key, metric):
 
 
 def test_the_figures_peers_can_fail(record, monkeypatch):
-    found = module.judge_peers(Results(record.points, "derived"))
+    found = module.peers_of_figure_9(Results(record.points, "derived"))
     assert found.verdict == "holds"
     assert "rank 1 to 3, 2 to 4" in found.explanation
     monkeypatch.setattr(module, "gather_transfers", lambda *arguments: ())
-    found = module.judge_peers(Results(record.points, "derived"))
+    found = module.peers_of_figure_9(Results(record.points, "derived"))
     assert found.verdict == "contradicted"
     assert "not the whole tensor" in found.explanation
 

@@ -7,7 +7,7 @@ from reproduce.analysis.verification.coverage import unlisted
 from reproduce.artifacts import fig_interleaved, fig_schedules
 from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.output import export, figures
 from reproduce.running import runner
 

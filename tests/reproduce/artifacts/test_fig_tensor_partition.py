@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.layout import COLUMN, ROW, layer_parameters
 from reproduce.artifacts import fig_tensor_partition as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.output import figures
 from reproduce.running import runner
 
@@ -14,7 +14,9 @@ from reproduce.running import runner
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("partition")), ["reproduce", module.ID]).record
+    return runner.run(
+        runner.plan(artifact, tmp_path_factory.mktemp("partition")), ["reproduce", module.ARTIFACT.id]
+    ).record
 
 
 def results_of(record):
@@ -54,19 +56,19 @@ def test_values(record):
 
 @pytest.mark.parametrize("metric", ["all_reduces_forward", "cost_model_all_reduces_backward"])
 def test_two_all_reduces_can_fail(record, metric):
-    assert module.judge_two(changed(record, "layer_t8", metric, 3)).verdict == "contradicted"
+    assert module.two_all_reduces_each_way(changed(record, "layer_t8", metric, 3)).verdict == "contradicted"
 
 
 def test_volumes_can_fail(record):
-    for key, judge in (("layer_t2", module.judge_layer), ("stage_t2", module.judge_stage)):
+    for key, judge in (("layer_t2", module.layer_communication), ("stage_t2", module.stage_communication)):
         value = next(p for p in record.points if p.key == key).metrics["elements_per_gpu"].value
         assert judge(changed(record, key, "elements_per_gpu", value * 1.001)).verdict == "contradicted"
 
 
 def test_slices_that_do_not_meet_are_found(record, monkeypatch):
-    assert module.judge_no_communication(results_of(record)).verdict == "holds"
+    assert module.no_communication_between_the_gemms(results_of(record)).verdict == "holds"
     monkeypatch.setattr(module, "layer_parameters", lambda model, layer: swapped(layer_parameters(model, layer)))
-    found = module.judge_no_communication(results_of(record))
+    found = module.no_communication_between_the_gemms(results_of(record))
     assert found.verdict == "contradicted"
     assert "mlp, rank 1" in found.explanation
     assert "attention" not in found.explanation
@@ -76,11 +78,11 @@ def test_a_cut_head_is_found(record):
     points = tuple(
         replace(p, parameters={**p.parameters, "heads": 12}) if p.series == module.SHARDS else p for p in record.points
     )
-    assert module.judge_heads(Results(points, "derived")).verdict == "contradicted"
+    assert module.column_parallel_heads(Results(points, "derived")).verdict == "contradicted"
 
 
 def test_a_t_that_does_not_divide_is_invalid():
-    point = module.points("paper")[2]
+    point = module.ARTIFACT.points()[2]
     with pytest.raises(ValueError, match=r"t=7 does not divide 36864 of layers\.0\.attention\.qkv"):
         module.derive(replace(point, parameters={**point.parameters, "t": 7}))
 

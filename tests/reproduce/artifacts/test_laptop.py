@@ -3,12 +3,12 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts.shared import laptop
 from reproduce.experiment import catalog
+from reproduce.experiment.sweep import LAPTOP
 from reproduce.running import runner
 from reproduce.running.fidelities import expected_seconds, scales_of
 
-EMULATED = (*laptop.EXPERIMENTS, "fig_gpipe_timeline", "fig_interleaved_timeline")
+EMULATED = [id for id in catalog.ids() if LAPTOP in catalog.load(id).scales]
 DIRECTIONS = {
     "fig_interleaved": {"improves_throughput", "interleaved_higher", "gap_closes"},
     "fig_schedules": set(),
@@ -23,21 +23,23 @@ DIRECTIONS = {
 
 
 def all_points():
-    return {id: catalog.load(id).points(laptop.SCALE) for id in EMULATED}
+    return {id: catalog.load(id).points(LAPTOP) for id in EMULATED}
 
 
 @pytest.mark.parametrize("id", EMULATED)
 def test_the_points_can_be_emulated_on_one_machine(id):
     artifact = catalog.load(id)
-    assert scales_of(artifact, "emulated") == (laptop.SCALE,)
-    points = artifact.points(laptop.SCALE)
+    assert scales_of(artifact, "emulated") == (LAPTOP,)
+    points = artifact.points(LAPTOP)
     assert len({point.key for point in points}) == len(points)
     for point in points:
         parallel = TrainingConfig.from_plain(point.parameters).parallel
         assert parallel.n <= 16
         assert point.parameters["gpus_per_node"] <= parallel.n or parallel.n == 1
         assert not point.paper  # the paper ran other configurations
-    assert artifact.setting(laptop.SCALE) != artifact.setting("paper")
+    at = artifact.at(LAPTOP)
+    assert at.title != artifact.title
+    assert at.description != artifact.description
 
 
 def test_there_are_enough_points_and_they_take_little_time():
@@ -49,11 +51,11 @@ def test_there_are_enough_points_and_they_take_little_time():
     assert expected_seconds("simulated", all_points()["fig_interleaved"], "selene") == (0.0,) * 8
 
 
-@pytest.mark.parametrize("id", laptop.EXPERIMENTS)
+@pytest.mark.parametrize("id", DIRECTIONS)
 def test_the_papers_directions_are_to_be_seen(id, tmp_path):
     artifact = catalog.load(id)
-    record = runner.run(runner.plan(artifact, tmp_path, "simulated", laptop.SCALE), ["reproduce"]).record
-    assert record.title == artifact.setting(laptop.SCALE).title
+    record = runner.run(runner.plan(artifact, tmp_path, "simulated", LAPTOP), ["reproduce"]).record
+    assert record.title == artifact.at(LAPTOP).title
     verdicts = {claim.id: claim.verdict for claim in record.claims}
     assert {id for id, verdict in verdicts.items() if verdict == "holds"} == DIRECTIONS[id]
     assert set(verdicts.values()) <= {"holds", "not testable here"}
@@ -61,7 +63,7 @@ def test_the_papers_directions_are_to_be_seen(id, tmp_path):
 
 def test_the_best_microbatch_size_is_in_the_interior(tmp_path):
     artifact = catalog.load("fig_microbatch")
-    record = runner.run(runner.plan(artifact, tmp_path, "simulated", laptop.SCALE), ["reproduce"]).record
+    record = runner.run(runner.plan(artifact, tmp_path, "simulated", LAPTOP), ["reproduce"]).record
     assert "fastest b, of 1, 2, 4, 8: B=32: 2, B=64: 2" in record.notes
 
 

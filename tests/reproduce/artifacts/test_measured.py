@@ -1,17 +1,16 @@
 """Fidelity 'measured': what is defined for it, what a run keeps, and what becomes of points whose ranks fail."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from benchmarks.records import Metric
 from benchmarks.records.errors import DONE, POINTS_FAILED, UnavailableError
-from reproduce.artifacts.shared.grids import Line, Mark
-from reproduce.artifacts.shared.measured_points import CPU, GPU, GPUS, Experiment, with_measured
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Claim, Judgement
 from reproduce.experiment.parameters import ranks_of, settings_of
+from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
 from reproduce.output import figures
 from reproduce.running import measured, runner
 from reproduce.running.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
@@ -22,15 +21,17 @@ AT_SCALES = [(id, scale) for id in IDS for scale in scales_of(catalog.load(id), 
 TINY = {"layers": 2, "hidden": 16, "heads": 2, "seq": 8, "vocab": 32}
 
 
-def experiment(*ranks, **more):
-    marks = tuple(Mark(f"p={p}", {"p": p}) for p in ranks)
-    return Experiment("Tiny", "Over p", (Line("1F1B", "1f1b", {}),), marks, {"d": 1, "B": 2}, (CPU,), TINY, **more)
+def with_measured(artifact, *ranks, measure=None):
+    """The artifact with a measured sweep over p."""
+    x = tuple(level(f"p={p}", p=p) for p in ranks)
+    sweep = Sweep(series=(Level("1F1B", "1f1b", {}),), x=x, d=1, B=2, **TINY)
+    return replace(artifact, subject="Tiny", sweeps={**artifact.sweeps, "cpu": sweep}, measure=measure)
 
 
 @pytest.fixture
 def tiny(small):
     """The small artifact with two measured points, of one and of two ranks."""
-    return with_measured(small, (experiment(1, 2),))
+    return with_measured(small, 1, 2)
 
 
 def test_the_experiments_that_make_sense_are_there():
@@ -55,16 +56,16 @@ def test_points_can_run_on_their_devices(id, scale):
         settings = settings_of(point.parameters)  # raises for what the engine would not
         assert settings.parallel.n == ranks_of(point.parameters) <= {CPU: 4, GPU: 1, GPUS: 4}[scale]
         assert settings.engine.device == ("cpu" if scale == CPU else "cuda")
-    own = artifact.setting(scale)
+    own = artifact.at(scale)
     assert own.title != artifact.title
     assert scale != CPU or not {"teraFLOP/s", "s", "TB"} & {quantity.shown for quantity in own.quantities}
 
 
 def test_units_of_a_cpu_keep_their_values():
     paper, cpu = (catalog.load("fig_interleaved").at(scale).main for scale in ("paper", CPU))
-    assert paper.heading == "throughput per GPU (teraFLOP/s)"
-    assert cpu.heading == "throughput per process (gigaFLOP/s)"
-    assert cpu.axis == "Achieved gigaFLOP/s per process"
+    assert paper.heading == "eq. 3 throughput per GPU (teraFLOP/s)"
+    assert cpu.heading == "eq. 3 throughput per process (gigaFLOP/s)"
+    assert cpu.axis == "Achieved gigaFLOP/s per process (eq. 3)"
     assert float(cpu.show(2e12)) == 1000 * float(paper.show(2e12))
 
 
@@ -117,14 +118,14 @@ def test_a_rank_that_fails_takes_only_its_point(how, reason, small, tmp_path):
         assert launcher(job, ranks, args, "cpu")
         return {"square": Metric(1.0, "s", "measured", (1.0,))}
 
-    artifact = with_measured(small, (experiment(2, 1),), measure=lambda launcher: partial(take, launcher))
+    artifact = with_measured(small, 2, 1, measure=lambda launcher: partial(take, launcher))
     done = runner.run(runner.plan(artifact, tmp_path, "measured"), ["reproduce"])
     broken, fine = done.record.points
     assert (broken.status, fine.status) == ("failed", "ok")
     assert broken.reason.startswith(reason)
     assert "\n" not in broken.reason
     assert exit_code(done, strict=False) == POINTS_FAILED
-    repaired = with_measured(small, (experiment(1),), measure=lambda launcher: partial(take, launcher))
+    repaired = with_measured(small, 1, measure=lambda launcher: partial(take, launcher))
     assert exit_code(runner.run(runner.plan(repaired, tmp_path, "measured"), ["reproduce"]), strict=False) == DONE
 
 
@@ -137,7 +138,7 @@ def test_too_little_memory_is_a_result(small, tmp_path):
 
         return take
 
-    artifact = with_measured(small, (experiment(1),), measure=out)
+    artifact = with_measured(small, 1, measure=out)
     (point,) = runner.run(runner.plan(artifact, tmp_path, "measured"), ["reproduce"]).record.points
     assert (point.status, point.reason) == ("oom", "rank 0 failed: OutOfMemoryError: CUDA out of memory.")
 
@@ -172,17 +173,10 @@ def test_fingerprints_know_the_launcher_and_the_configuration(monkeypatch, tiny)
     assert len({local.fingerprint(one), local.fingerprint(two), torchrun.fingerprint(one)}) == 3
 
 
-def test_claims_are_judged_where_devices_can_show_them(small):
-    def judge(results):
-        return Judgement("holds", "")
-
-    claims = tuple(Claim(id, "So it is.", "Section 0", "simulated", "any", judge) for id in ("shown", "other"))
-    own = Experiment(
-        "Tiny", "", (Line("", "a", {}),), (Mark("p=4", {"p": 4}),), {"B": 4, "layers": 4}, claims=("shown",)
-    )
-    shown, other = with_measured(small.__class__(**{**vars(small), "claims": claims}), (own,)).claims
-    assert shown.scales == ("paper", GPUS)  # never 'cpu': its ranks share the cores
-    assert other.scales == ("paper",)
+def test_no_claim_is_judged_on_cpu_ranks_that_share_cores():
+    claims = [claim for id in IDS for claim in catalog.load(id).claims]
+    assert not any(CPU in claim.scales for claim in claims)
+    assert any(GPUS in claim.scales for claim in claims)
 
 
 def test_time_that_is_expected():
@@ -205,7 +199,7 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
 
         return of
 
-    made = artifact.__class__(**{**vars(artifact), "measure": take})
+    made = replace(artifact, measure=take)
     plan = runner.plan(made, tmp_path, "measured", CPU)
     record = runner.run(plan, ["reproduce"]).record
     with figures.style():
@@ -215,5 +209,5 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
     assert [tuple(line.get_ydata()) for line in bars] == [
         (p.parameters["b"] / 2, p.parameters["b"] * 2) for p in points
     ]
-    assert axes.get_ylabel() == "Achieved gigaFLOP/s per process"
+    assert axes.get_ylabel() == "Achieved gigaFLOP/s per process (model FLOPs)"
     assert figures.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")

@@ -7,8 +7,8 @@ from benchmarks.records import Metric, PointResult
 from benchmarks.suite.checkpoint import Found
 from benchmarks.suite.fused_step import Fusion
 from reproduce.artifacts.shared import measured_checkpoint, measured_fusion
-from reproduce.artifacts.shared.measured_points import CPU, GPU
 from reproduce.experiment import catalog
+from reproduce.experiment.sweep import CPU, GPU
 from reproduce.running import runner
 
 

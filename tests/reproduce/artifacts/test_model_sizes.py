@@ -2,10 +2,10 @@
 
 import pytest
 
-from reproduce.artifacts.shared.model_sizes import agrees, size_claim
+from reproduce.artifacts.shared.models import agrees, size_claim
 from reproduce.experiment import catalog
-from reproduce.experiment.artifact import Results
 from reproduce.experiment.claims import judge
+from reproduce.experiment.results import Results
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,6 @@ def test_the_papers_sizes(id, claim, verdict, results_for):
     assert "billion" in found.explanation
 
 
-def test_a_point_that_is_not_there_makes_it_inconclusive():
-    claim = size_claim("size", "Sentence.", "Section 0", (("1", "none"),))
-    assert judge(claim, Results((), "simulated")).verdict == "inconclusive"
+def test_a_point_that_is_not_there_makes_it_inconclusive(small):
+    size_claim(small, "size", "Sentence.", "Section 0", (("1", "none"),))
+    assert judge(small.claims[-1], Results((), "simulated")).verdict == "inconclusive"

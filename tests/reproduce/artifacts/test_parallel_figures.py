@@ -11,7 +11,7 @@ from reproduce.artifacts import (
     fig_tensor_vs_data,
     fig_tensor_vs_pipeline,
 )
-from reproduce.artifacts.shared import efficiency, grids
+from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import judge
 
 ARTIFACTS = [
@@ -35,7 +35,7 @@ def verdict(results_for):
     def of(module, id, oom=lambda q: False, **metrics):
         functions = {name: (lambda point, f=f: f(point.parameters)) for name, f in metrics.items()}
         results = results_for(module.ARTIFACT, functions, oom=lambda point: oom(point.parameters))
-        return judge(next(claim for claim in module.CLAIMS if claim.id == id), results).verdict
+        return judge(next(claim for claim in module.ARTIFACT.claims if claim.id == id), results).verdict
 
     return of
 
@@ -90,7 +90,7 @@ def test_best_tensor_size(verdict):
 def test_tensor_parallelism_across_nodes(verdict):
     def found(share, speed):
         metrics = {
-            efficiency.TENSOR_TIME: lambda q: share(q["t"]),
+            q.TENSOR_TIME.name: lambda q: share(q["t"]),
             "iteration_time": lambda q: 1.0,
             "throughput_per_gpu": lambda q: speed(q["t"]),
         }
@@ -124,7 +124,7 @@ def test_pipeline_against_data(verdict):
 
 
 def test_fits_with_two(results_for):
-    claim = next(claim for claim in fig_pipeline_vs_data.CLAIMS if claim.id == "fits_model_parallel_2")
+    claim = next(claim for claim in fig_pipeline_vs_data.ARTIFACT.claims if claim.id == "fits_model_parallel_2")
     metric = {"peak_memory": lambda point: 60e9}
     results = results_for(fig_pipeline_vs_data.ARTIFACT, metric)
     assert judge(claim, results).verdict == "holds"
@@ -145,7 +145,7 @@ def test_tensor_against_data(verdict):
     )
 
     def shares(of):
-        return {"iteration_time": lambda q: 1.0, efficiency.TENSOR_TIME: of}
+        return {"iteration_time": lambda q: 1.0, q.TENSOR_TIME.name: of}
 
     high = lambda q: 0.6 if q["t"] > 8 else 0.2  # noqa: E731
     assert verdict(module, "tensor_dominates", **shares(high)) == "holds"
@@ -155,7 +155,7 @@ def test_tensor_against_data(verdict):
     assert verdict(module, "especially_across_nodes", **shares(high)) == "holds"
     assert verdict(module, "especially_across_nodes", **shares(lambda q: 0.6)) == "contradicted"
     for id, metric in (
-        ("smaller_multiplications", efficiency.GEMM_RATE),
+        ("smaller_multiplications", q.GEMM_RATE.name),
         ("throughput_falls_with_t", "throughput_per_gpu"),
     ):
         assert verdict(module, id, **{metric: lambda q: q["d"]}) == "holds"
@@ -173,7 +173,7 @@ def test_microbatch_size(verdict):
     assert verdict(module, "increases_throughput_15_percent", **peak(4)) == "holds"
     assert verdict(module, "increases_throughput_15_percent", **peak(2, 1.05)) == "contradicted"
     assert verdict(module, "increases_throughput_15_percent", **peak(2, 1.25)) == "contradicted"
-    odds = {"bubble_fraction": lambda q: q["b"], efficiency.GEMM_RATE: lambda q: q["b"]}
+    odds = {"bubble_fraction": lambda q: q["b"], q.GEMM_RATE.name: lambda q: q["b"]}
     assert verdict(module, "bubble_against_intensity", **odds) == "holds"
     for name in odds:
         assert verdict(module, "bubble_against_intensity", **(odds | {name: lambda q: 1.0})) == "contradicted"
@@ -264,4 +264,4 @@ def test_the_default_schedule_is_not_drawn(tmp_path):
     assert any("not in the paper's figure" in note for note in run.record.notes)
     sent = {p.key: p.metrics["pipeline_traffic"].value for p in run.record.points}
     assert sent["unoptimized_B60"] == pytest.approx(8 * sent["scatter_gather_B60"])
-    assert grids.THROUGHPUT in run.record.points[0].metrics
+    assert "throughput_per_gpu" in run.record.points[0].metrics

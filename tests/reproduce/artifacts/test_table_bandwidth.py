@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from reproduce.artifacts import table_bandwidth as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("bandwidth"))
-    return runner.run(plan, ["reproduce", module.ID]).record
+    return runner.run(plan, ["reproduce", module.ARTIFACT.id]).record
 
 
 def changed(record, key, value):
@@ -55,15 +55,15 @@ def test_no_bandwidth_exceeds_the_hardware(record):
 
 def test_pipeline_bisection(record):
     for ratio, verdict in ((1.0, "holds"), (0.45, "contradicted"), (2.1, "contradicted")):
-        assert module.judge_pipeline(changed(record, "pipeline", ratio * 892e9)).verdict == verdict
+        assert module.pipeline_bisection(changed(record, "pipeline", ratio * 892e9)).verdict == verdict
 
 
 def test_agreement_by_construction_is_no_evidence(record, monkeypatch):
-    assert module.judge_data(changed(record, "data", 12.9e12)).verdict == "holds"
+    assert module.data_bisection(changed(record, "data", 12.9e12)).verdict == "holds"
     assert any("set with this section's numbers: none" in note for note in record.notes)
-    assert module.judge_data(changed(record, "data", 5e12)).verdict == "contradicted"
+    assert module.data_bisection(changed(record, "data", 5e12)).verdict == "contradicted"
     monkeypatch.setattr(module, "set_with_these", lambda: {"allreduce_hca_bandwidth": 12.6e9})
-    found = module.judge_data(changed(record, "data", 12.9e12))
+    found = module.data_bisection(changed(record, "data", 12.9e12))
     assert found.verdict == "inconclusive"
     assert "allreduce_hca_bandwidth" in found.explanation
 

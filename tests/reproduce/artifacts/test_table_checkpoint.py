@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from reproduce.artifacts import table_checkpoint as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("checkpoint"))
-    return runner.run(plan, ["reproduce", module.ID]).record
+    return runner.run(plan, ["reproduce", module.ARTIFACT.id]).record
 
 
 def test_the_largest_by_hand(record):
@@ -29,12 +29,12 @@ def test_the_largest_by_hand(record):
 
 def test_the_size_can_be_wrong(record):
     results = Results(record.points, "derived")
-    assert module.judge_size(results).verdict == "holds"
+    assert module.checkpoint_size(results).verdict == "holds"
     *rest, last = record.points
     for factor, verdict in ((1.02, "holds"), (16 / 14, "contradicted"), (12 / 14, "contradicted")):
         size = replace(last.metrics["checkpoint_size"], value=factor * last.metrics["checkpoint_size"].value)
         changed = replace(last, metrics={**last.metrics, "checkpoint_size": size})
-        assert module.judge_size(Results((*rest, changed), "derived")).verdict == verdict
+        assert module.checkpoint_size(Results((*rest, changed), "derived")).verdict == verdict
 
 
 def test_the_file_system_is_not_testable_here(record):
@@ -43,6 +43,6 @@ def test_the_file_system_is_not_testable_here(record):
 
 
 def test_a_bandwidth_of_zero_is_invalid():
-    point = module.points("paper")[0]
+    point = module.ARTIFACT.points()[0]
     with pytest.raises(ValueError, match="load_bandwidth=0 is not a bandwidth; needs bytes per second > 0"):
         module.derive(replace(point, parameters={**point.parameters, "load_bandwidth": 0}))

@@ -6,7 +6,7 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import table_fused_operators as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 RATE = "throughput_per_gpu"
@@ -15,7 +15,7 @@ RATE = "throughput_per_gpu"
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("fused"))
-    return runner.run(plan, ["reproduce", module.ID]).record
+    return runner.run(plan, ["reproduce", module.ARTIFACT.id]).record
 
 
 def with_rates(record, rates):
@@ -49,7 +49,7 @@ def test_fusing_saves_bytes_and_nothing_else(record):
 
 def test_the_claims(record):
     papers = {p.key: p.paper[RATE].value for p in record.points}
-    first, second = module.CLAIMS
+    first, second = module.ARTIFACT.claims
     results = with_rates(record, papers)
     assert first.judge(results).verdict == second.judge(results).verdict == "holds"
     same = {**papers, "gpt3_175b_unfused": papers["gpt3_175b_fused"]}

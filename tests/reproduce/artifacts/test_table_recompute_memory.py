@@ -6,14 +6,14 @@ import pytest
 
 from ptdp_core.formulas import checkpoint_memory
 from reproduce.artifacts import table_recompute_memory as module
-from reproduce.experiment.artifact import Results
+from reproduce.experiment.results import Results
 from reproduce.running import runner
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("recompute"))
-    return runner.run(plan, ["reproduce", module.ID]).record
+    return runner.run(plan, ["reproduce", module.ARTIFACT.id]).record
 
 
 def everywhere(record, metric, value, count=10):
@@ -51,32 +51,32 @@ def test_the_simulated_optimum_is_no_worse_than_every_layer(record):
 
 def test_checkpointing_every_1_or_2_can_fail(record):
     for judge, metric in (
-        (module.judge_formula, "optimal_layers_per_checkpoint"),
-        (module.judge_simulated, "best_layers_per_checkpoint"),
+        (module.every_1_or_2_by_formula, "optimal_layers_per_checkpoint"),
+        (module.every_1_or_2_simulated, "best_layers_per_checkpoint"),
     ):
         assert judge(everywhere(record, metric, 2)).verdict == "holds"
         assert judge(everywhere(record, metric, 3)).verdict == "contradicted"
 
 
 def test_throughput_and_memory_can_fail(record):
-    assert module.judge_throughput(Results(record.points, "simulated")).verdict == "holds"
-    assert module.judge_throughput(everywhere(record, "throughput_spread", 0.02, 1)).verdict == "contradicted"
+    assert module.checkpoints_and_throughput(Results(record.points, "simulated")).verdict == "holds"
+    assert module.checkpoints_and_throughput(everywhere(record, "throughput_spread", 0.02, 1)).verdict == "contradicted"
     flat = everywhere(record, "peak_at_worst", 1.0)
     same = replace(flat.points[0].metrics["peak_at_best"], value=1.0)
     points = tuple(replace(p, metrics={**p.metrics, "peak_at_best": same}) for p in flat.points)
-    assert module.judge_throughput(Results(points, "simulated")).verdict == "contradicted"
+    assert module.checkpoints_and_throughput(Results(points, "simulated")).verdict == "contradicted"
 
 
 def test_much_larger_can_fail(record):
-    assert module.judge_much_larger(Results(record.points, "simulated")).verdict == "holds"
-    assert module.judge_much_larger(everywhere(record, "intermediate_bytes", 1, 1)).verdict == "contradicted"
+    assert module.intermediate_much_larger(Results(record.points, "simulated")).verdict == "holds"
+    assert module.intermediate_much_larger(everywhere(record, "intermediate_bytes", 1, 1)).verdict == "contradicted"
 
 
 def test_recomputation_required_can_fail(record):
     fits = everywhere(record, "peak_without_recomputation", 10e9)
-    assert module.judge_required(fits).verdict == "contradicted"
+    assert module.recomputation_required(fits).verdict == "contradicted"
     only_unpipelined = everywhere(record, "peak_without_recomputation", 10e9, 4)
     assert (
-        module.judge_required(only_unpipelined).verdict
-        == module.judge_required(Results(record.points, "simulated")).verdict
+        module.recomputation_required(only_unpipelined).verdict
+        == module.recomputation_required(Results(record.points, "simulated")).verdict
     )

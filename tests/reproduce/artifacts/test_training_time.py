@@ -4,16 +4,16 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import table_training_time as module
-from reproduce.artifacts.shared import table_1
+from reproduce.artifacts.shared import models
 from reproduce.experiment.claims import judge
 from reproduce.running import runner
 
 
 def test_the_configurations():
-    gpt_3, trillion = (TrainingConfig.from_plain(point.parameters) for point in module.points("paper"))
+    gpt_3, trillion = (TrainingConfig.from_plain(point.parameters) for point in module.ARTIFACT.points())
     assert (gpt_3.parallel.n, gpt_3.parallel.B) == (1024, 1536)
     assert (gpt_3.model.layers, gpt_3.model.hidden, gpt_3.model.heads) == (96, 12288, 96)
-    assert trillion == TrainingConfig.from_plain(table_1.rows()[-1].parameters)
+    assert trillion == TrainingConfig.from_plain(models.table_1()[-1].parameters)
     assert trillion.parallel.n == 3072
 
 
@@ -36,7 +36,7 @@ def test_the_papers_days_follow_from_its_throughput(tmp_path):
 def verdict(results_for):
     def of(id, **metrics):
         functions = {name: (lambda point, f=f: f(point.key)) for name, f in metrics.items()}
-        claim = next(claim for claim in module.CLAIMS if claim.id == id)
+        claim = next(claim for claim in module.ARTIFACT.claims if claim.id == id)
         return judge(claim, results_for(module.ARTIFACT, functions)).verdict
 
     return of

@@ -4,9 +4,8 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import table_weak_scaling as module
-from reproduce.artifacts.shared import efficiency
-from reproduce.artifacts.shared.weak_scaling_claims import CLAIMS
 from reproduce.experiment import published
+from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import judge
 
 SIZES = (1.7, 3.6, 7.5, 18.4, 39.1, 76.1, 145.6, 310.1, 529.6, 1008)
@@ -17,25 +16,27 @@ def verdict(results_for):
     """The verdict when metrics are functions of the row's number, 0 to 9."""
 
     def of(id, **metrics):
-        order = [point.key for point in module.points("paper")]
+        order = [point.key for point in module.ARTIFACT.points()]
         functions = {name: (lambda point, f=f: f(order.index(point.key))) for name, f in metrics.items()}
-        return judge(next(claim for claim in CLAIMS if claim.id == id), results_for(module.ARTIFACT, functions)).verdict
+        return judge(
+            next(claim for claim in module.ARTIFACT.claims if claim.id == id), results_for(module.ARTIFACT, functions)
+        ).verdict
 
     return of
 
 
 def test_the_rows_are_the_papers():
-    points = module.points("paper")
-    rows = published.artifact("table_weak_scaling")["rows"]
+    points = module.ARTIFACT.points()
+    rows = published.rows("table_weak_scaling")
     assert [float(point.label.rstrip("B")) for point in points] == list(SIZES)
     for point, row in zip(points, rows, strict=True):
         config = TrainingConfig.from_plain(point.parameters)
         assert config.parallel.n == row["gpus"]
         for name in ("p", "t", "v", "b", "B", "data_parallel"):
             assert getattr(config.parallel, name) == row[name]
-        assert point.paper["throughput_per_gpu"].value == row["tflops_per_gpu"] * 1e12
-        assert point.paper["share_of_peak"].value == row["percent_of_peak"] / 100
-        assert point.paper["aggregate_throughput"].value == row["aggregate_pflops"] * 1e15
+        assert point.paper["throughput_per_gpu"].value == row["throughput_per_gpu"] * 1e12
+        assert point.paper["share_of_peak"].value == row["share_of_peak"]
+        assert point.paper["aggregate_throughput"].value == row["aggregate_throughput"] * 1e15
 
 
 def test_scaling(verdict):
@@ -65,12 +66,12 @@ def test_shares_of_peak(verdict):
 
 
 def test_reasons(verdict):
-    assert verdict("larger_matrix_multiplications", **{efficiency.GEMM_RATE: lambda i: i}) == "holds"
-    assert verdict("larger_matrix_multiplications", **{efficiency.GEMM_RATE: lambda i: 1}) == "contradicted"
+    assert verdict("larger_matrix_multiplications", **{q.GEMM_RATE.name: lambda i: i}) == "holds"
+    assert verdict("larger_matrix_multiplications", **{q.GEMM_RATE.name: lambda i: 1}) == "contradicted"
     names = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
     rest = dict.fromkeys((*names, "pipeline_communication_time", "data_parallel_time"), lambda i: 1.0)
     for last, expected in ((0.1, "holds"), (1.5, "contradicted")):
-        tensor = {efficiency.TENSOR_TIME: lambda i, v=last: v if i == 9 else 0.1}
+        tensor = {q.TENSOR_TIME.name: lambda i, v=last: v if i == 9 else 0.1}
         assert verdict("communication_does_not_rise", **rest, **tensor) == expected
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult
-from reproduce.experiment.artifact import Claim, Judgement, Results
-from reproduce.experiment.claims import accuracy, agreement, judge, strictly_decreasing, strictly_increasing
+from reproduce.experiment.claims import accuracy, agreement, judge
+from reproduce.experiment.results import Claim, Judgement, Results, strictly_decreasing, strictly_increasing
 
 
 def point(value, paper=None, quantum=None, status="ok"):

@@ -23,7 +23,7 @@ def test_every_artifact_and_claim_stands_for_a_statement():
 def test_all_figures_and_tables_are_on_the_list():
     shown = {one.place: one.artifact for one in coverage.statements() if one.kind != "statement"}
     assert {f"Figure {n}" for n in range(1, 19)} | {"Table 1", "Table 2"} == set(shown)
-    assert all(catalog.LABELS[str(artifact)] == place for place, artifact in shown.items())
+    assert all(catalog.load(str(artifact)).label == place for place, artifact in shown.items())
 
 
 def test_takeaways_and_equations_are_on_the_list():
@@ -52,6 +52,7 @@ def test_a_good_list_has_no_problems(small):
         ({"claims": ("fig_squares.ever",)}, "no claim 'fig_squares.ever'"),
         ({"claims": ("fig_cubes.never",)}, "no claim 'fig_cubes.never'"),
         ({"artifact": "fig_cubes"}, "no artifact 'fig_cubes'"),
+        ({"text": "", "claims": (), "reason": "because"}, "needs the paper's words"),
         ({"kind": "figure"}, "a figure that no artifact shows"),
         ({"kind": "table", "claims": (), "reason": "because"}, "a table that no artifact shows"),
         ({"kind": "equation"}, "kind 'equation' is none of"),

@@ -10,8 +10,8 @@ import pytest
 
 from reproduce import ROOT
 from reproduce.artifacts import fig_bubble, fig_interleaved
-from reproduce.experiment.artifact import XAxis
 from reproduce.experiment.claims import accuracy
+from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures
 
 
@@ -119,7 +119,7 @@ def test_fig_bubble_is_over_log2(figure_12):
     points = [
         replace(figure_12.record.points[0], key=p.key, series=p.series, parameters=p.parameters, paper=p.paper,
                 metrics=fig_bubble.derive(p))
-        for p in fig_bubble.points("paper")
+        for p in fig_bubble.ARTIFACT.points("paper")
     ]  # fmt: skip
     with figures.style():
         figure = fig_bubble.ARTIFACT.draw(fig_bubble.ARTIFACT, replace(figure_12.record, points=tuple(points)))

@@ -15,8 +15,8 @@ from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
-from reproduce.experiment.artifact import Results
 from reproduce.experiment.catalog import load
+from reproduce.experiment.results import Results
 from reproduce.output import export, figures, timelines
 from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
 from reproduce.output.traces import from_schedule, trace

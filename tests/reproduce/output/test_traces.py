@@ -11,7 +11,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Exchange, bubble_fraction, build, lower
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.experiment.artifact import Point
+from reproduce.experiment.sweep import Point
 from reproduce.output.traces import derive, from_estimate, from_schedule, measure, schedule_of, trace
 
 SCHEDULES = [

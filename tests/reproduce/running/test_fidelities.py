@@ -10,9 +10,9 @@ import pytest
 from benchmarks import records
 from benchmarks.records import Metric, Record
 from reproduce.experiment import fidelity
-from reproduce.experiment.artifact import Results
 from reproduce.experiment.claims import judge
 from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
+from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
 from reproduce.running.evaluator import Evaluator

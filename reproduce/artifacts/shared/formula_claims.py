@@ -4,7 +4,6 @@ Where an object of this project does what a formula counts (the schedules, the o
 configuration), the sentence is judged on that object.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.records import Number
@@ -13,42 +12,29 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layout import chunk_layers
 from ptdp_core.schedules import bubble_fraction, build
 from ptdp_core.simulator import operators
+from reproduce.artifacts.shared.models import GPT_3, model_of, table_1
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Judgement, Results
-from reproduce.experiment.claims import holds_if, listed, strictly_decreasing
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, strictly_decreasing
 
 APPROXIMATELY = 0.05
-
-
-def _model(entry: Mapping[str, Any]) -> ModelConfig:
-    constants = published.constants()
-    return ModelConfig(
-        entry["layers"], entry["hidden"], entry["heads"], constants["sequence_length"], constants["vocabulary"]
-    )
 
 
 def _derived(value: float, unit: str = "1") -> Number:
     return Number(value, unit, "derived")
 
 
-def _table_1() -> list[dict[str, Any]]:
-    return list(published.artifact("table_weak_scaling")["rows"])
-
-
-def judge_half_flushing(results: Results) -> Judgement:
+def half_of_time_flushing(results: Results) -> Judgement:
     """The largest share of an iteration that the bubble takes over Figure 6's configurations."""
     shares = {}
-    for series in published.artifact("fig_bubble")["series"]:
-        n, b_prime = (int(part.split("=")[1]) for part in series["name"].split(","))
-        for point in series["points"]:
-            bubble = formulas.bubble_fraction_data_parallel(n, point["d"], b_prime)
-            shares[f"{series['name']}, d={point['d']}"] = bubble / (1 + bubble)
+    for row in published.rows("fig_bubble"):
+        bubble = formulas.bubble_fraction_data_parallel(row["n"], row["d"], row["b_prime"])
+        shares[f"n={row['n']}, b'={row['b_prime']}, d={row['d']}"] = bubble / (1 + bubble)
     worst = max(shares, key=lambda name: shares[name])
     text = f"bubble over the whole iteration, largest of Figure 6's configurations: {shares[worst]:.1%} at {worst}"
     return holds_if(0.45 <= shares[worst] <= 0.5, text, {"largest_share": _derived(shares[worst])})
 
 
-def judge_larger_ratio(results: Results) -> Judgement:
+def more_microbatches_less_flush(results: Results) -> Judgement:
     """Whether the executed flush takes a smaller share the more microbatches there are for each stage."""
     bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
     shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
@@ -57,15 +43,15 @@ def judge_larger_ratio(results: Results) -> Judgement:
     return holds_if(strictly_decreasing(list(shares.values())), text, numbers)
 
 
-def judge_flops(results: Results) -> Judgement:
+def flops_per_iteration(results: Results) -> Judgement:
     """Whether the GEMMs of the operator inventory add up to the Appendix's counts and eq. 3, for Table 1's models."""
 
     def count(work: operators.Work) -> int:
         return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
 
     worst, B = 0.0, 4
-    for row in _table_1():
-        model = _model(row)
+    for row in table_1():
+        model = model_of(row.parameters)
         forward, backward = (count(of(model, B, 1)) for of in (operators.layer_forward, operators.layer_backward))
         layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
         logits = count(operators.logits_forward(model, B, 1)) + count(operators.logits_backward(model, B, 1))
@@ -89,9 +75,9 @@ def _accepted(make: Any) -> bool:
     return True
 
 
-def judge_pipeline_limit(results: Results) -> Judgement:
+def pipeline_up_to_layers(results: Results) -> Judgement:
     """Whether a configuration may have as many stages as layers, and none more; for the 5.9B model."""
-    model = _model(published.artifact("fig_pipeline_vs_data")["config"])
+    model = model_of(published.model("fig_pipeline_vs_data"))
     most = max(p for p in range(1, 4 * model.layers + 1) if _accepted(lambda p=p: _pipeline(model, p)))
     text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"
     return holds_if(most == model.layers, text, {"largest_p": _derived(most, "count")})
@@ -101,7 +87,7 @@ def _pipeline(model: ModelConfig, p: int) -> TrainingConfig:
     return TrainingConfig(model, ParallelConfig(p=p, B=p))
 
 
-def judge_data_parallel_limit(results: Results) -> Judgement:
+def data_parallel_to_1536(results: Results) -> Judgement:
     """Whether a batch of 1536 sequences can use 1536 data-parallel GPUs and no more."""
     B = 1536
     most = max(d for d in range(1, 2 * B + 1) if _accepted(lambda d=d: ParallelConfig(d=d, B=B)))
@@ -109,7 +95,7 @@ def judge_data_parallel_limit(results: Results) -> Judgement:
     return holds_if(most == B, text, {"largest_d": _derived(most, "count")})
 
 
-def judge_layers_of_devices(results: Results) -> Judgement:
+def layers_of_devices(results: Results) -> Judgement:
     """The layers of devices 1 and 2 in the example, as the engine and the schedules place them."""
     layers, p, v = 16, 4, 2
     schedule = build("interleaved", p, p, v)
@@ -124,7 +110,7 @@ def judge_layers_of_devices(results: Results) -> Judgement:
     return holds_if(fine, text)
 
 
-def judge_optimal_checkpoints(results: Results) -> Judgement:
+def optimal_checkpoints(results: Results) -> Judgement:
     """Whether the formula's c gives less memory than any other, for many numbers of layers and ratios of the sizes."""
     worst = float("-inf")
     for layers in (1, 2, 4, 8, 16, 32):
@@ -139,9 +125,9 @@ def judge_optimal_checkpoints(results: Results) -> Judgement:
     return holds_if(worst < 0, text, {"largest_excess": _derived(worst)})
 
 
-def judge_eq_4(results: Results) -> Judgement:
+def eq_4_approximates(results: Results) -> Judgement:
     """Eq. 4 against T/(Bs) iterations of F FLOPs, for the models it is used on."""
-    models = {"175B": _model(published.artifact("fig_interleaved")["config"]), "1T": _model(_table_1()[-1])}
+    models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
     off = {
         name: formulas.training_time_approximate(formulas.parameters(model), 1.0, 1, 1.0)
         / formulas.training_time(model, 1, 1.0, 1, 1.0)

@@ -3,11 +3,12 @@
 All sizes are the paper's own: the models of its figures and tables, its batch sizes, its numbers of GPUs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from reproduce.artifacts.shared.models import table_1
 from reproduce.experiment import published
-from reproduce.experiment.artifact import Point
+from reproduce.experiment.sweep import Point
 
 TENSOR_VS_PIPELINE = "takeaway 1: t against p"
 MODEL_PARALLEL = "takeaway 2: (p, t, d)"
@@ -20,32 +21,26 @@ def gpus_per_node() -> int:
     return int(published.constants()["gpus_per_node"])
 
 
-def _model(entry: Mapping[str, Any]) -> dict[str, Any]:
-    constants = published.constants()
-    sizes = {key: entry[key] for key in ("layers", "hidden", "heads")}
-    return {**sizes, "seq": constants["sequence_length"], "vocab": constants["vocabulary"]}
-
-
 def _point(series: str, label: str, parameters: dict[str, Any]) -> Point:
     return Point(f"{series.partition(':')[0]}: {label}".replace(" ", "_"), series, label, parameters)
 
 
 def tensor_vs_pipeline() -> Iterator[Point]:
     """Figure 13's ten configurations."""
-    config = published.artifact("fig_tensor_vs_pipeline")["config"]
-    for B in config["B"]:
-        for p, t in config["(p,t)"]:
-            yield _point(
-                TENSOR_VS_PIPELINE, f"p={p}, t={t}, B={B}", {**_model(config), "p": p, "t": t, "b": config["b"], "B": B}
-            )
+    id = "fig_tensor_vs_pipeline"
+    shared = {**published.model(id), "b": published.configuration(id)["b"]}
+    for row in published.rows(id):
+        sizes = {name: row[name] for name in ("p", "t", "B")}
+        yield _point(TENSOR_VS_PIPELINE, "p={p}, t={t}, B={B}".format(**sizes), {**shared, **sizes})
 
 
 def model_parallel() -> Iterator[Point]:
     """Every legal (p, t, d) in powers of two for the 5.9B model of Figures 14 and 15, at all their batch sizes."""
-    pipeline, tensor = (published.artifact(id)["config"] for id in ("fig_pipeline_vs_data", "fig_tensor_vs_data"))
+    figures = ("fig_pipeline_vs_data", "fig_tensor_vs_data")
+    model, pipeline = published.model(figures[0]), published.configuration(figures[0])
     gpus, b = pipeline["gpus"], pipeline["b"]
     powers = [2**k for k in range(gpus.bit_length()) if 2**k <= gpus]
-    for B in sorted({*pipeline["B"], *tensor["B"]}):
+    for B in sorted({row["B"] for id in figures for row in published.rows(id)}):
         for t in powers:
             for p in powers:
                 d = gpus // (p * t)
@@ -54,7 +49,7 @@ def model_parallel() -> Iterator[Point]:
                 yield _point(
                     MODEL_PARALLEL,
                     f"p={p}, t={t}, d={d}, B={B}",
-                    {**_model(pipeline), "p": p, "t": t, "d": d, "b": b, "B": B},
+                    {**model, "p": p, "t": t, "d": d, "b": b, "B": B},
                 )
 
 
@@ -63,11 +58,13 @@ def microbatches() -> Iterator[Point]:
 
     Both of its batch sizes, because where b=1 is the best already nothing can lower it further.
     """
-    config = published.artifact("fig_microbatch")["config"]
-    bases = [{**_model(config), "p": config["p"], "t": config["t"], "d": 1, "B": B} for B in config["B"]]
-    rows = [row for row in published.artifact("table_weak_scaling")["rows"] if not row["layers"] % config["p"]]
+    config, model = published.configuration("fig_microbatch"), published.model("fig_microbatch")
+    batch_sizes = dict.fromkeys(row["B"] for row in published.rows("fig_microbatch"))
+    bases = [{**model, "p": config["p"], "t": config["t"], "d": 1, "B": B} for B in batch_sizes]
+    rows: list[dict[str, Any]] = [{name: row.parameters[name] for name in model} for row in table_1()]
+    models = [model, *(other for other in rows if not other["layers"] % config["p"])]
     families: dict[str, list[dict[str, Any]]] = {
-        BY_MODEL: [{**base, **_model(row)} for base in bases for row in (config, *rows)],
+        BY_MODEL: [{**base, **other} for base in bases for other in models],
         BY_P: [{**base, "p": p} for base in bases for p in (4, 8, 16, 32)],
         BY_D: [{**base, "d": d} for base in bases for d in (1, 2, 4, 8, 16)],
         BY_B: [{**bases[0], "B": B} for B in (32, 64, 128, 256, 512, 1024, 2048)],
@@ -81,6 +78,6 @@ def microbatches() -> Iterator[Point]:
                 yield Point(f"{series}: {name}, b={b}".replace(" ", "_"), series, f"{name}, b={b}", {**setting, "b": b})
 
 
-def points(scale: str) -> tuple[Point, ...]:
+def points() -> tuple[Point, ...]:
     """All of them."""
     return (*tensor_vs_pipeline(), *model_parallel(), *microbatches())

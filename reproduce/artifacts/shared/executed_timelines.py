@@ -1,20 +1,22 @@
-"""Figures 3 and 4 at scale 'laptop': the schedules as the engine executes them in real time, over the simulator's.
+"""Figures 3 and 4: their quantities, and at scale 'laptop' the schedules as the engine executes them in real time.
 
-Four layers a device, forward passes of about 30 ms without recomputation (t_b is then about 2 t_f), every device on its
-own node. A point of the figure itself keeps when each of its passes began and ended, executed and predicted.
+Executed, they are drawn over the simulator's: four layers a device, forward passes of about 30 ms without
+recomputation (t_b is then about 2 t_f), every device on its own node. A point of the figure itself keeps when each of
+its passes began and ended, executed and predicted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, PointResult, Record
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, build
 from ptdp_core.simulator.estimate import Slot
-from reproduce.artifacts.shared.laptop import SCALE
-from reproduce.artifacts.shared.schedule_quantities import FIGURE
-from reproduce.experiment.artifact import Point, Results, Scalar, Setting
+from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results
+from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import timelines
 from reproduce.output.traces import Box, Timeline, trace
 
@@ -23,14 +25,23 @@ if TYPE_CHECKING:
 
     from ptdp_core.emulation import Emulation
 
+FIGURE = "the figure"  # the series of what is drawn
+FORMULA = "formula_bubble_fraction"
+QUANTITIES = (
+    Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 2),
+    Quantity("makespan", "time", "1", "t_f", digits=1),
+    Quantity("peak_stash", "peak stash", "count", "microbatches", digits=1),
+    Quantity("messages", "messages", "count", "", digits=0),
+    Quantity(FORMULA, "bubble by (p-1)/(vm)", "1", "%", 0.01, 2),
+    Quantity("iteration_time", "iteration", "s", "s", 1, 3),
+)
 LAYERS_PER_DEVICE = 4
 MODEL: Mapping[str, Scalar] = {"hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024}
-SETTING = (
+DESCRIPTION = (
     "{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 layers "
     "a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table compares bubble "
     "and time with the simulator's for the same configuration, and the bubble with the paper's formula."
 )
-FORMULA = "formula_bubble_fraction"
 
 
 def point(key: str, series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
@@ -43,9 +54,9 @@ def point(key: str, series: str, schedule: str, p: int, m: int, v: int = 1) -> P
     return Point(key, series, label, parameters)
 
 
-def settings(title: str, what: str) -> dict[str, Setting]:
-    """What the figure is called at this scale; for `Artifact.settings`."""
-    return {SCALE: Setting(f"{title}, executed", SETTING.format(what=what))}
+def sweep(what: str, points: Callable[[], tuple[Point, ...]]) -> Sweep:
+    """The executed schedules at scale 'laptop'; `what` begins the description."""
+    return Sweep(points, title="executed", description=DESCRIPTION.format(what=what))
 
 
 def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:

@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from benchmarks.records import Number, PointResult
-from reproduce.analysis.verification.paper_points import (
+from reproduce.artifacts.shared.paper_points import (
     BY_B,
     BY_D,
     BY_MODEL,
@@ -12,10 +12,9 @@ from reproduce.analysis.verification.paper_points import (
     TENSOR_VS_PIPELINE,
     gpus_per_node,
 )
-from reproduce.experiment.artifact import Judgement, MissingResultError, Results
-from reproduce.experiment.claims import holds_if, listed
+from reproduce.experiment import quantities as q
+from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
 
-THROUGHPUT = "throughput_per_gpu"
 NEARLY_BEST = 0.01  # how much faster than the smallest model-parallel size a larger one may be
 
 
@@ -31,7 +30,7 @@ def _series(results: Results, series: str) -> list[PointResult]:
 
 
 def _speed(point: PointResult) -> float:
-    value = point.metrics[THROUGHPUT].value
+    value = point.metrics[q.THROUGHPUT.name].value
     assert value is not None
     return float(value)
 
@@ -53,7 +52,7 @@ def _best(points: list[PointResult]) -> PointResult:
     return max(points, key=_speed)
 
 
-def judge_takeaway_1(results: Results) -> Judgement:
+def takeaway_1(results: Results) -> Judgement:
     """Whether t = g with pipelining beyond is the fastest split of the model-parallel GPUs, at every batch size."""
     g = gpus_per_node()
     batches = _by(_series(results, TENSOR_VS_PIPELINE), "B")
@@ -62,11 +61,11 @@ def judge_takeaway_1(results: Results) -> Judgement:
     text = "; ".join(
         f"B={B}: fastest with t={best[B]}; teraFLOP/s by t: {listed(by_t, '{:.0f}')}" for B, by_t in speeds.items()
     )
-    numbers = {f"best_t_at_b{B}": Number(t, "count", results.fidelity) for B, t in best.items()}
+    numbers = {f"best_t_at_b{B}": results.number(t, "count") for B, t in best.items()}
     return holds_if(all(t == g for t in best.values()), text, numbers)
 
 
-def judge_takeaway_2(results: Results) -> Judgement:
+def takeaway_2(results: Results) -> Judgement:
     """Whether the smallest model-parallel size that fits is the fastest, or within 1% of it, at every batch size."""
     texts, numbers, fine = [], {}, True
     for B, points in _by(_series(results, MODEL_PARALLEL), "B").items():
@@ -79,8 +78,8 @@ def judge_takeaway_2(results: Results) -> Judgement:
         fine = fine and gap <= NEARLY_BEST
         shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
         texts.append(f"B={B}: smallest that fits M={smallest}; best teraFLOP/s by M: {shown}")
-        numbers[f"smallest_m_at_b{B}"] = Number(smallest, "count", results.fidelity)
-        numbers[f"faster_than_smallest_at_b{B}"] = Number(gap, "1", results.fidelity)
+        numbers[f"smallest_m_at_b{B}"] = results.number(smallest, "count")
+        numbers[f"faster_than_smallest_at_b{B}"] = results.number(gap)
     return holds_if(fine, "; ".join(texts), numbers)
 
 
@@ -89,7 +88,7 @@ def _optima(points: list[PointResult], parameter: str) -> dict[int, int]:
     return {value: _whole(_best(at), "b") for value, at in _by(points, parameter).items()}
 
 
-def judge_takeaway_3(results: Results) -> Judgement:
+def takeaway_3(results: Results) -> Judgement:
     """Whether the best b differs with the model, and with each of p, d and B, all else equal, at either batch size."""
     families = {
         name: {B: _optima(points, parameter) for B, points in _by(_series(results, series), "B").items()}
@@ -101,6 +100,6 @@ def judge_takeaway_3(results: Results) -> Judgement:
     for name, optima in families.items():
         texts += [f"by {name} at B={B} {listed(by_value, '{}')}" for B, by_value in optima.items()]
         most = max(len(set(by_value.values())) for by_value in optima.values())
-        numbers[f"different_optima_by_{'model' if name == 'h' else name}"] = Number(most, "count", results.fidelity)
+        numbers[f"different_optima_by_{'model' if name == 'h' else name}"] = results.number(most, "count")
     text = "best b around the 91B model at (t, p, d) = (8, 8, 1): " + "; ".join(texts)
     return holds_if(all(number.value is not None and number.value > 1 for number in numbers.values()), text, numbers)

@@ -1,0 +1,70 @@
+"""The models of the paper: Table 1's ten with the configuration of their runs, and claims that name a model's size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+from benchmarks.records import Number
+from ptdp_core.config import ModelConfig
+from ptdp_core.formulas import parameters
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.results import Judgement, Results
+
+TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
+GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of Table 1: its size as printed ('1008B'), a key for points, its configuration, and its GPUs."""
+
+    label: str
+    key: str
+    billions: float
+    parameters: Mapping[str, Scalar]
+    gpus: int
+
+
+def table_1() -> tuple[Row, ...]:
+    """The rows in order, smallest first; `parameters` are those of a training configuration, d = n/(p*t)."""
+    rows = []
+    for printed in published.rows("table_weak_scaling"):
+        size = f"{printed['parameters_B']:g}"
+        kept = ("layers", "hidden", "heads", "p", "t", "v", "b", "B", "data_parallel")
+        parameters: dict[str, Scalar] = {**{name: printed[name] for name in kept}, **published.text_sizes()}
+        parameters["d"] = printed["gpus"] // (printed["p"] * printed["t"])
+        key = f"model_{size.replace('.', '_')}b"
+        rows.append(Row(f"{size}B", key, printed["parameters_B"], parameters, printed["gpus"]))
+    return tuple(rows)
+
+
+def model_of(values: Mapping[str, Any]) -> ModelConfig:
+    """The model of a point's parameters."""
+    return ModelConfig(**{name: int(str(values[name])) for name in ("layers", "hidden", "heads", "seq", "vocab")})
+
+
+def agrees(printed: str, count: float) -> bool:
+    """Whether `printed`, in billions, is `count` rounded or cut off to as many digits."""
+    digits = len(printed.partition(".")[2])
+    return float(printed) in (round(count / 1e9, digits), floor(count / 1e9 * 10**digits) / 10**digits)
+
+
+def size_claim(artifact: Artifact, id: str, sentence: str, place: str, printed: Sequence[tuple[str, str]]) -> None:
+    """Add the claim that models of an artifact have the sizes `printed`: (billions as printed, key of a point)."""
+
+    @artifact.claim(sentence, place, TOLERANCE, fidelity="derived", id=id)
+    def judge(results: Results) -> Judgement:
+        models = [(said, model_of(results.point(key).parameters)) for said, key in printed]
+        wrong = [said for said, model in models if not agrees(said, parameters(model))]
+        text = "; ".join(
+            f"{said} billion printed, eq. (2) gives {parameters(model) / 1e9:.2f} billion for {model.layers} layers, "
+            f"hidden size {model.hidden} ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
+            for said, model in models
+        )
+        numbers = {
+            f"parameters_{i}": Number(parameters(model), "count", "derived") for i, (_, model) in enumerate(models)
+        }
+        return Judgement("paper inconsistent" if wrong else "holds", text, numbers)

@@ -1,0 +1,185 @@
+"""What claims are: sentences, each with a function that judges it on the results of a run."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.records import Metric, Number, PointResult
+from reproduce.experiment import published
+from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.sweep import PAPER
+
+OURS = "not in the paper"  # the place of a claim that is ours
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a claim: a verdict (of `benchmarks.records.VERDICTS`), why, and the numbers used."""
+
+    verdict: str
+    explanation: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+
+class MissingResultError(LookupError):
+    """A claim needs a point that has no value; its verdict is then 'inconclusive'."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units."""
+
+    points: tuple[PointResult, ...]
+    fidelity: str
+    scale: str = PAPER
+
+    def point(self, key: str) -> PointResult:
+        """The point of that key. Raises `MissingResultError`."""
+        for point in self.points:
+            if point.key == key:
+                return point
+        raise MissingResultError(f"point {key!r} was not evaluated")
+
+    def value(self, key: str, metric: str | Quantity) -> float:
+        """A metric of a point. Raises `MissingResultError` if the point has none."""
+        return _value(self.point(key), metric)
+
+    def by_label(self, metric: str | Quantity) -> dict[str, float]:
+        """A metric of every point, by the point's label. Raises `MissingResultError` if one lacks it."""
+        return {point.label: _value(point, metric) for point in self.points}
+
+    def series(self, series: str, metric: str | Quantity, by: str) -> dict[Scalar, float]:
+        """A metric along a series, by parameter `by`. Raises `MissingResultError` if a point lacks it."""
+        values = {p.parameters[by]: _value(p, metric) for p in self.points if p.series == series}
+        if not values:
+            raise MissingResultError(f"series {series!r} has no points")
+        return values
+
+    def paper_series(self, series: str, metric: str | Quantity, by: str) -> dict[Scalar, float]:
+        """The paper's values along a series, by parameter `by`. Raises `MissingResultError` for none."""
+        name = _name(metric)
+        values = {
+            p.parameters[by]: float(p.paper[name].value) for p in self.points if p.series == series and name in p.paper
+        }
+        if not values:
+            raise MissingResultError(f"the paper gives no {name} for series {series!r}")
+        return values
+
+    def by_batch(self, metric: str | Quantity, by: str) -> dict[int, dict[Scalar, float]]:
+        """A metric by batch size (the series) and by parameter `by`. Raises `MissingResultError`."""
+        series = {int(str(point.parameters["B"])): point.series for point in self.points}
+        return {B: self.series(name, metric, by) for B, name in series.items()}
+
+    def papers(self) -> "Results":
+        """The paper's values in place of ours, at the points where it has any. Raises `MissingResultError` for none."""
+        points = tuple(
+            replace(
+                point,
+                status="ok",
+                reason=None,
+                metrics={name: Metric(value.value, value.unit, "paper") for name, value in point.paper.items()},
+            )
+            for point in self.points
+            if point.paper
+        )
+        if not points:
+            raise MissingResultError("the paper gives no values here")
+        return Results(points, "paper", self.scale)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node: what the points say, the paper's if they do not."""
+        sizes = {point.parameters.get("gpus_per_node") for point in self.points} - {None}
+        return int(str(sizes.pop())) if sizes else int(published.constants()["gpus_per_node"])
+
+    def number(self, value: float, unit: str = "1") -> Number:
+        """A number that a judgement keeps, as what these results are."""
+        return Number(value, unit, self.fidelity)
+
+
+def _name(metric: str | Quantity) -> str:
+    return metric.name if isinstance(metric, Quantity) else metric
+
+
+def _value(point: PointResult, metric: str | Quantity) -> float:
+    name = _name(metric)
+    measured = point.metrics.get(name)
+    if point.status != "ok" or measured is None or measured.value is None:
+        why = f"{point.status}: {point.reason}" if point.status != "ok" else f"it has no {name}"
+        raise MissingResultError(f"point {point.key!r} has no result ({why})")
+    return float(measured.value)
+
+
+Judge = Callable[[Results], Judgement]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, of the paper verbatim or our own, and how it is judged.
+
+    `place` is where the paper has it, `OURS` for a claim that is not the paper's. `fidelity` is the least that can
+    test it (derived < simulated < emulated < measured): 'derived' for what follows from the paper's own numbers or
+    formulas. `tolerance` says in words what `judge` allows, fixed beforehand. `judge` reads results and returns a
+    `Judgement`; it may raise `MissingResultError`. `scales` are those whose results can test it: most sentences are
+    about the paper's configurations, a direction shows at any scale that was made to show it.
+    """
+
+    id: str
+    sentence: str
+    place: str
+    fidelity: str
+    tolerance: str | None
+    judge: Judge
+    scales: tuple[str, ...] = (PAPER,)
+
+    @property
+    def whose(self) -> str:
+        """'the paper' or 'ours'."""
+        return "ours" if self.place == OURS else "the paper"
+
+
+def on_papers_points(judge: Judge) -> Judge:
+    """A judge of the paper's own points: where they contradict the sentence, the paper is inconsistent."""
+
+    def judge_paper(results: Results) -> Judgement:
+        judgement = judge(results.papers())
+        verdict = "paper inconsistent" if judgement.verdict == "contradicted" else judgement.verdict
+        return replace(judgement, verdict=verdict, explanation=f"the paper's points: {judgement.explanation}")
+
+    return judge_paper
+
+
+def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
+    """'holds' or 'contradicted'."""
+    return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
+
+
+def strictly_decreasing(values: Sequence[float]) -> bool:
+    """Whether each value is smaller than the one before it."""
+    return all(b < a for a, b in pairwise(values))
+
+
+def strictly_increasing(values: Sequence[float]) -> bool:
+    """Whether each value is larger than the one before it."""
+    return all(b > a for a, b in pairwise(values))
+
+
+def word(text: str) -> str:
+    """`text` as the name of a number in a record: 'PTD-P, 175B' is 'ptd_p_175b'."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def listed(values: Mapping[Any, float], show: str = "{:+.0%}") -> str:
+    """'12: +45%, 24: +23%': values by x, as explanations list them."""
+    return ", ".join(f"{x}: {show.format(value)}" for x, value in values.items())
+
+
+def listed_by_batch(lines: Mapping[int, Mapping[Scalar, float]], letter: str, show: str, factor: float = 1.0) -> str:
+    """'B=32: t=2: 56, t=4: 54; B=128: ...': what `Results.by_batch` gives, as explanations list it."""
+    return "; ".join(
+        f"B={B}: {listed({f'{letter}={x}': value / factor for x, value in line.items()}, show)}"
+        for B, line in lines.items()
+    )

@@ -1,0 +1,174 @@
+"""What an artifact runs at one scale: points, mostly a grid of series times x values of one configuration.
+
+    Point    one marker: plain parameters, and what the paper says there
+    Level    one value of what a series or the x axis varies: a label, a part of the points' keys, parameters
+    Sweep    the points at a scale, and what the artifact is called and shows there
+
+Scales are 'paper'; 'laptop', small enough to be emulated in real time on one machine; and what is trained for real:
+'cpu' (four processes), 'gpu' (one) and 'gpus' (four).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.records import PaperValue
+from reproduce.experiment import published
+from reproduce.experiment.parameters import Scalar, ranks_of
+from reproduce.experiment.quantities import Quantity, XAxis
+
+PAPER, LAPTOP, CPU, GPU, GPUS = "paper", "laptop", "cpu", "gpu", "gpus"
+SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)
+DIRECTION = (PAPER, LAPTOP)  # the scales of a claim that is about a direction, not a number
+# Ranks of the scales that are measured, and what every run there has unless its sweep says otherwise.
+RANKS = {CPU: 4, GPU: 1, GPUS: 4}
+_ON_GPUS: Mapping[str, Scalar] = {
+    "layers": 16, "hidden": 2048, "heads": 16, "seq": 1024, "vocab": 51200,
+    "device": "cuda", "dtype": "fp16", "loss_scale": 8192.0, "dropout": 0.1, "kernels": "auto",
+}  # fmt: skip
+_ON_CPU: Mapping[str, Scalar] = {
+    "layers": 8, "hidden": 128, "heads": 4, "seq": 64, "vocab": 256,
+    "device": "cpu", "dtype": "fp32", "kernels": "reference",
+}  # fmt: skip
+DEFAULTS: Mapping[str, Mapping[str, Scalar]] = {
+    LAPTOP: {"seq": 2048, "vocab": 8192},  # with few layers a stage, a large vocabulary would slow the last one down
+    CPU: _ON_CPU,
+    GPU: _ON_GPUS,
+    GPUS: _ON_GPUS,
+}
+# How texts abbreviate parameters; those without a letter are not told.
+LETTERS = {"layers": "l", "hidden": "h", "heads": "a", "seq": "s", "vocab": "V"} | {name: name for name in "ptdvbB"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One marker of a figure or row of a table.
+
+    `parameters` are plain values: those of a training configuration (`layers, hidden, heads, seq, vocab, p,
+    t, d, v, b, B, schedule, scatter_gather, recompute, data_parallel`, see `ptdp_core.config`) for
+    points that are simulated, anything the artifact's `derive` understands for derived ones. They go into the
+    record, and the figure is drawn from them. `key` is unique in the artifact; `label` names the point for
+    people; `paper` is by metric.
+    """
+
+    key: str
+    series: str
+    label: str
+    parameters: Mapping[str, Scalar]
+    paper: Mapping[str, PaperValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One value of what a series, or the x axis, varies; `key` is its part of the points' keys."""
+
+    label: str
+    key: str
+    parameters: Mapping[str, Scalar]
+
+
+def batches(*sizes: int) -> tuple[Level, ...]:
+    """A series for every batch size."""
+    return tuple(Level(f"Batch size = {B}", f"B{B}", {"B": B}) for B in sizes)
+
+
+def level(label: str, **parameters: Scalar) -> Level:
+    """A level whose key says its parameters: 'p2_t32'."""
+    return Level(label, "_".join(f"{name}{value}" for name, value in parameters.items()), parameters)
+
+
+def levels(names: str, *values: Any, labels: str = "") -> tuple[Level, ...]:
+    """A level for every value of the parameters `names` ('b', or 'p t' for pairs).
+
+    `labels` is the label with the parameters in braces; unless given, 'b=1', or '(2, 32)' for pairs.
+    """
+    parts = names.split()
+    labels = labels or ("({" + "}, {".join(parts) + "})" if len(parts) > 1 else parts[0] + "={" + parts[0] + "}")
+    rows = [dict(zip(parts, value if len(parts) > 1 else (value,), strict=True)) for value in values]
+    return tuple(level(labels.format(**row), **row) for row in rows)
+
+
+class Sweep:
+    """The points of an artifact at one or several scales, and what it is called and shows there.
+
+    Either a function that gives the points, or `series` times `x` of the configuration given by keyword arguments:
+    `Sweep(gpus=8, layers=8, hidden=6144, heads=48, t=1, b=1, series=batches(16, 32), x=levels("p", 2, 4, 8))`. d is
+    n/(p*t) unless a parameter says it; n is `gpus`, a level's parameter `gpus`, or, where it is measured, the ranks of
+    the scale. `paper` is the id in `published.json` whose values belong to the points of the same parameters.
+
+    `title` completes the artifact's subject, `description`, `quantities`, `columns` and `x_axis` replace the
+    artifact's own at these scales.
+    """
+
+    def __init__(
+        self,
+        points: Callable[[], tuple[Point, ...]] | None = None,
+        *,
+        series: Sequence[Level] = (),
+        x: Sequence[Level] = (),
+        gpus: int | None = None,
+        paper: str | None = None,
+        title: str = "",
+        description: str = "",
+        quantities: tuple[Quantity, ...] = (),
+        columns: Mapping[str, str] | None = None,
+        x_axis: XAxis | None = None,
+        **parameters: Scalar,
+    ) -> None:
+        self._points = points
+        self.series, self.x, self.gpus, self.paper = series or (Level("", "", {}),), x, gpus, paper
+        self.title, self.description = title, description
+        self.quantities, self.columns, self.x_axis = quantities, columns, x_axis
+        self.parameters = parameters
+
+    @classmethod
+    def published(
+        cls,
+        id: str,
+        x: str | Sequence[Level],
+        series: Sequence[Level] | None = None,
+        **parameters: Scalar,
+    ) -> "Sweep":
+        """The paper's points of a figure in `published.json`, in its configuration.
+
+        `x` names the parameters of its rows that the x axis shows, 'B' or 'p t'; there is a series for every batch size
+        unless `series` says otherwise. `parameters` are beside, or in place of, the published.
+        """
+        rows = published.rows(id)
+        if isinstance(x, str):
+            names = x.split()
+            values = dict.fromkeys(tuple(row[name] for name in names) for row in rows)
+            x = levels(x, *(value if len(names) > 1 else value[0] for value in values))
+        if series is None:
+            series = batches(*dict.fromkeys(row["B"] for row in rows))
+        configuration = published.configuration(id)
+        gpus = configuration.pop("gpus", None)
+        return cls(None, series=series, x=x, gpus=gpus, paper=id, **{**configuration, **parameters})
+
+    def points(self, scale: str) -> tuple[Point, ...]:
+        """The points at a scale."""
+        if self._points is not None:
+            return self._points()
+        return tuple(self._point(scale, line, mark) for line in self.series for mark in self.x)
+
+    def _point(self, scale: str, line: Level, mark: Level) -> Point:
+        shared = {**DEFAULTS.get(scale, {}), **self.parameters}
+        parameters: dict[str, Scalar] = {"p": 1, "t": 1, **shared, **line.parameters, **mark.parameters}
+        gpus = parameters.get("gpus", self.gpus or RANKS.get(scale))
+        if "d" not in parameters and gpus is not None:
+            parameters["d"] = int(str(gpus)) // ranks_of(parameters)
+        key = "_".join(filter(None, (line.key, mark.key)))
+        paper = published.values(self.paper, parameters) if self.paper else {}
+        return Point(key, line.label, mark.label, parameters, paper)
+
+    def devices(self, scale: str) -> str:
+        """'4 CPU processes', '1 GPU', '8 emulated GPUs': what the largest point runs on."""
+        ranks = max(ranks_of(point.parameters) for point in self.points(scale))
+        what = {CPU: "CPU process", LAPTOP: "emulated GPU"}.get(scale, "GPU")
+        return f"{ranks} {what}" + ("es" if scale == CPU else "s") * (ranks > 1)
+
+    def configuration(self, scale: str) -> str:
+        """What all points share, by the letters of the paper: 'l=8, h=6144, p=4, b=1'."""
+        first, *others = (point.parameters for point in self.points(scale))
+        shared = {name: value for name, value in first.items() if all(o.get(name) == value for o in others)}
+        return ", ".join(f"{letter}={shared[name]}" for name, letter in LETTERS.items() if name in shared)

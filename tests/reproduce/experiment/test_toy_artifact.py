@@ -1,0 +1,100 @@
+"""A new artifact beyond the paper needs its module and nothing else: one is put beside the others and used."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.records.errors import DONE
+from reproduce.analysis.verification import coverage
+from reproduce.cli import main
+from reproduce.experiment import catalog
+
+MODULE = """
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.quantities import XAxis
+from reproduce.experiment.results import OURS, Judgement, Results, holds_if, listed_by_batch, strictly_increasing
+from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.output.figures import line_plot
+
+ARTIFACT = Artifact(
+    id="fig_sequence_length",
+    title="Sequence length, GPT-3 175B on 96 GPUs",
+    description="Throughput per GPU against the sequence length.",
+    quantities=q.USUAL,
+    sweeps={
+        "paper": Sweep(
+            series=batches(12, 48), x=levels("seq", 512, 1024, 2048),
+            gpus=96, layers=96, hidden=12288, heads=96, vocab=51200, p=12, t=8, b=1,
+        ),
+        "laptop": Sweep(
+            series=batches(4, 8), x=levels("seq", 512, 1024),
+            gpus=8, gpus_per_node=2, layers=8, hidden=6144, heads=48, p=4, t=2, b=1,
+        ),
+        "cpu gpus": Sweep(series=batches(4, 8), x=levels("seq", 32, 64), p=4, b=1),
+    },
+    columns={"seq": "s"},
+    x_axis=XAxis("seq", "Sequence length", scale="log2"),
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim("Longer sequences take longer.", OURS, "longer from each s to the next", scales=DIRECTION)
+def longer_with_s(results: Results) -> Judgement:
+    times = results.by_batch(q.ITERATION, "seq")
+    rises = all(strictly_increasing(list(line.values())) for line in times.values())
+    return holds_if(rises, f"seconds: {listed_by_batch(times, 's', '{:.2f}')}")
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The id of an artifact whose module stands in a second folder of `reproduce.artifacts`."""
+    import reproduce.artifacts
+
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    (folder / "fig_sequence_length.py").write_text(MODULE)
+    for path in Path(reproduce.artifacts.__file__).parent.glob("*.py"):
+        (folder / path.name).touch()
+    monkeypatch.setattr(reproduce.artifacts, "__path__", [*reproduce.artifacts.__path__, str(folder)])
+    monkeypatch.setattr(catalog, "_FOLDER", folder)
+    catalog.ids.cache_clear()
+    yield "fig_sequence_length"
+    catalog.ids.cache_clear()
+
+
+def test_it_is_listed_described_run_and_judged(toy, tmp_path, capsys):
+    results = str(tmp_path / "results")
+    assert main(["list"]) == DONE
+    assert f"{toy}" in capsys.readouterr().out
+    assert main(["describe", toy]) == DONE
+    out = capsys.readouterr().out
+    assert "not in the paper" in out
+    assert "eq. 3 throughput per GPU" in out
+    assert main([toy, "--results", results]) == DONE
+    record = json.loads((tmp_path / "results" / toy / "simulated" / "record.json").read_text())
+    assert [claim["verdict"] for claim in record["claims"]] == ["holds"]
+    assert {path.name for path in (tmp_path / "results" / toy / "simulated").iterdir()} >= {"figure.png", "table.md"}
+    assert main(["verify", toy, "--results", results]) == DONE
+    assert main(["report", "--results", results]) == DONE
+
+
+def test_it_has_all_scales_and_fidelities(toy):
+    artifact = catalog.load(toy)
+    assert catalog.ids()[-1] == toy  # beyond the paper, by id
+    assert artifact.scales == ("paper", "laptop", "cpu", "gpus")
+    assert artifact.fidelities == ("simulated", "emulated", "measured")
+    assert artifact.at("cpu").title == "Sequence length, 4 CPU processes"
+    assert artifact.at("cpu").main.shown == "gigaFLOP/s"
+
+
+def test_claims_that_are_ours_need_no_place_in_the_paper(toy):
+    assert catalog.load(toy).claims[0].whose == "ours"
+    assert coverage.unlisted(coverage.statements(), coverage.artifacts()) == []
+
+
+def test_a_claim_stands_once(toy):
+    with pytest.raises(ValueError, match="stands twice"):
+        catalog.load(toy).claim("Again.", "Section 0", None, id="longer_with_s")(lambda results: None)
