@@ -221,7 +221,7 @@ def test_interrupt(number: int, code: int, tmp_path: Path, cache: str) -> None:
 @needs_proc
 def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
     """A rank that is stopped cannot even say where it is."""
-    with start(tmp_path, cache, "timeout=5") as run:
+    with start(tmp_path, cache, "timeout=15") as run:
         os.kill(ranks_of(run)[1], signal.SIGSTOP)
         assert run.wait() == 1
         assert "ptdp-train: rank 1 hangs" in run.stderr
