@@ -45,7 +45,11 @@ class NetworkModel:
         }
 
     def _inside_node(self, gpus: int) -> tuple[float, float]:
-        """Latency and bus bandwidth over `gpus` GPUs of a node, between the measured 2, 4 and 8 by their logarithm."""
+        """Latency and bus bandwidth over `gpus` GPUs of a node.
+
+        Between and beyond the measured 2, 4 and 8 latency goes by the logarithm of the GPUs; bandwidth beyond them is
+        that of 8, since a switch gives every GPU its full rate.
+        """
         if gpus in self._nvlink:
             return self._nvlink[gpus]
         low = 2 if gpus < 4 else 4
@@ -84,9 +88,9 @@ class NetworkModel:
         return latency, bandwidth
 
     def _tree(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
-        """Seconds of a double binary tree over nodes, each a chain: up to the root and down again.
+        """Seconds of a double binary tree over nodes, whose GPUs are a chain each: up to the root and down again.
 
-        A node's link carries the tensor up and down, but for two nodes once each way; a chain's each way at once.
+        Every link carries the whole tensor twice, once up and once down, whatever the number of GPUs.
         """
         nvlink = self._inside_node(group.per_node)[1] if group.per_node > 1 else float("inf")
         hops = 2 * (group.per_node - 1 + ceil(log2(group.nodes)))
@@ -94,14 +98,17 @@ class NetworkModel:
         return hops * self._cluster.tree_hop_latency + size_bytes / bandwidth
 
     def all_reduce(self, group: Group, size_bytes: float) -> float:
-        """Seconds to all-reduce `size_bytes` on every GPU: a ring moves 2(k-1)/k of it over each link."""
-        return self._ring(group, size_bytes, self._cluster.tensor_hca_bandwidth)
+        """Seconds to all-reduce `size_bytes` on every GPU: by a ring or, between nodes, a tree if that is faster.
+
+        A ring of k GPUs moves 2(k-1)/k of the tensor over each link.
+        """
+        return self._all_reduce(group, size_bytes, self._cluster.tensor_hca_bandwidth)
 
     def gradient_all_reduce(self, group: Group, size_bytes: float) -> float:
-        """The same for gradients, once an iteration: at the rate the paper saw for it between nodes (Section 5.9)."""
-        return self._ring(group, size_bytes, self._cluster.allreduce_hca_bandwidth)
+        """The same for gradients, once an iteration (Section 5.9)."""
+        return self._all_reduce(group, size_bytes, self._cluster.allreduce_hca_bandwidth)
 
-    def _ring(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
+    def _all_reduce(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
         if group.size == 1:
             return 0.0
         latency, bandwidth = self._latency_and_bandwidth(group, hca_bandwidth)
