@@ -213,30 +213,23 @@ class Chunk(nn.Module):
         labels_BS: torch.Tensor | None = None,
     ) -> torch.Tensor:
         build, scattered = self.build, self.build.boundary.is_scattered
-        flat = self.received and scattered
         if self.is_first:
             assert tokens_BS is not None
             x = self._embed(tokens_BS)
         assert x is not None
+        if self.received and scattered:  # once per message: the recomputed blocks stash what is gathered
+            x = gather(x, build.boundary.shape, build.tp)
         step = build.recompute_layers or max(1, len(self.layers))
         for start in range(0, len(self.layers), step):
-            block = self._block(start, start + step, gathering=flat)
-            if build.recompute_layers:
-                # What arrived as 1/t is stashed as it is; anything else is split first.
-                stash = build.tp if scattered and not flat else None
-                x = recomputed(block, x, stash)
-            else:
-                x = block(x)
-            flat = False
+            block = self._block(start, start + step)
+            x = recomputed(block, x) if build.recompute_layers else block(x)
         if self.is_last:
             assert labels_BS is not None
             return self._loss(x, labels_BS)
         return split(x, build.tp) if self.sent and scattered else x
 
-    def _block(self, start: int, stop: int, gathering: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def run(x: torch.Tensor) -> torch.Tensor:
-            if gathering:
-                x = gather(x, self.build.boundary.shape, self.build.tp)
             for layer in self.layers[start:stop]:
                 x = layer(x)
             return x

@@ -4,9 +4,11 @@ Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-par
 
 Parameters lie in the buffer in the order in which backward passes finish them, cut into buckets. 'local' has one
 bucket, reduced after the pipeline flush; 'torch' has many, each reduced while the last backward pass goes on (Section
-2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each. The tied embedding of a model
-with several stages gets gradients from two of them, which are summed over their ranks after the flush; its bucket waits
-for that.
+2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each.
+
+The tied embedding of a model with several stages gets gradients from two of them, which are summed over their ranks
+last, as own + other on both: so its copies stay equal to the bit. Not before the sum over d: the order of that depends
+on where a parameter lies in its bucket, which differs between the stages. Its bucket is reduced after the flush.
 """
 
 from collections.abc import Sequence
@@ -82,7 +84,12 @@ class ParamAndGradBuffer:
                 entry.parameter.register_post_accumulate_grad_hook(self._hook(entry, bucket))
 
     def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
-        """Cut the parameters into buckets, last made first; the tied embedding has its own if there are several."""
+        """Cut the parameters into buckets, last made first.
+
+        The tied embedding has its own if there are several, or if ranks own parts of them: the same parts then on
+        both of its stages.
+        """
+        alone = self.overlap or self.sharded
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
         order = [i for i in reversed(range(len(parameters))) if i not in tied] + sorted(tied)
         buckets, offset = [Bucket(0)], 0
@@ -91,7 +98,7 @@ class ParamAndGradBuffer:
             bucket = buckets[-1]
             full = limit is not None and bucket.entries and offset - bucket.start >= limit
             new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
-            if full or new_chunk or (self.overlap and i in tied and bucket.entries):
+            if full or new_chunk or (alone and i in tied and bucket.entries):
                 offset = self._close(bucket, offset)
                 buckets.append(Bucket(offset))
             buckets[-1].entries.append(Entry(tensor, shard, chunk, offset))
@@ -174,8 +181,7 @@ class ParamAndGradBuffer:
         return start, start + share
 
     def finish(self) -> None:
-        """After the flush: sum the tied embedding, reduce what is not reduced yet, and take the mean over d."""
-        self._reduce_tied()
+        """After the flush: reduce what is not reduced yet, take the mean over d, and sum the tied embedding."""
         for bucket in self.buckets:
             if not bucket.launched:
                 self._launch(bucket)
@@ -184,25 +190,27 @@ class ParamAndGradBuffer:
                 bucket.work.wait()
         if self.groups.dp.size > 1:  # the one place that divides by d
             self.grad_data.div_(self.groups.dp.size)
+        for bucket in self.buckets:
+            for entry in bucket.entries:
+                if self._is_tied(entry.shard):
+                    first, end = self.owned(bucket)
+                    self._sum_over_stages(self.grad_data[max(first, entry.start) : min(end, entry.stop)])
 
-    def _reduce_tied(self) -> None:
-        """Sum the tied embedding's gradient over its two ranks, if they are two."""
-        if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1]:
+    def _sum_over_stages(self, own: torch.Tensor) -> None:
+        """Sum a part of the tied embedding's gradient over its two ranks, if they are two."""
+        if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1] or not own.numel():
             return
         pp = self.groups.pp
-        for entry in self.entries:
-            if self._is_tied(entry.shard):
-                peer = sum(self.tied_ranks) - pp.rank
-                own = self.main_grad(entry).contiguous()
-                other = torch.empty_like(own)
-                pp.calls["tied"] += 1
-                pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
-                    dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
-                    dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
-                ]
-                for work in dist.batch_isend_irecv(pair):
-                    work.wait()
-                own.add_(other)
+        peer = sum(self.tied_ranks) - pp.rank
+        other = torch.empty_like(own)
+        pp.calls["tied"] += 1
+        pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
+            dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
+            dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
+        ]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
+        own.add_(other)
 
     def gather_parameters(self) -> None:
         """Sharded optimizer: give every data-parallel rank the parameters that the others updated."""

@@ -1,0 +1,22 @@
+"""The two copies of the tied embedding, on the first and on the last pipeline stage, are equal to the bit."""
+
+from typing import Any
+
+import pytest
+
+from ptdp_core.launch.local import launch
+from tests.ptdp_core.engine import jobs
+
+FP32 = {"p": 2, "d": 4, "B": 8, "dtype": "fp32"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"sharded_optimizer": True}, {"data_parallel": "torch", "bucket_mib": 0.002}],
+    ids=["local", "sharded", "overlapped"],
+)
+def test_copies_stay_equal(options: dict[str, Any]) -> None:
+    """Rounded to fp32 over d = 4, where sums depend on their order."""
+    parts = launch(jobs.tied_embedding, 8, (FP32 | options,))
+    assert all(part == parts[0] for part in parts)
+    assert len(set(parts[0])) > 1
