@@ -9,14 +9,13 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 MARK = "PTDP_TEST_PROGRAM"
-PATIENCE_S = 300.0  # of tests, for what is sure to come, also on a busy machine
+PATIENCE_S = 120.0  # of tests, for what is sure to come, also on a busy machine
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
 
@@ -31,20 +30,20 @@ def wait_for(condition: Callable[[], object], patience: float = PATIENCE_S) -> N
 class Program:
     """`python *arguments` from the project's root, in a session of its own; leaving the `with` ends all of it.
 
-    What it writes goes to files in `folder`, its temporary files to a folder of their own. Ctrl-C works in it, also
-    where this process ignores it, as in the background of a shell.
+    What it writes goes to files in `folder`; its temporary files go to the folder `temporary` there. Ctrl-C works in
+    it, also where this process ignores it, as in the background of a shell.
     """
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.mark = f"{MARK}={uuid.uuid4()}"
-        self.out_path, self.err_path = folder / "stdout", folder / "stderr"
-        self.temporary = TemporaryDirectory(prefix="ptdp-")  # its path is short: sockets in it have at most 108 bytes
-        own = {MARK: self.mark.partition("=")[2], "TMPDIR": self.temporary.name}
+        self.temporary, self.out_path, self.err_path = folder / "temporary", folder / "stdout", folder / "stderr"
+        self.temporary.mkdir(exist_ok=True)
+        own = {MARK: self.mark.partition("=")[2], "TMPDIR": str(self.temporary)}
         with self.out_path.open("w") as out, self.err_path.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=ROOT,
-                env={**os.environ, **own},
+                env={**os.environ, **own, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -62,7 +61,6 @@ class Program:
             if pid != self.process.pid or self.process.poll() is None:
                 kill(pid)
         self.process.wait()
-        self.temporary.cleanup()
 
     def processes(self) -> set[int]:
         """The program's living processes, those included that have outlived it."""
@@ -77,7 +75,7 @@ class Program:
 
     def temporary_files(self) -> list[str]:
         """What lies in its folder for temporary files, but for PyTorch's cache, which is meant to stay."""
-        return [name for name in os.listdir(self.temporary.name) if not name.startswith("torchinductor_")]
+        return [path.name for path in self.temporary.iterdir() if not path.name.startswith("torchinductor_")]
 
     def signal_group(self, number: int) -> None:
         """As a terminal does with Ctrl-C: to all processes of the program's group."""

@@ -1,33 +1,39 @@
 """Checkpoints by global name with `torch.distributed.checkpoint`: readable at any other (p, t, d, v).
 
 Every rank writes 1/d of what its model-parallel rank holds: master parameters and Adam's moments, as rectangles of the
-global tensors, without padding. A checkpoint is a folder `step_<n>`: it is written under another name, gets a
-manifest with the size of each file, and is renamed last. So a crash leaves the previous one as it was.
+global tensors, without padding. A checkpoint is written under another name, durably, gets a manifest with the checksum
+of each file, and is renamed last (`checkpoint_folder`). So a crash leaves the previous one as it was. It says what run
+it belongs to: another model, batch size, seed or other data are refused.
 """
 
 import contextlib
 import json
 import math
-import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
+from ptdp_core.engine import checkpoint_folder as folders
+from ptdp_core.engine.checkpoint_folder import STATE, FileSum
+from ptdp_core.engine.errors import DivergedError, UnavailableError, not_writable
+from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.optimizer import Segment
 from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, rectangles
+from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.trainer import Trainer
 
-MANIFEST = "manifest.json"
-STATE = "state.json"
+T = TypeVar("T")
+# Errors that keep their type on the way to other ranks, which all raise what one of them has found.
+SHARED_ERRORS = (ValueError, UnavailableError, DivergedError)
 
 
 def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
@@ -81,23 +87,67 @@ class Progress:
 
 
 class Checkpoints:
-    """Saves and loads the checkpoints of a run. `folder` holds one subfolder per checkpoint."""
+    """Saves and loads the checkpoints of a run. `folder` holds one subfolder per checkpoint.
 
-    def __init__(self, folder: str | Path, trainer: Trainer, *, background: bool = False) -> None:
-        self.folder, self.trainer, self.background = Path(folder), trainer, background
+    `data` identifies the training data (`data.fingerprint`). Of the checkpoints the newest `keep` stay; 0: all. All
+    ranks make one together, and call its methods together. `notes` says what a user should know about the last load.
+    """
+
+    def __init__(
+        self, folder: str | Path, trainer: Trainer, *, background: bool = False, data: str = "", keep: int = 0
+    ) -> None:
+        self.folder, self.trainer, self.data, self.keep = Path(folder), trainer, data, keep
         self.alone = not dist.is_initialized()
         # A group of its own: a save in the background must not mix with the training's collectives.
         self.group = None if self.alone else dist.new_group(backend="gloo")
         self.is_writer = trainer.groups.rank == 0
+        self.notes: list[str] = []
+        self._lock: IO[bytes] | None = None
         self._thread = ThreadPoolExecutor(1) if background else None
         self._pending: Future[None] | None = None
 
+    def claim(self) -> None:
+        """Take the folder for this run, and remove what a killed run has left half-written in it.
+
+        Raises `ValueError` while another run has it, and `UnavailableError` if it cannot be written.
+        """
+
+        def take() -> None:
+            if self.is_writer:
+                check_writable("save", self.folder)
+                self._lock = lock("save", self.folder / LOCK)
+                folders.remove_partial(self.folder)
+
+        self._together(take)
+
+    def begin(self, step: int) -> None:
+        """Begin to save, in a run that starts after `step` steps.
+
+        Raises `ValueError` if the folder holds later checkpoints: with those of this run they would make one
+        sequence out of two.
+        """
+
+        def look() -> None:
+            paths = folders.checkpoints_in(self.folder)
+            if self.is_writer and paths and folders.step_of(paths[-1]) > step:
+                raise ValueError(
+                    f"save={str(self.folder)!r} holds {paths[-1].name}, and this run starts at step {step}; needs a "
+                    "folder without later checkpoints; try --resume auto to go on from there, or another save"
+                )
+
+        self._together(look)
+
     def save(self, consumed: int) -> Path:
-        """Save the state after the last step; in the background if asked for (tensors are copied first)."""
+        """Save the state after the last step; in the background if asked for (tensors are copied first).
+
+        Raises `DivergedError` if the state is not finite, and `UnavailableError` if it cannot be written; the
+        checkpoints before are as they were.
+        """
         self.wait()
         progress = Progress.of(self.trainer, consumed)
-        path = self.folder / f"step_{progress.step:08d}"
+        path = folders.checkpoint_path(self.folder, progress.step)
         pieces: dict[str, Any] = dict(_pieces(self.trainer, saving=True))
+        self._together(lambda: _check_finite(pieces, progress.step))
         if self._thread is None:
             self._write(path, pieces, progress)
         else:
@@ -113,53 +163,88 @@ class Checkpoints:
             pending.result()
 
     def _write(self, path: Path, pieces: dict[str, Any], progress: Progress) -> None:
-        temporary = path.with_name(f".{path.name}.partial")
-        try:
+        partial = folders.partial_path(path)
+
+        def make() -> None:
             if self.is_writer:
-                shutil.rmtree(temporary, ignore_errors=True)
-                temporary.mkdir(parents=True)
-            self._barrier()
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+
+        def sums() -> dict[str, FileSum]:
+            rank = 0 if self.alone else dist.get_rank(self.group)
+            return {file.name: FileSum.of(file) for file in partial.glob(f"__{rank}_*.distcp")}
+
+        def complete() -> None:
+            if self.is_writer:
+                state = {"progress": asdict(progress), "settings": to_mapping(self.trainer.settings), "data": self.data}
+                write_durably(partial / STATE, json.dumps(state, indent=1))
+                names = (STATE, folders.METADATA)
+                folders.complete(path, shards | {name: FileSum.of(partial / name) for name in names})
+                folders.prune(self.folder, self.keep)
+
+        try:
+            self._together(make)
+            self._save_shards(partial, pieces)
+            shards = {name: row for rows in self._together(sums) for name, row in rows.items()}
+            self._together(complete)
+        except (UnavailableError, RuntimeError):
+            if self.is_writer:
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    def _save_shards(self, partial: Path, pieces: dict[str, Any]) -> None:
+        """Write the tensors with DCP, which synchronises its files."""
+        try:
             with quietly():
                 dcp.save(
                     pieces,
-                    storage_writer=dcp.FileSystemWriter(temporary),
+                    storage_writer=dcp.FileSystemWriter(partial),
                     planner=SavePlanner(),
                     process_group=self.group,
                     no_dist=self.alone,
                 )
-            if self.is_writer:
-                (temporary / STATE).write_text(json.dumps(progress.__dict__, indent=1))
-                sizes = {f.name: f.stat().st_size for f in sorted(temporary.iterdir())}
-                (temporary / MANIFEST).write_text(json.dumps(sizes, indent=1))
-                shutil.rmtree(path, ignore_errors=True)
-                os.replace(temporary, path)
-            self._barrier()
         except (Exception, CheckpointException) as error:  # the latter is no Exception
-            if self.is_writer:
-                shutil.rmtree(temporary, ignore_errors=True)
-            raise RuntimeError(
-                f"saving {path} failed: {_first_line(error)}; the checkpoints before it are as they were "
-                f"(newest: {newest(self.folder) or 'none'})"
-            ) from error
+            raise self._shared(_cause(error)) from error
 
-    def _barrier(self) -> None:
+    def _shared(self, error: BaseException) -> Exception:
+        """An error as it is raised on all ranks: one line, and how things are if it came from saving."""
+        if isinstance(error, SHARED_ERRORS):
+            return error
+        if isinstance(error, OSError):
+            last = folders.newest(self.folder)
+            return UnavailableError(f"{not_writable('save', self.folder, error)}; the newest checkpoint is {last}")
+        return RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}")
+
+    def _together(self, work: Callable[[], T]) -> list[T]:
+        """Run `work` on every rank; the results of all. What it raises on one rank is raised on all."""
+        result: T | None = None
+        error: Exception | None = None
+        try:
+            result = work()
+        except Exception as raised:
+            error = self._shared(raised)
+        rows: list[Any] = [(result, error)]
         if not self.alone:
-            dist.barrier(group=self.group)
+            rows = [None] * dist.get_world_size(self.group)
+            dist.all_gather_object(rows, (result, error), group=self.group)
+        for _, raised_there in rows:
+            if raised_there is not None:
+                raise raised_there
+        return [row for row, _ in rows]
 
-    def load(self, path: str | Path) -> Progress:
-        """Restore a checkpoint (or the newest usable one in a folder), whatever layout it was saved at."""
-        path = resolve(path)
-        progress = Progress(**json.loads((path / STATE).read_text()))
+    def load(self, source: str | Path) -> Progress:
+        """Restore a checkpoint, or the newest whole one in a folder, whatever layout it was saved at.
+
+        Raises `ValueError` if it is damaged, naming the newest whole one before it, or if it belongs to another run.
+        """
+        self.notes.clear()
+        path = self._choose(Path(source))
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+        progress = Progress(**state["progress"])
+        changes = changes_since(path, state, self.trainer.settings, self.data)
+        if changes:
+            self.notes.append(f"changed since {path.name} was saved: {', '.join(changes)}")
         pieces: dict[str, Any] = dict(_pieces(self.trainer, saving=False))
-        saved = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
-        for name, held in pieces.items():
-            size = getattr(saved.get(name), "size", None)
-            if size is None or tuple(size) != tuple(held.shape):
-                found = tuple(size) if size else "nothing"
-                raise ValueError(
-                    f"load={str(path)!r} has {name} as {found}; needs {tuple(held.shape)}; "
-                    "try the model sizes it was saved with"
-                )
         with quietly():
             dcp.load(
                 pieces,
@@ -172,6 +257,79 @@ class Checkpoints:
         self.trainer.optimizer.restore(progress.updates, progress.scale, progress.good_steps)
         return progress
 
+    def _choose(self, source: Path) -> Path:
+        """The newest whole checkpoint at or in `source`; damaged ones that are passed over are noted."""
+        one = folders.NAME.fullmatch(source.name) is not None
+        folder = source.parent if one else source
+        paths = self._together(lambda: [p for p in folders.checkpoints_in(folder) if not one or p.name <= source.name])
+        damaged: list[tuple[Path, str]] = []
+        for path in reversed(paths[0]):
+            wrong = self._problem(path)
+            if wrong is None:
+                break
+            damaged.append((path, wrong))
+        else:
+            if damaged:
+                raise folders.not_whole(*damaged[0], None)
+            return folders.resolve(source)  # raises: there is none
+        if one and damaged:
+            raise folders.not_whole(*damaged[0], path)
+        for bad, wrong in damaged:
+            self.notes.append(f"passed over {bad}, which {wrong}; going on from {path.name}")
+            if self.is_writer and self._lock is not None and bad.parent == self.folder:
+                folders.set_aside(bad)
+        return path
+
+    def _problem(self, path: Path) -> str | None:
+        """What is wrong with a checkpoint; each rank reads an equal number of its shards."""
+
+        def look() -> str | None:
+            wrong = folders.problem(path)
+            if wrong is None:
+                rank, size = (0, 1) if self.alone else (dist.get_rank(self.group), dist.get_world_size(self.group))
+                wrong = folders.damage(path, sorted(folders.manifest(path) or {})[rank::size])
+            return wrong
+
+        return next((wrong for wrong in self._together(look) if wrong), None)
+
+
+def changes_since(path: Path, state: Mapping[str, Any], settings: Settings, data: str) -> list[str]:
+    """What differs between a checkpoint's run and this one, as 'name: before -> now'.
+
+    Raises `ValueError` for what has to agree, so that the run that goes on is the run that was saved: the model, the
+    batch size, the seed and the data.
+    """
+    now, then = to_mapping(settings), state["settings"]
+    must_agree = {("parallel", "B"), ("engine", "seed"), *(("model", name) for name in now["model"])}
+    changes = []
+    for section in ("model", "parallel", "engine", "optimizer"):
+        for name, value in now[section].items():
+            before = then.get(section, {}).get(name, value)
+            if before != value and (section, name) in must_agree:
+                raise ValueError(
+                    f"{name}={value!r} where load={str(path)!r} was saved with {before!r}; needs the same model, B, "
+                    f"seed and data; try {name}={before!r}"
+                )
+            if before != value:
+                changes.append(f"{name} {before!r} -> {value!r}")
+    if data and state["data"] and data != state["data"]:
+        raise ValueError(
+            f"data is not what load={str(path)!r} was saved with; needs the same tokens in the same order; "
+            f"try data={then['run']['data']!r}"
+        )
+    return changes
+
+
+def _check_finite(pieces: Mapping[str, Pieces], step: int) -> None:
+    """Raise `DivergedError` if anything that would be saved is not finite."""
+    for name, piece in pieces.items():
+        for tensor in piece.held.values():
+            if not torch.isfinite(tensor).all():
+                raise DivergedError(
+                    f"{name} is not finite after step {step}, and is not saved; needs finite parameters and moments; "
+                    "try a smaller lr, and load=<the checkpoint before>"
+                )
+
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
@@ -181,47 +339,9 @@ def quietly() -> Iterator[None]:
         yield
 
 
-def _first_line(error: BaseException) -> str:
-    """The cause inside DCP's wrapper, on one line."""
-    failures = getattr(error, "failures", None)
-    if failures:
-        rank, wrapped = next(iter(failures.items()))
-        cause = wrapped[0] if isinstance(wrapped, tuple) else wrapped
-        return f"rank {rank}: {type(cause).__name__}: {cause}".splitlines()[0]
-    return (f"{type(error).__name__}: {error}".splitlines() or [""])[0]
-
-
-def problem(path: Path) -> str | None:
-    """Why a checkpoint cannot be used; None if nothing is wrong with its files."""
-    try:
-        sizes = json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError):
-        return f"has no readable {MANIFEST}"
-    for name, size in sizes.items():
-        file = path / name
-        if not file.exists():
-            return f"lacks {name}"
-        if file.stat().st_size != size:
-            return f"has {name} with {file.stat().st_size} bytes, where {size} were saved"
-    return None
-
-
-def newest(folder: Path, before: str = "~") -> Path | None:
-    """The newest usable checkpoint in a folder."""
-    found = sorted(p for p in folder.glob("step_*") if p.name < before)
-    return next((p for p in reversed(found) if problem(p) is None), None)
-
-
-def resolve(path: str | Path) -> Path:
-    """A usable checkpoint: `path` itself, or the newest in it. `ValueError` naming what is wrong and the one before."""
-    path = Path(path)
-    if path.name.startswith("step_"):
-        if wrong := problem(path):
-            raise ValueError(
-                f"load={str(path)!r} {wrong}; needs a whole checkpoint; try {newest(path.parent, path.name) or 'none'}"
-            )
-        return path
-    found = newest(path)
-    if found is None:
-        raise ValueError(f"load={str(path)!r} holds no usable checkpoint; needs step_* inside; try without load")
-    return found
+def _cause(error: BaseException) -> BaseException:
+    """The first cause inside DCP's wrapper of all ranks' errors."""
+    for wrapped in getattr(error, "failures", {}).values():
+        cause: BaseException = wrapped[0] if isinstance(wrapped, tuple) else wrapped
+        return cause
+    return error

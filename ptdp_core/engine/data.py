@@ -8,6 +8,7 @@ Sources: by default bytes of the Python standard library's source; a text file o
 Megatron's `.bin/.idx` pairs; and `.tokens` files, which the first two are turned into.
 """
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -19,12 +20,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ptdp_core.engine.errors import not_writable
+
 MAGIC = b"PTDPTOK1"
 HEADER = struct.Struct("<8sBxxxIQ")  # magic, bytes per token, vocabulary, number of tokens
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+WIDTHS = {1: "<u1", 2: "<u2", 4: "<u4"}
 MEGATRON_DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 DEFAULT_BYTES = 16 << 20
 BYTE_VOCAB = 256
+BLOCK = 1 << 22  # tokens looked at at a time
+MAX_CHECKED = 1 << 32  # tokens of a file that are compared with the vocabulary before training
+FINGERPRINT_BLOCKS, FINGERPRINT_BLOCK = 64, 4096
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,21 @@ def _open_own(path: Path) -> Tokens:
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         raise _corrupt(path, "has no valid header")
     _, width, vocab, count = HEADER.unpack(head)
+    if width not in WIDTHS:
+        raise _corrupt(path, f"has {width} bytes per token")
     _check_size(path, HEADER.size + width * count)
-    ids = np.memmap(path, dtype={1: "<u1", 2: "<u2", 4: "<u4"}[width], mode="r", offset=HEADER.size, shape=(count,))
+    ids = np.memmap(path, dtype=WIDTHS[width], mode="r", offset=HEADER.size, shape=(count,))
     return Tokens(path, ids, vocab)
 
 
 def _open_megatron(prefix: Path) -> Tokens:
     index, path = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
     head = index.read_bytes()[:34] if index.exists() else b""
+    if not index.exists():
+        raise ValueError(
+            f"data={str(prefix)!r} has no index {index.name}; needs both files of a Megatron pair in one folder; "
+            f"try copying {index.name} there"
+        )
     if len(head) < 34 or not head.startswith(MEGATRON_MAGIC):
         raise _corrupt(index, "is no Megatron index")
     version, code, sequences, _ = struct.unpack("<QBQQ", head[9:])
@@ -66,6 +80,8 @@ def _open_megatron(prefix: Path) -> Tokens:
         raise _corrupt(index, f"has version {version} and data type code {code}")
     if index.stat().st_size < 34 + 4 * sequences:
         raise _corrupt(index, "is shorter than its number of sequences asks for")
+    if sequences == 0:
+        raise _corrupt(index, "lists no sequences")
     sizes = np.memmap(index, dtype="<i4", mode="r", offset=34, shape=(sequences,))
     dtype = np.dtype(MEGATRON_DTYPES[code])
     _check_size(path, int(sizes.sum(dtype=np.int64)) * dtype.itemsize)
@@ -79,26 +95,77 @@ def _check_size(path: Path, expected: int) -> None:
 
 
 def _corrupt(path: Path, why: str) -> ValueError:
-    return ValueError(f"data={str(path)!r} {why}; needs an intact token file; try deleting it, or another --data")
+    return ValueError(
+        f"data={str(path)!r} {why}; needs an intact token file; try making it again from its text, or another --data"
+    )
+
+
+def fingerprint(tokens: Tokens) -> str:
+    """Identifies a stream of tokens, wherever it lies: its length, and a hash of blocks spread evenly over it."""
+    count = len(tokens.ids)
+    digest = hashlib.sha256(str(count).encode())
+    for start in np.linspace(0, max(0, count - FINGERPRINT_BLOCK), FINGERPRINT_BLOCKS, dtype=np.int64):
+        digest.update(tokens.ids[start : start + FINGERPRINT_BLOCK].astype("<i8").tobytes())
+    return f"{count} tokens, sha256 {digest.hexdigest()[:16]}"
+
+
+def check_vocabulary(tokens: Tokens, vocab: int) -> None:
+    """Raise `ValueError` naming the first token outside the vocabulary: of all, or in 2^32 of them, evenly spread."""
+    ids = tokens.ids
+    largest = np.iinfo(ids.dtype).max if ids.dtype.kind == "u" else vocab
+    if largest < vocab:  # this type has none outside
+        return
+    starts = range(0, len(ids), BLOCK)
+    for start in starts[:: -(-len(ids) // MAX_CHECKED)]:
+        block = ids[start : start + BLOCK]
+        if block.max() >= vocab or block.min() < 0:
+            position = start + int(np.argmax((block >= vocab) | (block < 0)))
+            raise _outside(tokens, position, vocab)
+
+
+def _outside(tokens: Tokens, position: int, vocab: int) -> ValueError:
+    token = int(tokens.ids[position])
+    fix = f"vocab={token + 1}, or the tokenizer's own size" if token >= vocab else "a file of unsigned token ids"
+    return ValueError(
+        f"data={str(tokens.path)!r} holds token {token} at position {position}, outside vocab={vocab}; needs tokens "
+        f"0 to vocab-1; try {fix}"
+    )
 
 
 def prepare(data: str, cache: str = "") -> Path:
     """The token file for `data` ('' for the default), made in `cache` if it is not there yet; whole or not at all."""
     path = Path(data)
     if data and (path.suffix in (".tokens", ".bin", ".idx") or Path(f"{data}.idx").exists()):
-        if path.suffix == ".tokens" and not path.exists():
+        if not any(p.exists() for p in (path, Path(f"{data}.idx"))):
             raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try data=''")
         return path
-    files = list(_text_files(path) if data else _stdlib_files())
-    if not files:
-        raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try data=''")
     folder = Path(cache or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptdp"
-    key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
-    out = folder / f"bytes-{key}.tokens"
-    if not out.exists():
-        limit = None if data else DEFAULT_BYTES
-        write_tokens(out, _bytes_of(files, limit), BYTE_VOCAB)
+    try:
+        files = list(_text_files(path) if data else _stdlib_files())
+        if not files:
+            raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try data=''")
+        key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
+        out = folder / f"bytes-{key}.tokens"
+        if _is_whole(out):
+            return out
+        ids = _bytes_of(files, None if data else DEFAULT_BYTES)
+    except OSError as error:
+        raise ValueError(
+            f"data={data!r} cannot be read: {error}; needs a text file or a folder of them; try data=''"
+        ) from None
+    try:
+        write_tokens(out, ids, BYTE_VOCAB)
+    except OSError as error:
+        raise not_writable("cache", folder, error) from None
     return out
+
+
+def _is_whole(cached: Path) -> bool:
+    """Whether a token file made earlier can be used; one that is damaged is made again."""
+    with contextlib.suppress(ValueError, OSError):
+        _open_own(cached)
+        return True
+    return False
 
 
 def _text_files(path: Path) -> Iterator[Path]:
@@ -165,10 +232,9 @@ class Samples:
             self._epoch = epoch
         start = int(self._order[place]) * self.seq
         ids = self.tokens.ids[start : start + self.seq + 1].astype(np.int64)
-        if ids.min() < 0 or ids.max() >= self.vocab:
-            raise _corrupt(
-                self.tokens.path, f"holds token {ids.max()} after position {start}, outside the vocabulary {self.vocab}"
-            )
+        outside = np.flatnonzero((ids < 0) | (ids >= self.vocab))
+        if outside.size:
+            raise _outside(self.tokens, start + int(outside[0]), self.vocab)
         return torch.from_numpy(ids)
 
     def microbatch(self, first: int, b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

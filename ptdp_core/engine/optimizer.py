@@ -5,11 +5,12 @@ owner counts it once, and the sums travel over the tensor, the pipeline and, if 
 """
 
 from dataclasses import dataclass
-from math import cos, pi, sqrt
+from math import cos, isfinite, nan, pi, sqrt
 
 import torch
 from torch import nn
 
+from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import Entry, ParamAndGradBuffer
 from ptdp_core.engine.settings import OptimizerSettings
@@ -41,6 +42,11 @@ class LossScale:
             return cls(65536.0, dynamic=True, interval=settings.loss_scale_interval)
         return cls(float(settings.loss_scale))
 
+    @property
+    def can_fall(self) -> bool:
+        """Whether an overflow may come from the scale itself, and a smaller one cure it."""
+        return self.dynamic and self.value > 1
+
     def update(self, overflow: bool) -> None:
         """Adjust a dynamic scale after a step."""
         if not self.dynamic:
@@ -50,6 +56,24 @@ class LossScale:
             self.value = max(1.0, self.value / 2)
         elif self.good == self.interval:
             self.value, self.good = self.value * 2, 0
+
+
+def must_skip(step: int, loss: float, norm: float, scale: LossScale, settings: OptimizerSettings) -> bool:
+    """Whether a step leaves the parameters as they are, because its loss or gradient norm is not finite.
+
+    That is routine under a loss scale that can still fall, and accepted with on_nan='skip'. Otherwise training has
+    diverged: raises `DivergedError`.
+    """
+    if isfinite(loss) and isfinite(norm):
+        return False
+    if scale.can_fall or settings.on_nan == "skip":
+        return True
+    scaled = not scale.dynamic and scale.value > 1
+    fix = "loss_scale='dynamic'" if scaled else f"an lr below {settings.lr:g}, or clip=1.0"
+    raise DivergedError(
+        f"loss={loss:g} with gradient norm {norm:g} at step {step}; needs finite numbers; "
+        f"try {fix} (on_nan='skip' leaves such steps out)"
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepResult:
-    """Gradient norm before clipping (without the loss scale), and whether the step was skipped for an overflow."""
+    """Gradient norm before clipping (without the loss scale), and whether the step was skipped (`must_skip`)."""
 
     norm: float
     skipped: bool
@@ -118,12 +142,16 @@ class Optimizer:
     def _gradient(self, segment: Segment) -> torch.Tensor:
         return self.buffer.grad_data[segment.start : segment.stop]
 
-    def step(self, lr: float) -> StepResult:
-        """Update the parameters from the reduced main gradients; skip on every rank if any has an overflow."""
-        norm, overflow = self._norm()
+    def step(self, lr: float, step: int = 1, loss: float = 0.0) -> StepResult:
+        """Update the parameters from the reduced main gradients of this step, which has this mean loss.
+
+        All ranks decide alike whether to skip it. Raises `DivergedError` (see `must_skip`).
+        """
         scale = self.scale.value
-        self.scale.update(overflow)
-        if overflow:
+        norm = self._norm()
+        skip = must_skip(step, loss, norm / scale, self.scale, self.settings)
+        self.scale.update(skip)
+        if skip:
             return StepResult(norm / scale, True)
         factor = 1.0 / scale
         if self.settings.clip > 0:
@@ -156,7 +184,8 @@ class Optimizer:
                     self.buffer.param_data[segment.start : segment.stop].copy_(segment.master)
         self.buffer.gather_parameters()
 
-    def _norm(self) -> tuple[float, bool]:
+    def _norm(self) -> float:
+        """The norm of the whole gradient, each parameter counted once; not finite if any rank's part is not."""
         own, others = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
         finite = torch.isfinite(own) & torch.isfinite(others)
         sums = torch.stack([own.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
@@ -165,4 +194,4 @@ class Optimizer:
         if self.buffer.sharded:
             self.groups.dp.all_reduce(sums)
         squares, overflows = sums.tolist()
-        return sqrt(squares) if squares >= 0 else float("nan"), overflows > 0
+        return nan if overflows else sqrt(squares)

@@ -1,30 +1,41 @@
-"""What a training run says about itself: one line per step on the terminal, one JSON object per step in a file."""
+"""What a training run says about itself: one line per step on the terminal, one JSON object per step in a file.
 
+Each object carries the run's id, so that runs that went on in the same file can be told apart.
+"""
+
+import contextlib
 import json
 import math
+import os
 import resource
+import secrets
 import sys
+import time
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from ptdp_core.engine.errors import not_writable
+from ptdp_core.engine.files import lock
 from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
 
 
-class Report:
+class Report(contextlib.AbstractContextManager["Report"]):
     """Writes the log of a run, on one rank. FLOP/s are per device and named by their formula: `eq3` is the paper's
-    (it counts the recomputed forward pass, whether there is one or not), `model` leaves that out."""
+    (it counts the recomputed forward pass, whether there is one or not), `model` leaves that out.
+
+    Raises `ValueError` if another run writes to the same log file.
+    """
 
     def __init__(self, settings: Settings, device: torch.device, out: IO[str] | None = None) -> None:
         self.settings, self.device, self.out = settings, device, out or sys.stdout
-        self.file: IO[str] | None = None
+        self.run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+        self.file: IO[bytes] | None = None
         if settings.run.log:
-            path = Path(settings.run.log)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = path.open("a", encoding="utf-8")
+            self.file = lock("log", Path(settings.run.log))
         n, B = settings.parallel.n, settings.parallel.B
         self.tokens = B * settings.model.seq
         self.eq3 = flops_per_iteration(settings.model, B) / n
@@ -36,7 +47,8 @@ class Report:
         self._say(
             f"p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
             f"{s.engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute} {s.engine.dtype} "
-            f"on {self.device.type}; {parameters(s.model) / 1e6:.1f}M parameters; from step {step}"
+            f"on {self.device.type}; {parameters(s.model) / 1e6:.1f}M parameters; from step {step}; "
+            f"run {self.run_id}"
         )
         self._write({"event": "begin", "step": step, "settings": to_mapping(s)})
 
@@ -62,7 +74,7 @@ class Report:
                 f"step {result.step:5d}  loss {result.loss:.4f}  norm {result.norm:.3f}  lr {result.lr:.2e}  "
                 f"{seconds * 1e3:.1f} ms  {row['tokens_per_s']:.0f} tokens/s  eq3 {self.eq3 / seconds / 1e9:.2f} "
                 f"model {self.model / seconds / 1e9:.2f} GFLOP/s/device  {row['peak_memory_bytes'] / 2**20:.0f} MiB"
-                + ("  skipped: overflow" if result.skipped else "")
+                + ("  skipped: not finite" if result.skipped else "")
             )
 
     def note(self, text: str, **values: Any) -> None:
@@ -74,12 +86,22 @@ class Report:
         print(text, file=self.out, flush=True)
 
     def _write(self, row: dict[str, Any]) -> None:
-        if self.file is not None:  # JSON has no NaN
-            clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-            self.file.write(json.dumps(clean, allow_nan=False) + "\n")
-            self.file.flush()
+        """Append a line: all of it, or, where there is no space, nothing."""
+        if self.file is None:
+            return
+        # JSON has no NaN.
+        clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        data = memoryview((json.dumps({"run": self.run_id, **clean}, allow_nan=False) + "\n").encode())
+        end = os.fstat(self.file.fileno()).st_size
+        try:
+            while data:
+                data = data[self.file.write(data) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.file.truncate(end)
+            raise not_writable("log", self.settings.run.log, error) from None
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.file is not None:
             self.file.close()
 

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ptdp_core.schedules import MODES
 
 DTYPES = ("fp32", "fp64", "bf16", "fp16")
 ATTENTION = ("operators", "sdpa")
+ON_NAN = ("stop", "skip")
+MAX_MICROBATCHES = 1_000_000  # of one step: a schedule is a list of them
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class OptimizerSettings:
     clip: float = described("Largest gradient norm, to which gradients are scaled down; 0 for no clipping.", 1.0)
     loss_scale: float | str = described("Factor on the loss for fp16: a number, or 'dynamic'.", 1.0)
     loss_scale_interval: int = described("Steps without overflow after which a dynamic loss scale doubles.", 1000)
+    on_nan: str = described(
+        "What a loss or gradient does that is not finite, where no smaller loss scale can help: 'stop' the run before "
+        "it saves, or 'skip' the step.",
+        "stop",
+    )
 
 
 @dataclass(frozen=True)
@@ -67,9 +75,12 @@ class RunSettings:
     data: str = described("Text file or folder, or token file; empty: the source of Python's standard library.", "")
     cache: str = described("Folder for token files made from text; empty: the user's cache folder.", "")
     save: str = described("Folder for checkpoints; empty: none.", "")
-    save_every: int = described("Steps between checkpoints; 0: none.", 0)
+    save_every: int = described("Steps between checkpoints; 0: only one, after the last step.", 0)
+    keep: int = described("Checkpoints that stay, the newest ones; 0: all.", 3)
     async_save: bool = described("Write checkpoints in the background.", False)
-    load: str = described("Checkpoint to go on from, or a folder of them for its newest usable one.", "")
+    load: str = described(
+        "Checkpoint to go on from, a folder of them for its newest whole one, or 'auto' for that of `save`, if any.", ""
+    )
     log: str = described("File for one JSON object per step; empty: none.", "")
     log_every: int = described("Steps between lines on the terminal.", 1)
     timeout: float = described("Seconds without a finished step after which a run is taken to hang.", 600.0)
@@ -128,8 +139,10 @@ def check(settings: Settings) -> None:
     _one_of("exchange", engine.exchange, MODES)
     _one_of("dtype", engine.dtype, DTYPES)
     _one_of("attention", engine.attention, ATTENTION)
+    _one_of("on_nan", optimizer.on_nan, ON_NAN)
     _at_least("steps", run.steps, 0)
     _at_least("save_every", run.save_every, 0)
+    _at_least("keep", run.keep, 0)
     _at_least("log_every", run.log_every, 1)
     for name in ("lr", "min_lr", "eps", "weight_decay", "clip", "warmup_steps"):
         _at_least(name, getattr(optimizer, name), 0)
@@ -148,6 +161,32 @@ def check(settings: Settings) -> None:
         raise ValueError(
             f"save_every={run.save_every} without a place to save; needs save=<folder>; try save='checkpoints'"
         )
+    if run.load == "auto" and not run.save:
+        raise ValueError("load='auto' without save; needs the folder to go on from; try save='checkpoints'")
+    if parallel.data_parallel == "zero3" and (run.save or run.load):
+        raise ValueError(
+            "save or load with data_parallel='zero3', which has no checkpoints; needs 'local' or 'torch'; "
+            "try without them"
+        )
+    _check_sense(settings)
+
+
+def _check_sense(settings: Settings) -> None:
+    """Raise `ValueError` for values that are numbers of the right kind, but make no sense."""
+    engine, optimizer, parallel = settings.engine, settings.optimizer, settings.parallel
+    _at_least("seed", engine.seed, 0)
+    _at_least("decay_steps", optimizer.decay_steps, 0)
+    _at_least("loss_scale_interval", optimizer.loss_scale_interval, 1)
+    if optimizer.eps == 0:
+        raise ValueError("eps=0 divides 0 by 0 where a gradient is 0; needs eps > 0; try eps=1e-8")
+    if optimizer.min_lr > optimizer.lr:
+        raise ValueError(
+            f"min_lr={optimizer.min_lr} is above lr={optimizer.lr}; needs min_lr <= lr; try min_lr={optimizer.lr / 10}"
+        )
+    if parallel.m > MAX_MICROBATCHES:
+        raise ValueError(
+            f"B={parallel.B} is {parallel.m} microbatches in a step; needs at most {MAX_MICROBATCHES}; try a smaller B"
+        )
 
 
 def _check_types(section: Any) -> None:
@@ -161,6 +200,8 @@ def _check_types(section: Any) -> None:
                 f"{f.name}={value!r} is of type {type(value).__name__}; needs {wanted[-1].__name__}; "
                 f"try {f.name}={default!r}"
             )
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{f.name}={value!r} is no finite number; needs one; try {f.name}={default!r}")
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
@@ -204,11 +245,18 @@ def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:
 def read(path: str | Path) -> dict[str, dict[str, Any]]:
     """The sections of a TOML file; `ValueError` if it cannot be read."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(
             f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
         ) from error
+    for section, values in sections.items():
+        if not isinstance(values, dict):
+            raise ValueError(
+                f"{section}={values!r} in {str(path)!r} stands outside a section; needs [model], [parallel], [engine], "
+                f"[optimizer] or [run] above it; try [{FIELDS.get(section, 'model')}]"
+            )
+    return sections
 
 
 def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:

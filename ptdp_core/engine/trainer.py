@@ -98,10 +98,13 @@ class Trainer:
         return self._mean_loss(run), run
 
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
-        """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics."""
+        """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics.
+
+        Raises `DivergedError` before the update if loss or gradients are not finite (see `optimizer.must_skip`).
+        """
         scale, lr = self.optimizer.scale.value, learning_rate(self.done, self.settings.optimizer)
         loss, run = self.forward_backward(batch)
-        result = self.optimizer.step(lr)
+        result = self.optimizer.step(lr, self.done + 1, loss)
         self.done += 1
         return TrainStep(self.done, loss, result.norm, lr, result.skipped, scale, run)
 

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
-from ptdp_core.engine.optimizer import LossScale, learning_rate
+from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Run
 from ptdp_core.engine.rng_tracker import RNGTracker
@@ -77,28 +77,27 @@ class Zero3Trainer:
             loss = self.model(None, *batch(j))
             (loss * (scale / m)).backward()
             run.losses[j] = loss.detach()
-        norm, overflow = self._unscale(scale)
-        self.scale.update(overflow)
-        if not overflow:
-            for group in self.adam.param_groups:
-                group["lr"] = lr
-            self.adam.step()
-        self.done += 1
-        return TrainStep(self.done, self._mean_loss(run), norm, lr, overflow, scale, run)
-
-    def _unscale(self, scale: float) -> tuple[float, bool]:
-        """Divide by the loss scale, and clip; the norm and whether it overflowed."""
-        clip = self.settings.optimizer.clip
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         total = nn.utils.get_total_norm(gradients)
         norm = (total.full_tensor() if hasattr(total, "full_tensor") else total).item() / scale
-        if not norm < float("inf"):
-            return norm, True
+        loss = self._mean_loss(run)
+        skip = must_skip(self.done + 1, loss, norm, self.scale, self.settings.optimizer)
+        self.scale.update(skip)
+        if not skip:
+            self._update(gradients, norm, scale, lr)
+        self.done += 1
+        return TrainStep(self.done, loss, norm, lr, skip, scale, run)
+
+    def _update(self, gradients: list[torch.Tensor], norm: float, scale: float, lr: float) -> None:
+        """Divide the gradients by the loss scale, clip them, and step."""
+        clip = self.settings.optimizer.clip
         factor = (min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0) / scale
         if factor != 1.0:
             for gradient in gradients:
                 gradient.mul_(factor)
-        return norm, False
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+        self.adam.step()
 
     def _mean_loss(self, run: Run) -> float:
         total = torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size

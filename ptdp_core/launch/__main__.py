@@ -1,6 +1,7 @@
 """`ptdp-train`, also as `python -m ptdp_core.launch`: from its first import on ended in order by Ctrl-C and SIGTERM."""
 
 import os
+import signal
 import sys
 
 from ptdp_core.interrupts import run_program
@@ -8,7 +9,10 @@ from ptdp_core.interrupts import run_program
 
 def main() -> None:
     """Run the command; the process ends with its exit code."""
-    if "WORLD_SIZE" in os.environ:  # a rank that torchrun or srun starts, and ends even where it waits for another
+    if "WORLD_SIZE" in os.environ:  # a rank that torchrun or srun starts
+        from ptdp_core.launch import end_with_parent  # noqa: F401  (on Linux it is killed when its launcher is)
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # its launcher gets Ctrl-C, too, and says so
         sys.exit(_command())
     run_program("ptdp-train", _command)
 

@@ -12,6 +12,8 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import tempfile
 import threading
@@ -19,27 +21,34 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.interrupts import allowed, check, held
+from ptdp_core.interrupts import Interrupted, allowed, check, held, received
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
-# What every rank needs, imported once. torch loads its compiler when the first optimizer is made: a second per rank.
+# Before torch is imported: no pool of threads that a fork would lose; and threads wait without spinning, which made a
+# step 30 times slower on a busy machine.
+THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
+# What every rank needs, imported once. torch loads its compiler when the first optimizer is made: a second per rank.
 PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
 
 
 class RankError(RuntimeError):
-    """A rank failed. `rank` says which, `exitcode` how it ended (negative: by that signal), the text why."""
+    """A rank failed. `rank` says which, `exitcode` how it ended (negative: by that signal), the text's first line why.
 
-    def __init__(self, rank: int, exitcode: int | None, reason: str) -> None:
+    Further lines are its stack. If it raised an exception, `kind` is its type's name and `message` its text.
+    """
+
+    def __init__(self, rank: int, exitcode: int | None, reason: str, kind: str = "", message: str = "") -> None:
         super().__init__(f"rank {rank} {reason}")
         self.rank, self.exitcode, self.reason = rank, exitcode, reason
+        self.kind, self.message = kind, message
 
 
 @dataclass
@@ -66,50 +75,69 @@ def launch(
     device: str = "cpu",
     enter: Callable[[int], None] | None = None,
     preload: Sequence[str] = (),
+    threads: int = 1,
+    pass_on_sigterm: bool = False,
 ) -> list[Any]:
-    """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result.
+    """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result, tensors included.
 
     A rank that neither beats nor ends for `timeout` seconds hangs. `enter(rank)` is the first thing a rank does, while
     it still has one thread: it may move to other namespaces. `preload` are modules that ranks need, too; they count
-    when this process launches for the first time. Raises `RankError` for the rank that failed first, after ending
-    every other one.
+    when this process launches for the first time. Each rank computes with `threads` threads. Raises `RankError` for
+    the rank that failed first, after ending every other one.
+
+    With `pass_on_sigterm`, SIGTERM does not end the ranks, but is sent to each of them (they block it until the
+    function unblocks it), and the launch goes on until they have returned.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with held(), tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+    with held():
         context = _fork_server(preload)
-        follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
-        members: list[_Rank] = []
-        try:
-            with allowed():
-                _await(context)
-            for index in range(ranks):
-                ours, theirs = context.Pipe(duplex=True)
-                setup = _Setup(index, ranks, folder, timeout, process_group, device, enter)
-                process = context.Process(target=_run_rank, args=(setup, theirs, follow, function, tuple(args)))
-                process.start()
-                theirs.close()
-                members.append(_Rank(index, process, ours, Path(folder) / f"stacks-{index}"))
-            with allowed():
-                return _supervise(members, timeout)
-        finally:
-            _end(members)
-            follow.close()
-            alive.close()
+        with allowed():
+            _await(context)
+        with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+            follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
+            temporary = (folder, util.get_temp_dir())  # the latter is made by multiprocessing, for the fork server
+            members: list[_Rank] = []
+            try:
+                for index in range(ranks):
+                    ours, theirs = context.Pipe(duplex=True)
+                    setup = _Setup(index, ranks, folder, timeout, process_group, device, enter, threads, temporary)
+                    process = context.Process(target=_run_rank, args=(setup, theirs, follow, function, tuple(args)))
+                    process.start()
+                    theirs.close()
+                    members.append(_Rank(index, process, ours, Path(folder) / f"stacks-{index}"))
+                try:
+                    with allowed():
+                        return _supervise(members, timeout)
+                except Interrupted:
+                    if not pass_on_sigterm or received() != signal.SIGTERM:
+                        raise
+                    for member in members:
+                        if not member.done:
+                            os.kill(member.process.pid, signal.SIGTERM)
+                    return _supervise(members, timeout, interruptible=False)
+            finally:
+                _end(members)
+                follow.close()
+                alive.close()
 
 
 def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     """What starts processes from the fork server, which is started if it does not run yet.
 
-    Ctrl-C does not reach the server, nor its ranks: this process ends them. The server ends with this process.
+    Ctrl-C and SIGTERM do not reach the server, nor its ranks, even if sent to the whole process group: this process
+    ends them. The server ends with this process.
     """
     first = (END_WITH_PARENT,) if threading.current_thread() is threading.main_thread() else ()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*first, *PRELOAD, *preload])
     resource_tracker.ensure_running()  # before the mask, which it would change
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    unset = [name for name in THREADING if name not in os.environ]
+    os.environ.update({name: THREADING[name] for name in unset})
     try:
         forkserver.ensure_running()
     finally:
+        for name in unset:
+            del os.environ[name]
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return context
 
@@ -134,11 +162,14 @@ class _Setup:
     process_group: bool
     device: str
     enter: Callable[[int], None] | None
+    threads: int
+    temporary: tuple[str, ...]  # the launcher's temporary folders
 
 
-def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
+def _supervise(members: list[_Rank], timeout: float, interruptible: bool = True) -> list[Any]:
     while not all(member.done for member in members):
-        check()
+        if interruptible:
+            check()
         waiting = [m for m in members if not m.done]
         ready = wait([m.pipe for m in waiting] + [m.process.sentinel for m in waiting], timeout=0.5)
         for member in waiting:
@@ -190,7 +221,8 @@ def _fail(members: list[_Rank]) -> None:
     member = (own or failed)[0]
     assert member.error is not None
     kind, message, stack = member.error
-    raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {message}\n{stack}")
+    line = " ".join(message.split())
+    raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {line}\n{stack}", kind, message)
 
 
 def _is_consequence(kind: str, text: str) -> bool:
@@ -211,10 +243,11 @@ def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
     index = (suspects or list(stacks))[0]
     others = ", ".join(map(str, suspects[1:]))
     doubt = f" (or rank {others})" if others else ""
+    place = _innermost(stacks[index]) or "an unknown place: it does not answer"
     raise RankError(
         index,
         None,
-        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in\n{stacks[index]}",
+        f"hangs{doubt}: no step finished in {timeout:g} s while the others wait; it is in {place}\n{stacks[index]}",
     )
 
 
@@ -223,8 +256,12 @@ WAITING_IN = ("torch/distributed/", "engine/p2p.py", "engine/param_and_grad_buff
 
 def _is_waiting(stack: str) -> bool:
     """Whether the innermost call of a dumped stack is where the engine waits for other ranks."""
-    innermost = ([*stack.splitlines(), "", ""])[1]
-    return any(place in innermost for place in WAITING_IN)
+    return any(place in _innermost(stack) for place in WAITING_IN)
+
+
+def _innermost(stack: str) -> str:
+    """The innermost call of a dumped stack, whose first line is a heading."""
+    return ([*stack.splitlines(), "", ""])[1].strip()
 
 
 def _end(members: list[_Rank]) -> None:
@@ -249,12 +286,12 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
         index, ranks = str(setup.index), str(setup.ranks)
         os.environ.update(RANK=index, LOCAL_RANK=index, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
-        torch.set_num_threads(1)
+        torch.set_num_threads(setup.threads)
         code = 0
         try:
             if setup.enter is not None:
                 setup.enter(setup.index)
-            threading.Thread(target=_follow, args=(follow,), daemon=True).start()
+            threading.Thread(target=_follow, args=(follow, setup.temporary), daemon=True).start()
             if setup.process_group:
                 from ptdp_core.engine.groups import initialise, local_device
 
@@ -264,7 +301,9 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
             result = function(lambda: pipe.send(("beat", None)), *args)
             if setup.process_group:
                 torch.distributed.barrier()  # nobody leaves while others still read from it
-            pipe.send(("result", result))
+            pipe.send_bytes(
+                pickle.dumps(("result", result))
+            )  # a copy of tensors: `send` would share this rank's memory
         except BaseException as error:
             code = FAILED_RANK_EXIT
             with contextlib.suppress(OSError):
@@ -274,8 +313,10 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
             os._exit(code)
 
 
-def _follow(launcher: Connection) -> None:
-    """End with the launcher: its end of this pipe closes when it is gone."""
+def _follow(launcher: Connection, temporary: Sequence[str]) -> None:
+    """End with the launcher: its end of this pipe closes when it is gone, and then this rank tidies up for it."""
     with contextlib.suppress(EOFError, OSError):
         launcher.recv_bytes()
+    for folder in temporary:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(FAILED_RANK_EXIT)

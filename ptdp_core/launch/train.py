@@ -6,96 +6,32 @@
     torchrun --nproc-per-node 4 -m ptdp_core.launch --recipe tiny --set p=2 --set t=2
     ptdp-train --recipe gpt-175b --print-sbatch > job.sh          a Slurm batch script
 
-Also as `python -m ptdp_core.launch`. Exit codes: 0 done, 1 a rank failed, 2 the configuration or the data cannot
-work, 130 interrupted by Ctrl-C, 143 ended by SIGTERM.
+Also as `python -m ptdp_core.launch`. With --resume auto and a folder to save in, the same command line starts a run and
+goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder.
+
+Exit codes: 0 done, 1 a rank failed, 2 the configuration, the data or a checkpoint cannot work, 3 this machine cannot do
+it (a place not writable or full, a port in use), 4 training diverged, 130 interrupted by Ctrl-C, 143 ended by SIGTERM.
 """
 
 import argparse
 import os
+import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 from ptdp_core.config import field_help
-from ptdp_core.engine.checkpoint import Checkpoints, resolve
-from ptdp_core.engine.data import Samples, open_tokens, prepare
-from ptdp_core.engine.groups import Groups, check_world_size, initialise, local_device
-from ptdp_core.engine.report import Report
+from ptdp_core.engine.errors import DivergedError, UnavailableError
+from ptdp_core.engine.groups import check_world_size, initialise, local_device
 from ptdp_core.engine.settings import SECTIONS, Settings, from_mapping, override, read
-from ptdp_core.engine.trainer import Trainer, TrainStep
-from ptdp_core.engine.zero3 import Zero3Trainer
 from ptdp_core.interrupts import exit_code
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch
+from ptdp_core.launch.training import Trained, cpu_threads, preflight, train
 
-OK, FAILED, USAGE = 0, 1, 2
-
-
-def train(beat: Callable[[], None], settings: Settings) -> list[float]:
-    """Train on this rank as configured; returns the loss of every step. `beat` is called after each."""
-    from kernels import select
-
-    device = local_device(settings.engine.device)
-    groups = Groups.create(settings.parallel, device) if settings.parallel.n > 1 else Groups.alone(device)
-    ops = select(settings.kernels, device)
-    samples = Samples(open_tokens(settings.run.data), settings.model.seq, settings.model.vocab, settings.engine.seed)
-    trainer = (Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer)(settings, groups, ops)
-    report = Report(settings, device) if groups.rank == 0 else None
-    checkpoints, consumed = None, 0
-    if isinstance(trainer, Trainer) and (settings.run.save or settings.run.load):
-        checkpoints = Checkpoints(settings.run.save, trainer, background=settings.run.async_save)
-        if settings.run.load:
-            progress = checkpoints.load(settings.run.load)
-            consumed, samples.seed = progress.consumed, progress.seed
-    if report:
-        report.begin(trainer.done)
-    beat()
-    losses = []
-    while trainer.done < settings.run.steps:
-        start = time.perf_counter()
-        result = one_step(trainer, samples, settings, groups, consumed)
-        consumed += settings.parallel.B
-        losses.append(result.loss)
-        if report:
-            report.step(result, time.perf_counter() - start)
-        every = settings.run.save_every
-        if checkpoints and settings.run.save and every and trainer.done % every == 0:
-            path = checkpoints.save(consumed)
-            if report:
-                report.note(f"saved {path}" if not settings.run.async_save else f"saving {path} in the background")
-        beat()
-    if checkpoints:
-        checkpoints.wait()
-    if report:
-        report.close()
-    return losses
-
-
-def one_step(
-    trainer: Trainer | Zero3Trainer, samples: Samples, settings: Settings, groups: Groups, consumed: int
-) -> TrainStep:
-    """Train on the B samples from `consumed` on: number j*d + r of its microbatches is replica r's microbatch j."""
-    b = settings.parallel.b
-
-    def batch(j: int) -> Any:
-        return samples.microbatch(consumed + (j * groups.dp.size + groups.dp.rank) * b, b, groups.device)
-
-    return trainer.step(batch)
-
-
-def preflight(settings: Settings) -> Settings:
-    """Everything that can be found wrong before a process starts: data, checkpoint. Fills in the token file."""
-    if settings.parallel.data_parallel == "zero3" and (settings.run.save or settings.run.load):
-        raise ValueError(
-            "save or load with data_parallel='zero3', which has no checkpoints; needs 'local' or 'torch'; "
-            "try without them"
-        )
-    path = prepare(settings.run.data, settings.run.cache)
-    Samples(open_tokens(path), settings.model.seq, settings.model.vocab, settings.engine.seed)
-    load = settings.run.load and str(resolve(settings.run.load))
-    return replace(settings, run=replace(settings.run, data=str(path), load=load))
+OK, FAILED, USAGE, UNAVAILABLE, DIVERGED = 0, 1, 2, 3, 4
+TERMINATED = 128 + signal.SIGTERM
+# Errors that say in one line what to do about them, wherever they are raised.
+CODES = {ValueError.__name__: USAGE, UnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -111,9 +47,15 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one field of those below; repeatable"
     )
     p.add_argument("--data", help="text file or folder, .tokens file, or Megatron .bin/.idx pair")
+    p.add_argument(
+        "--resume",
+        metavar="auto|PATH",
+        help="go on from a checkpoint, or the newest whole one in a folder; auto: in save, if it holds any",
+    )
     p.add_argument("--ranks", type=int, help="processes on this machine; p*t*d, and by default 1 if that is 1")
     p.add_argument("--print-sbatch", action="store_true", help="print a Slurm batch script for this run, and stop")
     p.add_argument("--per-node", type=int, default=8, help="ranks per Slurm node (8)")
+    p.add_argument("--debug", action="store_true", help="show the stack of a rank that failed or hangs")
     return p
 
 
@@ -122,10 +64,10 @@ def configure(arguments: argparse.Namespace) -> Settings:
     if bool(arguments.config) == bool(arguments.recipe):
         raise ValueError("config and recipe: both or neither given; needs one of them; try --recipe tiny")
     sections = read(arguments.config) if arguments.config else recipes.recipe(arguments.recipe)
-    assignments = list(arguments.set)
-    sections = override(sections, assignments)
-    if arguments.data:
-        sections.setdefault("run", {})["data"] = arguments.data
+    sections = override(sections, arguments.set)
+    for field, value in (("data", arguments.data), ("load", arguments.resume)):
+        if value is not None:
+            sections.setdefault("run", {})[field] = value
     return from_mapping(sections)
 
 
@@ -139,33 +81,85 @@ def main(argv: Sequence[str] | None = None) -> int:
             rest = [a for a in argv if a != "--print-sbatch"]
             print(slurm.sbatch(settings, rest, arguments.per_node), end="")
             return OK
-        return _run(settings, arguments.ranks)
-    except ValueError as error:
-        print(f"ptdp-train: {error}", file=sys.stderr)
-        return USAGE
+        if "WORLD_SIZE" in os.environ and arguments.ranks is None:  # torchrun, or srun with the script printed above
+            return _run_as_rank(settings, arguments.debug)
+        return _run(settings, 1 if arguments.ranks is None else arguments.ranks)
     except RankError as error:
-        print(f"ptdp-train: {error}", file=sys.stderr)
-        return FAILED
+        if error.kind in CODES and not arguments.debug:
+            return _say(error.message, CODES[error.kind])
+        line, *stack = str(error).splitlines()
+        hint = "; --debug shows its stack" if stack and not arguments.debug else ""
+        return _say("\n".join([line, *stack] if arguments.debug else [line + hint]), FAILED)
+    except (ValueError, UnavailableError) as error:
+        return _say(str(error), UNAVAILABLE if isinstance(error, UnavailableError) else USAGE)
 
 
-def _run(settings: Settings, ranks: int | None) -> int:
-    world = os.environ.get("WORLD_SIZE")
-    if world is not None and ranks is None:  # torchrun, or srun with the script of --print-sbatch
-        check_world_size(int(world), settings.parallel)
-        settings = preflight(settings)
-        if settings.parallel.n > 1:
-            initialise(local_device(settings.engine.device), settings.run.timeout)
-        train(lambda: None, settings)
-        return OK
-    check_world_size(ranks or 1, settings.parallel)
-    local_device(settings.engine.device)
+def _say(text: str, code: int) -> int:
+    rank = os.environ.get("RANK")
+    print("ptdp-train:", *([f"rank {rank}:"] if rank else []), text, file=sys.stderr, flush=True)
+    return code
+
+
+def _run(settings: Settings, ranks: int) -> int:
+    """Launch the ranks on this machine, and wait for them."""
+    check_world_size(ranks, settings.parallel)
     settings = preflight(settings)
-    n = settings.parallel.n
     try:
-        launch(train, n, (settings,), timeout=settings.run.timeout, process_group=n > 1, device=settings.engine.device)
+        trained = launch(
+            train,
+            ranks,
+            (settings,),
+            timeout=settings.run.timeout,
+            process_group=ranks > 1,
+            device=settings.engine.device,
+            threads=cpu_threads(ranks),
+            pass_on_sigterm=True,
+        )[0]
     except KeyboardInterrupt:
-        save = settings.run.save
-        resume = f"; to go on: the same command with --set load={save}" if save and settings.run.save_every else ""
-        print(f"ptdp-train: interrupted{resume}", file=sys.stderr)
-        return exit_code()
-    return OK
+        return _say(f"interrupted{_way_on(settings)}", exit_code())
+    return _finish(trained, settings)
+
+
+def _run_as_rank(settings: Settings, debug: bool) -> int:
+    """Be one of the ranks that torchrun or srun has started. Rank 0 looks at what all have in common."""
+    check_world_size(int(os.environ["WORLD_SIZE"]), settings.parallel)
+    is_first = os.environ.get("RANK", "0") == "0"
+    settings = preflight(settings, thorough=is_first)
+    code = OK
+    try:
+        if settings.parallel.n > 1:
+            _meet(settings)
+        trained = train(lambda: None, settings)
+        code = _finish(trained, settings) if is_first else TERMINATED if trained.terminated else OK
+    except Exception as error:
+        if debug:
+            raise
+        kind, text = type(error).__name__, " ".join(str(error).split())
+        _say(text if kind in CODES else f"{kind}: {text}; --debug shows its stack", CODES.get(kind, FAILED))
+        code = CODES.get(kind, FAILED)
+    os._exit(code)  # not through destructors, which would wait for ranks that may have failed
+
+
+def _meet(settings: Settings) -> None:
+    """Join the other ranks. Raises `UnavailableError` where the address they meet at cannot be used."""
+    import torch.distributed as dist
+
+    try:
+        initialise(local_device(settings.engine.device), settings.run.timeout)
+    except dist.DistNetworkError as error:
+        place = f"MASTER_ADDR={os.environ.get('MASTER_ADDR', '')}, MASTER_PORT={os.environ.get('MASTER_PORT', '')}"
+        reason = " ".join(str(error).split())
+        raise UnavailableError(
+            f"{place} cannot be used: {reason}; needs a free port on rank 0's host; try another MASTER_PORT"
+        ) from error
+
+
+def _finish(trained: Trained, settings: Settings) -> int:
+    if not trained.terminated:
+        return OK
+    saved = f"saved {trained.saved}" if trained.saved else "nothing to save"
+    return _say(f"terminated after step {trained.step}, {saved}{_way_on(settings)}", TERMINATED)
+
+
+def _way_on(settings: Settings) -> str:
+    return "; to go on: the same command with --resume auto" if settings.run.save else ""

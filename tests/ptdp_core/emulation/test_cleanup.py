@@ -75,7 +75,7 @@ def test_a_killed_rank(start):
 
 
 def test_a_dropped_link(start):
-    run = start("6")
+    run = start("12")
     os.kill(run.fabric(), signal.SIGKILL)  # with the process that holds them, all links go
     run.wait()
     assert "the whole emulated network went down" in run.stderr

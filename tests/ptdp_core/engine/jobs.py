@@ -176,6 +176,13 @@ def places(beat: Any, sizes: tuple[int, int, int]) -> list[int]:
     return [groups.rank, groups.pp.rank, groups.dp.rank, groups.tp.rank, *every]
 
 
+def sums(beat: Any) -> dict[str, Any]:
+    """A tensor to return."""
+    x = torch.full((2,), dist.get_rank() + 1.0)
+    dist.all_reduce(x)
+    return {"sum": x, "threads": torch.get_num_threads()}
+
+
 def pretend(beat: Any, rank: int) -> tuple[int, int, int, int, float]:
     """The paper's largest grid, 3072 ranks, on a process group that only pretends."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -271,6 +278,25 @@ def load_and_go_on(beat: Any, case: dict[str, Any], folder: str) -> tuple[list[f
     return losses, progress.__dict__
 
 
+def load_noting(beat: Any, case: dict[str, Any], folder: str, data: str = "") -> tuple[Any, list[str]]:
+    """What loading says about the run, and to the user."""
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    checkpoints = Checkpoints(folder, make(case)[2], data=data)
+    return checkpoints.load(folder), checkpoints.notes
+
+
+def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
+    """A parameter overflows after a step whose loss and gradients were finite."""
+    from ptdp_core.engine.checkpoint import Checkpoints
+
+    settings, groups, trainer = make(case)
+    trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
+    if groups.is_last:
+        next(iter(trainer.chunks[0].layers.parameters())).data.fill_(torch.inf)
+    Checkpoints(folder, trainer).save(1)
+
+
 def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
     """One good checkpoint; then a rank is killed in the middle of writing the next."""
     import torch.distributed.checkpoint as dcp
@@ -278,7 +304,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     from ptdp_core.engine.checkpoint import Checkpoints
 
     settings, groups, trainer = make(case)
-    checkpoints = Checkpoints(folder, trainer)
+    checkpoints = Checkpoints(folder, trainer, data="tokens")
     data = batches(settings.parallel.B)
     trainer.step(feed(settings, groups, data[0]))
     checkpoints.save(1)
@@ -365,6 +391,18 @@ def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], l
         rows.append((losses, trainer.buffer.param_data.tolist()))
         beat()
     return rows
+
+
+def tied_embedding(beat: Any, case: dict[str, Any]) -> list[float] | None:
+    """This rank's part of the embedding after 20 steps, on the first and the last pipeline rank."""
+    settings, groups, trainer = make(case)
+    data = batches(settings.parallel.B)
+    for step in range(20):
+        trainer.step(feed(settings, groups, data[step % STEPS]))
+    for chunk in trainer.chunks:
+        if chunk.is_first or chunk.is_last:
+            return chunk.word.flatten().tolist()
+    return None
 
 
 def unsplittable(beat: Any) -> str:

@@ -1,7 +1,6 @@
 """Checkpoints: the curve goes on at another layout, bit for bit at the same one; faults leave the last good one."""
 
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -13,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptdp_core.engine.checkpoint import MANIFEST, newest, problem, resolve
+from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, damage, newest, problem, prune, resolve
 from ptdp_core.engine.pieces import rectangles
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter, ShardSpec
@@ -105,10 +104,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises(RankError) as caught:
             run(jobs.fill_the_disk, BASE | {"p": 2}, str(disk), 0 if mounted else 5000)
         assert time.monotonic() - start < 40  # not the timeout of those who wait for the rank
-        assert "No space left on device" in str(caught.value) or "File too large" in str(caught.value)
-        assert "the checkpoints before it are as they were" in str(caught.value)
+        assert caught.value.kind == "UnavailableError"
+        assert caught.value.message.startswith(f"no space left on save={str(disk)!r}: ")
         last = newest(disk)
         assert last is not None
+        assert caught.value.message.endswith(f"the newest checkpoint is {last}")
         assert not list(disk.glob(".*"))  # the failed one is gone
         _, progress = run(jobs.load_and_go_on, BASE, str(disk))[0]
         assert progress["step"] == int(last.name[-8:])
@@ -117,34 +117,107 @@ def test_a_full_disk(tmp_path: Path) -> None:
             subprocess.check_call(["umount", str(disk)])
 
 
-def test_a_truncated_checkpoint(tmp_path: Path) -> None:
-    run(jobs.die_while_saving, BASE, str(tmp_path), 9)  # nobody dies: two checkpoints
-    second = tmp_path / "step_00000002"
-    victim = next(second.glob("*.distcp"))
-    size = victim.stat().st_size
-    os.truncate(victim, size // 2)
-    assert problem(second) == f"has {victim.name} with {size // 2} bytes, where {size} were saved"
-    with pytest.raises(ValueError, match=r"step_00000002' has __0_0.distcp with .*; try .*step_00000001"):
-        resolve(second)
-    assert resolve(tmp_path).name == "step_00000001"
-    assert run(jobs.load_and_go_on, BASE, str(tmp_path))[0][1]["step"] == 1
+def two_checkpoints(folder: Path, case: dict[str, Any] = BASE) -> tuple[Path, Path]:
+    run(jobs.die_while_saving, case, str(folder), 9)  # nobody dies
+    return folder / "step_00000001", folder / "step_00000002"
+
+
+DAMAGE: dict[str, Any] = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "zeroed": lambda data: data[:-4096] + bytes(4096) if len(data) > 4096 else bytes(len(data)),
+    "one bit": lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
+    "garbage": lambda data: bytes(reversed(data)),
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", ["__0_0.distcp", METADATA, STATE, MANIFEST])
+def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name: str, how: str, tmp_path: Path) -> None:
+    """The shards are only read by the ranks that load; everything else is looked at before."""
+    first, second = two_checkpoints(tmp_path)
+    victim = second / name
+    victim.write_bytes(DAMAGE[how](victim.read_bytes()))
+    wrong = problem(second) or damage(second, [name])
+    assert wrong is not None
+    assert name in wrong
+    with pytest.raises(RankError) as caught:
+        run(jobs.load_and_go_on, BASE, str(second))
+    assert caught.value.kind == "ValueError"
+    assert caught.value.message == (
+        f"load={str(second)!r} {wrong}; needs a whole checkpoint; try load={str(first)!r}, the newest before it"
+    )
+    assert problem(first) is None
+    progress, notes = run(jobs.load_noting, BASE, str(tmp_path))[0]
+    assert progress.step == 1
+    assert notes == [f"passed over {second}, which {wrong}; going on from step_00000001"]
+
+
+def test_all_ranks_say_which_shard_is_damaged(tmp_path: Path) -> None:
+    case = BASE | {"p": 2, "t": 2}
+    _, second = two_checkpoints(tmp_path, case)
+    victim = second / "__3_0.distcp"
+    victim.write_bytes(DAMAGE["one bit"](victim.read_bytes()))
+    assert problem(second) is None  # a look at the folder does not read shards
+    for _, notes in run(jobs.load_noting, case, str(tmp_path)):
+        assert notes == [
+            f"passed over {second}, which has __3_0.distcp with other contents than were saved; "
+            "going on from step_00000001"
+        ]
 
 
 def test_lost_files(tmp_path: Path) -> None:
-    run(jobs.die_while_saving, BASE, str(tmp_path), 9)
-    manifest = json.loads((tmp_path / "step_00000001" / MANIFEST).read_text())
-    assert ".metadata" in manifest
-    (tmp_path / "step_00000001" / "state.json").unlink()
-    (tmp_path / "step_00000002" / MANIFEST).unlink()
-    assert problem(tmp_path / "step_00000001") == "lacks state.json"
-    with pytest.raises(ValueError, match=r"holds no usable checkpoint; needs step_\* inside; try without load"):
+    first, second = two_checkpoints(tmp_path)
+    (first / STATE).unlink()
+    (second / MANIFEST).unlink()
+    assert problem(first) == "lacks state.json"
+    assert problem(second) == "has a manifest.json that is missing or damaged"
+    with pytest.raises(ValueError, match=r"holds no whole checkpoint; needs step_\* inside; try without load"):
         resolve(tmp_path)
+    with pytest.raises(RankError, match=r"step_00000002' has a manifest.json .*; try without load: there is none bef"):
+        run(jobs.load_noting, BASE, str(tmp_path))
 
 
-def test_other_model_sizes_are_refused(tmp_path: Path) -> None:
-    run(jobs.die_while_saving, BASE, str(tmp_path), 9)
-    with pytest.raises(RankError, match=r"has parameter\.layers\.7.* as nothing; needs .*; try the model sizes"):
-        run(jobs.load_and_go_on, BASE | {"layers": 8}, str(tmp_path))
+@pytest.mark.parametrize(
+    "change", [{"layers": 8}, {"B": 8}, {"seed": 7}, {"data": "other tokens"}], ids=lambda change: next(iter(change))
+)
+def test_a_checkpoint_of_another_run_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    two_checkpoints(tmp_path)
+    data = change.get("data", "tokens")
+    case = BASE | {name: value for name, value in change.items() if name != "data"}
+    with pytest.raises(RankError) as caught:
+        run(jobs.load_noting, case, str(tmp_path), data)
+    assert caught.value.kind == "ValueError"
+    (name,) = change
+    assert caught.value.message.startswith("data is not what load=" if name == "data" else f"{name}={change[name]}")
+    assert "needs the same " in caught.value.message
+
+
+def test_what_may_change_is_said(tmp_path: Path) -> None:
+    two_checkpoints(tmp_path)
+    case = BASE | {"p": 2, "recompute": "full"}
+    _, notes = run(jobs.load_noting, case, str(tmp_path), "tokens")[0]
+    assert notes == ["changed since step_00000002 was saved: p 1 -> 2, recompute 'none' -> 'full'"]
+
+
+def test_the_newest_stay(tmp_path: Path) -> None:
+    first, second = two_checkpoints(tmp_path)
+    damaged = tmp_path / "step_00000003"
+    damaged.mkdir()
+    prune(tmp_path, 0)
+    prune(tmp_path, 2)
+    assert {first, second, damaged} == set(tmp_path.iterdir())
+    prune(tmp_path, 1)  # one that is not whole does not count as one of them
+    assert {second, damaged} == set(tmp_path.iterdir())
+
+
+def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(
+        RankError, match=r"layers\.2\.\S+ is not finite after step 1, and is not saved; needs"
+    ) as caught:
+        run(jobs.save_not_finite, BASE | {"p": 2}, str(tmp_path))
+    assert caught.value.kind == "DivergedError"
+    assert not list(tmp_path.iterdir())
 
 
 @given(

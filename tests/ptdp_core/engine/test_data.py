@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from ptdp_core.engine.data import Samples, open_tokens, prepare, write_tokens
+from ptdp_core.engine.data import (
+    Samples,
+    Tokens,
+    check_vocabulary,
+    fingerprint,
+    open_tokens,
+    prepare,
+    write_tokens,
+)
+from ptdp_core.engine.errors import UnavailableError
 
 CPU = torch.device("cpu")
 
@@ -66,15 +75,18 @@ def test_a_truncated_token_file(tokens: Path) -> None:
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "x.tokens"
     path.write_bytes(b"something else")
-    with pytest.raises(ValueError, match=r"has no valid header; needs an intact token file; try deleting it"):
+    with pytest.raises(ValueError, match=r"has no valid header; needs an intact token file; try making it again"):
         open_tokens(path)
     (tmp_path / "y.idx").write_bytes(b"too short")
     with pytest.raises(ValueError, match=r"is no Megatron index"):
         open_tokens(tmp_path / "y.idx")
+    (tmp_path / "z.bin").write_bytes(b"1234")
+    with pytest.raises(ValueError, match=r"z' has no index z.idx; needs both files .*; try copying z.idx there"):
+        open_tokens(tmp_path / "z.bin")
 
 
 def test_data_that_is_not_there() -> None:
-    for name in ("/nowhere", "/nowhere.tokens"):
+    for name in ("/nowhere", "/nowhere.tokens", "/nowhere.bin"):
         with pytest.raises(ValueError, match=r"does not exist; needs a file or a folder; try data=''"):
             prepare(name)
 
@@ -86,11 +98,52 @@ def test_data_that_does_not_fit_the_model(tokens: Path) -> None:
         Samples(open_tokens(tokens), 1000, 300, 0)
 
 
-def test_tokens_outside_the_vocabulary_are_found_when_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.tokens"
-    write_tokens(path, np.full(100, 99), 50)
-    with pytest.raises(ValueError, match=r"holds token 99 after position .*, outside the vocabulary 50"):
-        Samples(open_tokens(path), 10, 50, 0)[0]
+def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("some text")
+    with pytest.raises(UnavailableError, match=r"cache='/dev/null/ptdp' cannot be written: Not a directory; needs"):
+        prepare(str(tmp_path / "text"), "/dev/null")
+    (tmp_path / "mem").symlink_to("/proc/self/mem")  # a file whose first bytes cannot be read
+    with pytest.raises(ValueError, match=r"mem' cannot be read: .*; needs a text file or a folder of them; try data="):
+        prepare(str(tmp_path / "mem"), str(tmp_path))
+
+
+def test_a_damaged_cached_file_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("some text")
+    path = prepare(str(tmp_path / "text"), str(tmp_path))
+    os.truncate(path, 25)
+    assert prepare(str(tmp_path / "text"), str(tmp_path)) == path
+    assert bytes(open_tokens(path).ids) == b"some text\0"
+
+
+@pytest.mark.parametrize("position", [0, 77, 99])
+def test_a_token_outside_the_vocabulary_is_found_up_front_and_when_drawn(position: int, tmp_path: Path) -> None:
+    ids = np.zeros(100, dtype=np.int64)
+    ids[position] = 300
+    write_tokens(tmp_path / "x.tokens", ids, 301)
+    tokens = open_tokens(tmp_path / "x.tokens")
+    check_vocabulary(tokens, 301)
+    message = rf"holds token 300 at position {position}, outside vocab=300; needs tokens 0 to vocab-1; try vocab=301"
+    with pytest.raises(ValueError, match=message):
+        check_vocabulary(tokens, 300)
+    unknown = Tokens(tokens.path, tokens.ids, None)
+    samples = Samples(unknown, 9, 300, 0)
+    with pytest.raises(ValueError, match=message):
+        samples.microbatch(0, samples.count, CPU)
+
+
+def test_a_fingerprint_is_of_the_tokens_and_not_of_the_file(tmp_path: Path) -> None:
+    ids = np.arange(1_000_000) % 250
+    for name, vocab in (("bytes", 250), ("words", 70_000)):
+        write_tokens(tmp_path / f"{name}.tokens", ids, vocab)
+    changed = ids.copy()
+    changed[-1] += 1
+    write_tokens(tmp_path / "changed.tokens", changed, 251)
+    write_tokens(tmp_path / "shorter.tokens", ids[:-1], 250)
+    same, again, *others = (
+        fingerprint(open_tokens(tmp_path / f"{name}.tokens")) for name in ("bytes", "words", "changed", "shorter")
+    )
+    assert same == again
+    assert same not in others
 
 
 def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Axis, Groups
-from ptdp_core.engine.optimizer import LossScale, learning_rate
+from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
-from ptdp_core.launch.local import launch
+from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter
 from tests.ptdp_core.engine import jobs
 
@@ -52,6 +53,36 @@ def test_lower_precision_follows_fp64(dtype: str, tolerance: float) -> None:
         assert b[0] == pytest.approx(a[0], rel=tolerance)
         assert b[1] == pytest.approx(a[1], rel=10 * tolerance)
     assert rounded[0]["masters"] == torch.float32
+
+
+SKIPS = OptimizerSettings(on_nan="skip")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["loss", "norm"])
+def test_what_is_not_finite_is_an_overflow_only_while_the_loss_scale_can_fall(value: float, where: str) -> None:
+    numbers = {"loss": 1.0, "norm": 1.0, where: value}
+    stops = OptimizerSettings(lr=0.5)
+    assert must_skip(3, scale=LossScale(2.0, dynamic=True), settings=stops, **numbers)
+    assert must_skip(3, scale=LossScale(1.0), settings=SKIPS, **numbers)
+    for scale in (LossScale(1.0), LossScale(1.0, dynamic=True)):
+        with pytest.raises(DivergedError, match=r"at step 3; needs finite numbers; try an lr below 0.5, or clip=1.0"):
+            must_skip(3, scale=scale, settings=stops, **numbers)
+    with pytest.raises(DivergedError, match=r"try loss_scale='dynamic'"):
+        must_skip(3, scale=LossScale(8192.0), settings=stops, **numbers)
+    assert not must_skip(3, 1.0, 1.0, LossScale(1.0), stops)
+
+
+@pytest.mark.parametrize("on_nan", ["stop", "skip"])
+def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan: str) -> None:
+    case = {"p": 2, "B": 4, "dtype": "fp32"}
+    if on_nan == "stop":
+        with pytest.raises(RankError, match=r"DivergedError: loss=.* with gradient norm nan at step 2; needs finite"):
+            run(case, {}, poison=1)
+        return
+    for row in run(case, {"on_nan": "skip"}, poison=1):
+        assert [r[2] for r in row["rows"]] == [False, True, False, False, False]
+        assert [r[4] for r in row["rows"]] == [True, False, True, True, True]
 
 
 def test_a_dynamic_scale_grows_after_good_steps() -> None:

@@ -60,6 +60,19 @@ MISTAKES = {
     "t=3": r"t=3 does not divide heads=4; needs whole attention heads on every tensor rank; try t=2",
     "data_parallel=zero3 t=2": r"data_parallel='zero3' with p=1, t=2; needs p=1 and t=1",
     "pp=2": r"field='pp' is unknown; needs one of .*; try 'p'",
+    "weight_decay=nan": r"weight_decay=nan is no finite number; needs one; try weight_decay=0.1",
+    "clip=inf": r"clip=inf is no finite number",
+    "loss_scale=inf": r"loss_scale=inf is no finite number",
+    "timeout=inf": r"timeout=inf is no finite number; needs one; try timeout=600.0",
+    "seed=-1": r"seed=-1 is too small; needs seed >= 0",
+    "decay_steps=-5": r"decay_steps=-5 is too small",
+    "loss_scale_interval=0": r"loss_scale_interval=0 is too small; needs loss_scale_interval >= 1",
+    "eps=0": r"eps=0 divides 0 by 0 where a gradient is 0; needs eps > 0; try eps=1e-8",
+    "min_lr=1.0": r"min_lr=1.0 is above lr=0.002; needs min_lr <= lr; try min_lr=0.0002",
+    "B=80000000000000000000000": r"B=80000000000000000000000 is 10000000000000000000000 microbatches in a step; needs",
+    "on_nan=ignore": r"on_nan='ignore' is unknown; needs one of stop, skip; try on_nan='stop'",
+    "keep=-1": r"keep=-1 is too small; needs keep >= 0",
+    "load=auto": r"load='auto' without save; needs the folder to go on from; try save='checkpoints'",
     "p": r"set='p' assigns nothing; needs name=value; try --set p=2",
 }
 
@@ -85,3 +98,6 @@ def test_unknown_recipe_section_field_and_missing_model(tmp_path: Path) -> None:
         ValueError, match=r"config='.*none.toml' cannot be read: .*; needs a TOML file; try --recipe tiny"
     ):
         read(tmp_path / "none.toml")
+    (tmp_path / "flat.toml").write_text("hidden = 8\n[model]\nlayers = 2\n")
+    with pytest.raises(ValueError, match=r"hidden=8 in '.*flat.toml' stands outside a section; .*; try \[model\]"):
+        read(tmp_path / "flat.toml")

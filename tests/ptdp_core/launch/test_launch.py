@@ -12,6 +12,12 @@ from tests.processes import ROOT, Program, is_alive, needs_proc, wait_for
 from tests.ptdp_core.engine import jobs
 
 
+def test_results_may_hold_tensors() -> None:
+    first, second = launch(jobs.sums, 2)
+    assert first["sum"].tolist() == second["sum"].tolist() == [3.0, 3.0]
+    assert first["threads"] == 1
+
+
 def fails(folder: Path, how: str, who: int, timeout: float = 600) -> RankError:
     """What a launch of four ranks raises, one of which misbehaves; none of them is left."""
     with pytest.raises(RankError) as caught:

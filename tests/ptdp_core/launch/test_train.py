@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptdp_core.engine.checkpoint import newest, problem
+from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
+from ptdp_core.engine.files import LOCK, lock
 from ptdp_core.launch.train import main
 from tests.processes import Program, needs_proc, parent, wait_for
 
@@ -57,7 +58,7 @@ def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, ca
     save = [f"save={tmp_path / 'saved'}", "save_every=5"]
     assert close(train(tmp_path / "2", cache, *sets, "p=2", "t=2", "d=2", *save, ranks=8), serial)
     rest = {step: loss for step, loss in serial.items() if step > 5}
-    load = f"load={tmp_path / 'saved'}"
+    load = f"load={tmp_path / 'saved' / 'step_00000005'}"
     assert close(train(tmp_path / "3", cache, *sets, "p=4", "d=2", load, ranks=8), rest)
     assert close(train(tmp_path / "4", cache, *sets, load), rest)
 
@@ -71,9 +72,8 @@ def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache:
     save = f"save={tmp_path / 'saved'}"
     parallel = train(tmp_path / "2", cache, "p=2", "t=2", "d=2", save, "save_every=25", ranks=8)
     assert close(parallel, serial)
-    (tmp_path / "saved" / "step_00000050").rename(tmp_path / "end")
     rest = {step: loss for step, loss in serial.items() if step > 25}
-    load = f"load={tmp_path / 'saved'}"
+    load = f"load={tmp_path / 'saved' / 'step_00000025'}"
     assert close(train(tmp_path / "3", cache, "p=4", "d=2", load, ranks=8), rest)
     assert close(train(tmp_path / "4", cache, load), rest)
 
@@ -82,6 +82,7 @@ def test_log(tmp_path: Path, cache: str) -> None:
     train(tmp_path / "log", cache, *SMALL, "steps=2", "log_every=1")
     begin, *steps = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert begin["settings"]["model"]["hidden"] == 16
+    assert {row["run"] for row in steps} == {begin["run"]}
     assert [row["step"] for row in steps] == [1, 2]
     for row in steps:
         assert row["tokens_per_s"] == pytest.approx(8 * 16 / row["step_time_s"])
@@ -96,7 +97,9 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
         "[model]\nlayers=2\nhidden=16\nheads=4\nseq=16\nvocab=256\n[parallel]\np=2\nB=4\n"
         f'[run]\nsteps=2\ncache="{cache}"\n'
     )
-    done = subprocess.run([sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert "p=2 t=1 d=1" in done.stdout
     assert "step     2  loss" in done.stdout
@@ -110,6 +113,7 @@ def test_torchrun(tmp_path: Path, cache: str) -> None:
         [*command, *MODULE, "--recipe", "tiny", *words],
         capture_output=True,
         text=True,
+        timeout=90,
     )
     assert done.returncode == 0, done.stderr
     serial = train(tmp_path / "serial", cache, *SMALL, "steps=2")
@@ -127,6 +131,14 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert line in out.splitlines()
     assert "-m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
+    assert "--resume" not in out  # there is nothing saved to go on from
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "save=x"]) == 0
+    out = capsys.readouterr().out
+    assert "--set save=x --resume auto" in out
+    for line in ("#SBATCH --signal=TERM@300", "#SBATCH --requeue", "#SBATCH --time=24:00:00"):
+        assert line in out.splitlines()
+    assert main(["--recipe", "tiny", "--print-sbatch", "--per-node", "0"]) == 2
+    assert "per_node=0 does not divide p*t*d=1; needs full nodes; try --per-node 1" in capsys.readouterr().err
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--per-node", "7"]) == 2
     assert "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96" in capsys.readouterr().err
 
@@ -138,8 +150,11 @@ USAGE = {
     ),
     "no device": (arguments("device=tpu"), "device='tpu' is unknown"),
     "impossible configuration": (arguments("p=5", ranks=5), "layers=4 for p*v=5*1=5 stages"),
+    "no such kernels": (arguments("kernels=nope"), "kernels='nope' is unknown; needs one of reference, compiled"),
+    "no loss scale": (arguments("dtype=fp16"), "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss"),
+    "no ranks": (arguments(ranks=0), "ranks=0 for p*t*d=1*1*1=1; needs as many ranks as p*t*d; try --ranks 1"),
     "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
-    "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no usable checkpoint"),
+    "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no whole checkpoint"),
     "zero3 has none": (arguments("data_parallel=zero3", "load=/x"), "save or load with data_parallel='zero3'"),
     "nothing to run": ([], "config and recipe: both or neither given; needs one of them; try --recipe tiny"),
 }
@@ -164,22 +179,77 @@ def test_a_corrupt_token_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "has 3000 bytes, where 5024 are expected; needs an intact token file" in capsys.readouterr().err
 
 
-def test_a_token_file_that_turns_out_corrupt_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_outside_the_vocabulary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.tokens"
     ids = np.arange(5000) % 100
     ids[2500:] = 200
     write_tokens(path, ids, 100)
-    assert main(arguments(f"data={path}", "vocab=100", "p=2", *SMALL, ranks=2)) == 1
-    err = capsys.readouterr().err
-    assert "failed: ValueError: data=" in err
-    assert "holds token 200 after position" in err
+    assert main(arguments(f"data={path}", "vocab=100")) == 2
+    assert "holds token 200 at position 2500, outside vocab=100; needs tokens 0 to" in capsys.readouterr().err
 
 
-def start(tmp_path: Path, cache: str, *sets: str) -> Program:
+def test_places_are_tried_before_training(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for field in ("save", "cache", "log"):
+        where = tmp_path / "file" / "x" / "y"
+        given = [f"cache={cache}", f"{field}={where}"]
+        assert main(arguments(*given)) == 3
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"ptdp-train: {field}='{tmp_path / 'file'}")
+        assert "cannot be written: Not a directory; needs a writable folder; try another" in line
+
+
+def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(
+    tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log without space, a folder and a log in use, and training that diverges: found by a rank."""
+    sets = [*SMALL, f"cache={cache}", "steps=3", "p=2"]
+    save, log = tmp_path / "saved", tmp_path / "log"
+    save.mkdir()
+    diverges = [*sets, f"save={save}", "save_every=1", "lr=1e30", "clip=0.0", "warmup_steps=0"]
+    with lock("save", save / LOCK), lock("log", log):
+        cases = [
+            (
+                [*sets, "log=/dev/full"],
+                3,
+                "no space left on log='/dev/full': No space left on device; needs free space",
+            ),
+            ([*sets, f"save={save}"], 2, f"save='{save}' is in use by another run; needs a place of its own"),
+            ([*sets, f"log={log}"], 2, f"log='{log}' is in use by another run; needs a place of its own"),
+        ]
+        for words, code, message in cases:
+            assert main(arguments(*words, ranks=2)) == code
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line.startswith(f"ptdp-train: {message}")
+    assert main(arguments(*diverges, ranks=2)) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "at step 2; needs finite numbers; try an lr below 1e+30, or clip=1.0 (on_nan='skip'" in line
+    assert [path.name for path in checkpoints_in(save)] == ["step_00000001"]
+
+
+def test_the_same_command_starts_and_goes_on(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last step is saved though save_every does not divide it; the newest `keep` stay; none is overwritten."""
+    sets = [*SMALL, f"save={tmp_path / 'saved'}", "save_every=2", "keep=2"]
+    whole = train(tmp_path / "whole", cache, *SMALL, "steps=9")
+    command = [*arguments(*sets, "steps=7", f"cache={cache}", f"log={tmp_path / 'log'}"), "--resume", "auto"]
+    assert main(command) == 0
+    assert [path.name for path in checkpoints_in(tmp_path / "saved")] == ["step_00000006", "step_00000007"]
+    assert main([*command, "--set", "steps=9"]) == 0
+    assert losses(tmp_path / "log") == whole
+    assert [path.name for path in checkpoints_in(tmp_path / "saved")] == ["step_00000008", "step_00000009"]
+    assert len({json.loads(line)["run"] for line in (tmp_path / "log").read_text().splitlines()}) == 2
+    capsys.readouterr()
+    assert main(arguments(*sets, f"cache={cache}")) == 2
+    assert "holds step_00000009, and this run starts at step 0; needs a folder" in capsys.readouterr().err
+
+
+def start(tmp_path: Path, cache: str, *sets: str, launcher: tuple[str, ...] = ()) -> Program:
     """A run of four ranks that saves after every step, and has saved twice."""
     more = [f"cache={cache}", *SMALL, "p=2", "t=2", "steps=100000", "log_every=1000000"]
     words = arguments(*more, f"save={tmp_path / 'saved'}", "save_every=1", *sets, ranks=4)
-    run = Program(tmp_path, *MODULE, *words)
+    if launcher:
+        words = [word for word in words if word not in ("--ranks", "4")]
+    run = Program(tmp_path, *launcher, *MODULE, *words)
     wait_for(lambda: run.process.poll() is not None or (tmp_path / "saved" / "step_00000002").exists())
     return run
 
@@ -207,13 +277,51 @@ def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_pat
 
 
 @needs_proc
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupt(number: int, code: int, tmp_path: Path, cache: str) -> None:
+def test_interrupt(tmp_path: Path, cache: str) -> None:
     with start(tmp_path, cache) as run:
-        run.signal_group(number)
-        assert run.wait() == code
-        assert run.stderr.startswith("ptdp-train: interrupted; to go on: the same command with --set load=")
-        assert len(run.stderr.splitlines()) == 1
+        run.signal_group(signal.SIGINT)
+        assert run.wait() == 130
+        assert run.stderr == "ptdp-train: interrupted; to go on: the same command with --resume auto\n"
+        run.wait_until_gone()
+        assert not run.temporary_files()
+
+
+@needs_proc
+@pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun"])
+def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path: Path, cache: str) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4") if "torchrun" in to else ()
+    log = tmp_path / "log"
+    with start(tmp_path, cache, f"log={log}", launcher=torchrun) as run:
+        if torchrun:
+            ranks = sorted(pid for pid in run.processes() if parent(pid) == run.process.pid)
+            os.kill(ranks[2], signal.SIGTERM)
+        elif to == "group":
+            run.signal_group(signal.SIGTERM)
+        else:
+            run.process.send_signal(signal.SIGTERM)
+        assert run.wait() == (1 if torchrun else 143)  # torchrun has its own code
+        run.wait_until_gone()
+        assert torchrun or not run.temporary_files()
+    last = max(losses(log))
+    path = tmp_path / "saved" / f"step_{last:08d}"
+    assert newest(tmp_path / "saved") == path
+    line = f"terminated after step {last}, saved {path}; to go on: the same command with --resume auto"
+    said = [text for text in run.stderr.splitlines() if text.startswith("ptdp-train:")]
+    assert said == [f"ptdp-train: {'rank 0: ' if torchrun else ''}{line}"]
+
+
+@needs_proc
+def test_ranks_end_when_torchrun_is_killed(tmp_path: Path, cache: str) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
+    with start(tmp_path, cache, launcher=torchrun) as run:
+        run.process.kill()
+        run.wait_until_gone()
+
+
+@needs_proc
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path, cache: str) -> None:
+    with start(tmp_path, cache) as run:
+        run.process.kill()
         run.wait_until_gone()
         assert not run.temporary_files()
 

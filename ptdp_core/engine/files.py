@@ -1,0 +1,70 @@
+"""Files of a training run: written durably, checked by a checksum, and used by one run at a time."""
+
+import fcntl
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from ptdp_core.engine.errors import not_writable
+
+CHUNK = 1 << 20
+LOCK = ".lock"  # in a folder that belongs to one run at a time
+
+
+def checksum(path: Path) -> str:
+    """CRC-32 of a file, as hexadecimal digits: it finds damage, by chance and not by intent."""
+    value = 0
+    with path.open("rb") as file:
+        while data := file.read(CHUNK):
+            value = zlib.crc32(data, value)
+    return f"{value:08x}"
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a file that survives a crash of the machine from here on, if its folder is synchronised, too."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def synchronise(folder: Path) -> None:
+    """Make the names in a folder survive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_writable(setting: str, folder: Path) -> None:
+    """Make a folder and a file in it, and remove the file. Raises `UnavailableError` naming the setting."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise not_writable(setting, folder, error) from None
+
+
+def lock(setting: str, path: Path) -> IO[bytes]:
+    """Open a file to append to, for this run alone until it is closed or the process ends, however it ends.
+
+    Raises `ValueError` if another run has it, and `UnavailableError` if it cannot be written.
+    """
+    try:
+        file = path.open("ab", buffering=0)
+    except OSError as error:
+        raise not_writable(setting, path, error) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        place = path.parent if path.name == LOCK else path
+        raise ValueError(
+            f"{setting}={str(place)!r} is in use by another run; needs a place of its own for each run; "
+            f"try another {setting}, or wait for that run to end"
+        ) from None
+    return file
