@@ -33,8 +33,9 @@ def simulate(
 ) -> Estimate:
     """Simulate one iteration: pipeline flush, data-parallel and embedding reduction, optimizer step.
 
-    `software` is the training program's; the default is the paper's. With `timeline=True` the whole schedule is executed and the estimate holds every rank's slots; otherwise long
-    schedules use their periodic steady state, with the same result.
+    `software` is the training program's; the default is the paper's. With `timeline=True` the whole schedule is
+    executed and the estimate holds every rank's slots; otherwise long schedules use their periodic steady state, with
+    the same result.
     """
     model = _cost_model(cluster, software)
     parallel = config.parallel
