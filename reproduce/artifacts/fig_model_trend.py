@@ -102,7 +102,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
     papers = [p.paper[TREND].value / BILLION for p in line]
     axes.plot(at, ours, color=colour, label="our fit")
-    axes.plot(at, papers, color=colour, marker="s", label="trend line (paper)", **figures.HOLLOW)
+    axes.plot(at, papers, label="trend line (paper)", **figures.hollow(colour, "s"))
     for point, x, y in zip(models, years, sizes, strict=True):
         above = y * BILLION > point.metrics[TREND].value if point.metrics else True
         offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.runner import NOT_QUIET, results_of
 from benchmarks.records import PointResult, Record
-from reproduce.output.figures import WIDE, WIDTH, add_origin, figure_bytes, legend_shape, new_figure, style
-from reproduce.output.panels import HIGH, LOW, Panel, colors_of
+from reproduce.output.frame import HIGH, LOW
+from reproduce.output.panels import Panel, colors_of
+from reproduce.output.theme import WIDE, WIDTH, add_origin, figure_bytes, legend_shape, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

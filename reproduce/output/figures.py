@@ -1,97 +1,41 @@
-"""Drawing: one style for all figures, and the line plot that most of them are.
+"""The figures of records: the line plot that most of them are, and drawing any of them as files."""
 
-Figures are 3.0 in wide (a column of the paper; time lines 5.2 in), in 7 pt, with fonts that stay text in the
-PDF, in colours that are told apart with any colour vision. They are made from the record alone, with
-matplotlib's figure objects, no global state; the same record gives the same bytes.
-"""
-
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from math import ceil
+from itertools import pairwise
+from math import ceil, log2
+from textwrap import wrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import PointResult, Record
+from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
-from reproduce.experiment.predictions import counted, predicted, time_differences
-from reproduce.experiment.quantities import Quantity, XAxis
+from reproduce.experiment.predictions import PREFIX, counted, time_differences
+from reproduce.output.theme import (
+    HEIGHT,
+    MARKERS,
+    OOM,
+    OUT_OF_MEMORY,
+    PALETTE,
+    PREDICTED,
+    add_origin,
+    figure_bytes,
+    hollow,
+    legend_shape,
+    new_figure,
+    style,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from pandas import DataFrame
 
-WIDTH = 3.0
-WIDE = 5.2
-HEIGHT = 2.3
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
-LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
-# Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-MARKERS = ("o", "s", "^", "D", "v", "P")
-# The paper's points, or what was predicted for ours: hollow, so that they can be seen around ours.
-HOLLOW: Mapping[str, Any] = {
-    "markersize": 5.5,
-    "markerfacecolor": "none",
-    "markeredgewidth": 0.8,
-    "linestyle": (0, (2, 2)),
-    "linewidth": 0.7,
-}
-# Points that do not fit, on the x axis.
-OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
-OOM = "out of memory"
-STYLE: Mapping[str, Any] = {
-    "font.size": 7,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "axes.labelsize": 7.5,
-    "axes.titlesize": 8,
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.linewidth": 0.4,
-    "grid.color": "#dddddd",
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "legend.handlelength": 2.2,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "text.usetex": False,
-    "savefig.dpi": 300,
-    "svg.hashsalt": "ptdp",
-}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """The suite's style, for as long as it lasts: over matplotlib's defaults, not over the user's own."""
-    import matplotlib
-
-    settings: Any = STYLE  # its keys are a closed list to the type checker
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(settings)
-        yield
-
-
-def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
-    """An empty figure of that size in inches, laid out so that nothing overlaps; draw inside `style()`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
-    FigureCanvasAgg(figure)
-    return figure
+HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
+LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
 
 def render(artifact: Artifact, record: Record) -> dict[str, bytes]:
@@ -108,29 +52,17 @@ def render(artifact: Artifact, record: Record) -> dict[str, bytes]:
         }
 
 
-def figure_bytes(figure: "Figure", format: str, metadata: Mapping[str, str | None]) -> bytes:
-    """The figure as a file of that format, in memory."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=format, metadata=dict(metadata))
-    return buffer.getvalue()
-
-
-def add_origin(figure: "Figure", lines: list[str]) -> None:
-    """Small text at the foot of the figure that says where its numbers come from."""
-    figure.supxlabel("\n".join(lines), fontsize=5.5, color="#555555")
-
-
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
     hows = sorted({p.paper[artifact.main.name].how for p in record.points if artifact.main.name in p.paper})
     cluster = record.provenance.cluster
     ours = f"{record.fidelity}: ptdp on {cluster.name.capitalize()} model" if cluster else f"{record.fidelity}: ptdp"
     if record.fidelity == "measured":
-        ours = f"measured: ptdp's engine on {devices(record)}; bars: range of samples"
+        ours = f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
     lines = [f"{ours}; hollow: paper ({', '.join(hows)})" if hows else ours]
     if times := time_differences(record.points):
         on = f", {cluster.name.capitalize()} model" if cluster else ""
-        lines[0] = f"{record.fidelity}: ptdp's engine in real time{on}; hollow: simulated"
+        lines[0] = f"{record.fidelity}: ptdp's engine in real time{on}; short bars: simulated"
         lines.append(
             f"iteration time: mean error {times.mean:.1%} on {counted(times.count)} (worst {times.worst:+.1%})"
         )
@@ -139,6 +71,8 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
         apart = f"{record.fidelity}, mean error {found.mean:.1%} on {count} (worst {found.worst:.1%})"
         equal = f"all {found.count} points equal the paper's, as rounded"
         lines.append(equal if found.equal == found.count else apart)
+    if record.scale == "cpu":
+        lines.append("the ranks share these cores: this tests no claim of the paper")
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines
@@ -156,129 +90,155 @@ def devices(record: Record) -> str:
 def line_plot(
     artifact: Artifact, record: Record, looks: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 ) -> "Figure":
-    """The main quantity over the x axis: a line per series for ours, hollow markers for the paper's or the predicted.
+    """The main quantity over the x axis: for `Artifact.draw`.
 
-    For `Artifact.draw`. Points without a result leave a gap, a cross at the foot if they are out of memory; the y
-    axis starts at zero, so that ratios can be seen. `looks` may give a series its own color, marker and linestyle.
+    A line per series for ours, with bars over 80% of the samples where there are samples. The paper's values are hollow
+    markers on a broad pale line below ours, what was predicted is a short bar, a point out of memory is a cross above
+    the axes. A series that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that
+    ratios can be seen. `looks` may give a series its own color, marker and linestyle.
     """
-    import seaborn
     from matplotlib.lines import Line2D
 
     assert artifact.x_axis is not None
-    main, series = artifact.main, list(dict.fromkeys(point.series for point in record.points))
-    compared = next((name for name, there in _COMPARED.items() if there(artifact, record)), None)
-    extra = [*([compared] if compared else []), *([OOM] if _has_oom(record) else [])]
-    columns, rows = legend_shape([*(name or record.fidelity for name in series), *extra])
-    figure = new_figure(height=HEIGHT + 0.14 * (rows - 1))
+    data = chart_data(artifact, record)
+    names = list(dict.fromkeys(data.series))
+    styles = {
+        name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], **looks.get(name, {})}
+        for i, name in enumerate(names)
+    }
+    keys = [key for key, there in (("paper", "paper"), ("predicted", "predicted")) if data[there].notna().any()]
+    keys += [OOM] if "oom" in set(data.status) else []
+    columns, rows = legend_shape([name or record.fidelity for name in names])
+    figure = new_figure(height=HEIGHT + 0.14 * (rows - 1 + bool(keys)))
     axes = figure.subplots()
-    positions = x_positions(artifact.x_axis, record)
-    x_of = {point.key: positions[point.parameters[artifact.x_axis.parameter]] for point in record.points}
-    handles = []
-    unjoined = {"linestyle": "none"} if looks else {}  # the paper's dashes would hide what the looks say
-    for index, name in enumerate(series):
-        look: dict[str, Any] = {
-            "color": PALETTE[index % len(PALETTE)],
-            "marker": MARKERS[index % len(MARKERS)],
-            "clip_on": False,
-            **looks.get(name, {}),
-        }
-        points = [point for point in record.points if point.series == name]
-        xs, ys = _ours(main, points, x_of)
-        if xs:
-            seaborn.lineplot(
-                x=xs, y=ys, ax=axes, label=name or main.name, markeredgewidth=0, errorbar=None, legend=False, **look
-            )
-        for x, low, high in _spreads(main, points, x_of):
-            axes.plot([x, x], [low, high], color=look["color"], linewidth=0.7)
-        xs, ys = _others(main, points, x_of)
-        if xs:
-            axes.plot(xs, ys, label=f"{name} ({compared})".strip(), **{**look, **HOLLOW, **unjoined})
-        if out := [x_of[point.key] for point in points if point.status == "oom"]:
-            axes.plot(out, [0.0] * len(out), label=f"{name} ({OOM})".strip(), **{**look, **OUT_OF_MEMORY})
-        handles.append(Line2D([], [], markeredgewidth=0, label=name or record.fidelity, **look))
-    if compared:
-        handles.append(Line2D([], [], color="#777777", marker="o", label=compared, **{**HOLLOW, **unjoined}))
-    if _has_oom(record):
-        handles.append(Line2D([], [], color="#777777", label=OOM, **OUT_OF_MEMORY))
-    _label_axes(axes, artifact, record)
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.0)
+    lines = series_lines(axes, data, styles)
+    for name, line in lines.items():
+        line.set(**_breadth(data, name))
+    others: dict[str, list[Artist]] = {key: [] for key in keys}
+    for name, look in styles.items():
+        for key, artist in _draw_others(axes, data[data.series == name], name, look):
+            others[key].append(artist)
+    _label_axes(axes, artifact, data)
+    handles = {name or record.fidelity: lines.get(name) or Line2D([], [], **look) for name, look in styles.items()}
+    _legend(figure, handles, others, columns)
     add_origin(figure, origin_lines(artifact, record))
+    _fit_label(figure, axes)
     return figure
 
 
-def _has_paper(artifact: Artifact, record: Record) -> bool:
-    return any(artifact.main.name in point.paper for point in record.points)
+def chart_data(artifact: Artifact, record: Record) -> "DataFrame":
+    """A row per point, by key: series, label, status, at (its x value), x (where that is drawn), and its numbers."""
+    from reproduce.output.frame import column, frame
+
+    assert artifact.x_axis is not None
+    tidy, parameter = frame(record), column(artifact.x_axis.parameter)
+    points = tidy.drop_duplicates("key").set_index("key")[["series", "label", "status"]]
+    points["at"] = tidy.drop_duplicates("key").set_index("key")[parameter]
+    numbers = tidy[tidy.metric == artifact.main.name].set_index("key")[["value", "low", "high", "paper"]]
+    numbers["predicted"] = tidy[tidy.metric == PREFIX + artifact.main.name].set_index("key").value
+    category = artifact.x_axis.scale == "category"
+    places = {at: i for i, at in enumerate(dict.fromkeys(points["at"]))}
+    points["x"] = points["at"].map(places) if category else points["at"].astype(float)
+    return points.join(numbers / artifact.main.factor)
 
 
-def _has_predictions(artifact: Artifact, record: Record) -> bool:
-    return any(predicted(point, artifact.main.name) is not None for point in record.points)
+def series_lines(
+    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], err_style: str = "bars"
+) -> "dict[str, Line2D]":
+    """The values over x by seaborn, with what lies between low and high as bars or a band: the line of each series.
+
+    `data` has the columns series, x, value, low, high; `styles` the color, marker and perhaps the linestyle by series.
+    """
+    import seaborn
+
+    # Of low, value and high, the median is the value and the range the bar.
+    numbers = data.melt(["series", "x"], ["value", "low", "high"], value_name="y").dropna()
+    there = [name for name in styles if (numbers.series == name).any()]
+    seaborn.lineplot(
+        numbers, x="x", y="y", hue="series", style="series", hue_order=there, style_order=there, ax=axes, legend=False,
+        palette={name: styles[name]["color"] for name in there}, dashes=False, clip_on=False, markeredgewidth=0,
+        markers={name: styles[name]["marker"] for name in there}, estimator="median",
+        errorbar=("pi", 100) if data.low.notna().any() else None, err_style=err_style,
+        err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0},
+    )  # fmt: skip
+    drawn = [line for line in axes.lines if line.get_linestyle() != "None"]  # bars come with a line that is none
+    for name, line in zip(there, drawn, strict=True):
+        line.set(label=name, linestyle=styles[name].get("linestyle", "-"))
+    return dict(zip(there, drawn, strict=True))
 
 
-_COMPARED = {"paper": _has_paper, "predicted": _has_predictions}
+def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
+    """How broad a series is drawn: broader for each later series that lies on it."""
+    values = data.pivot_table(index="x", columns="series", values="value", sort=False)
+    later = values.loc[:, name:].iloc[:, 1:]
+    apart = later.sub(values[name], axis=0).abs().max() / values[name].max()
+    hidden = int((apart < HIDDEN).sum())
+    return {"linewidth": 1.2 + 1.3 * hidden, "markersize": 4 + 2.5 * hidden}
 
 
-def _has_oom(record: Record) -> bool:
-    return any(point.status == "oom" for point in record.points)
+def _draw_others(
+    axes: "Axes", points: "DataFrame", name: str, look: Mapping[str, Any]
+) -> "Iterator[tuple[str, Artist]]":
+    """What a series is compared with, and where it has no value: each with the key that it has in the legend."""
+    drawn = {key: points.dropna(subset=key) for key in ("paper", "predicted")}
+    for (key, rows), marks in zip(drawn.items(), (hollow(look["color"], look["marker"]), PREDICTED), strict=True):
+        if len(rows):
+            yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
+    out = points[points.status == "oom"]
+    if len(out):
+        taken = sum(str(line.get_label()).endswith(f"({OOM})") for line in axes.lines)  # crosses of other series
+        above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"], **OUT_OF_MEMORY}
+        heights = [1.03 + 0.05 * taken] * len(out)
+        yield OOM, axes.plot(out.x, heights, label=f"{name} ({OOM})".strip(), **above)[0]
 
 
-def legend_shape(labels: Sequence[str], width: float = WIDTH) -> tuple[int, int]:
-    """Columns and rows of a legend with these labels over a figure `width` inches wide: as few rows as fit."""
-    for columns in (3, 2, 1):
-        rows = ceil(len(labels) / columns)
-        widest = [max(len(label) for label in labels[at : at + rows]) for at in range(0, len(labels), rows)]
-        if sum(LETTER * letters + HANDLE for letters in widest) <= 72 * width:
-            break
-    return ceil(len(labels) / rows), rows  # columns are filled from above: of four labels, two columns of two
+def _legend(
+    figure: "Figure", series: "Mapping[str, Line2D]", others: "Mapping[str, list[Artist]]", columns: int
+) -> None:
+    """The series, and in a row of their own what else is drawn, as it looks for up to three of them."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+
+    rows = ceil(len(series) / columns)
+    entries: list[list[Any]] = [[*series.items()][at : at + rows] for at in range(0, len(series), rows)]
+    further = [(key, tuple(lines[: 1 if key == "predicted" else 3])) for key, lines in others.items()]
+    blank = ("", Line2D([], [], linestyle="none"))
+    entries += [[] for _ in range(len(further) - len(entries))]
+    for i, column in enumerate(entries):  # a legend is filled column by column
+        column += [blank] * (rows - len(column))
+        if further:
+            column.append(further[i] if i < len(further) else blank)
+    flat = [entry for column in entries for entry in column]
+    figure.legend(
+        [handle for _, handle in flat], [label for label, _ in flat], loc="outside upper center", ncols=len(entries),
+        columnspacing=1.0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)},
+    )  # fmt: skip
 
 
-def x_positions(x_axis: XAxis, record: Record) -> dict[Any, Any]:
-    """Where each x value is drawn: at itself, or with scale 'category' at its rank."""
-    values = dict.fromkeys(point.parameters[x_axis.parameter] for point in record.points)
-    return {x: i if x_axis.scale == "category" else x for i, x in enumerate(values)}
-
-
-def _ours(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
-    found = [
-        (x_of[point.key], metric.value / main.factor)
-        for point in points
-        if (metric := point.metrics.get(main.name)) is not None and metric.value is not None
-    ]
-    return [x for x, _ in found], [y for _, y in found]
-
-
-def _spreads(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> list[tuple[Any, float, float]]:
-    """Where measured points have their smallest and their largest sample."""
-    return [
-        (x_of[point.key], min(metric.samples) / main.factor, max(metric.samples) / main.factor)
-        for point in points
-        if (metric := point.metrics.get(main.name)) is not None and metric.origin == "measured" and metric.samples
-    ]
-
-
-def _others(main: Quantity, points: list[PointResult], x_of: Mapping[str, Any]) -> tuple[list[Any], list[float]]:
-    """What ours is compared with: the paper's values, or where there are none the predicted ones."""
-    papers = [(x_of[point.key], point.paper[main.name].value) for point in points if main.name in point.paper]
-    found = papers or [
-        (x_of[point.key], value) for point in points if (value := predicted(point, main.name)) is not None
-    ]
-    return [x for x, _ in found], [value / main.factor for _, value in found]
-
-
-def _label_axes(axes: "Axes", artifact: Artifact, record: Record) -> None:
+def _label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
     x_axis = artifact.x_axis
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(artifact.main.axis or artifact.main.heading)
     axes.set_ylim(0, axes.get_ylim()[1] * 1.05)  # room for the markers at the top
-    if x_axis.scale == "log2":
+    ticks = data.drop_duplicates("x").set_index("x")
+    places = list(ticks.index)
+    texts = list(ticks.label) if x_axis.scale == "category" else [str(at) for at in ticks["at"]]
+    if x_axis.scale == "log2" or (x_axis.scale == "linear" and _half_empty(places)):
         axes.set_xscale("log", base=2)
-    labels = {point.parameters[x_axis.parameter]: point.label for point in record.points}
-    positions = x_positions(x_axis, record)
-    texts = [labels[x] if x_axis.scale == "category" else str(x) for x in positions]
-    if x_axis.scale == "linear":
-        texts = _apart(list(positions.values()), texts)
-    axes.set_xticks(list(positions.values()), labels=texts)
+        texts = _apart([log2(place) for place in places], texts)
+    elif x_axis.scale == "linear":
+        texts = _apart(places, texts)
+    axes.set_xticks(places, labels=texts)
     axes.minorticks_off()
+
+
+def _half_empty(places: Sequence[float]) -> bool:
+    """Whether a gap between neighbours takes so much of a linear axis that a logarithmic one shows more."""
+    ordered = sorted(places)
+    gaps = [after - before for before, after in pairwise(ordered)]
+    most = max(LARGEST_GAP, UNEVEN / max(len(gaps), 1)) * (ordered[-1] - ordered[0])
+    return ordered[0] > 0 and max(gaps, default=0.0) > most
 
 
 def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
@@ -290,3 +250,13 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
         if at - last >= least:
             shown[index], last = texts[index], at
     return shown
+
+
+def _fit_label(figure: "Figure", axes: "Axes") -> None:
+    """Break a y label that is longer than its axis into lines, as few and as short as can be."""
+    figure.draw_without_rendering()
+    label = axes.yaxis.label
+    count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
+    text = label.get_text()
+    width = next(width for width in range(len(text) // count, len(text) + 1) if len(wrap(text, width)) <= count)
+    label.set_text("\n".join(wrap(text, width)))

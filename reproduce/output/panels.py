@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.points import size_text
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult
-from reproduce.output.figures import MARKERS, PALETTE
+from benchmarks.records import PointResult
+from reproduce.output.frame import HIGH, LOW
+from reproduce.output.theme import MARKERS, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +18,6 @@ LABELS = 5  # on an axis of sizes
 LONG = 20  # letters beside a bar
 WIDE_RANGE = 20  # values further apart than this ratio need a logarithmic axis
 GAP = 0.35  # between groups of bars, in bars
-LOW, HIGH = 0.1, 0.9  # whiskers and bands: this share of the samples lies below
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,18 @@ class Panel:
             self._bars(axes, chosen, colors)
 
     def _curves(self, axes: "Axes", points: list[PointResult], colors: Mapping[str, str]) -> None:
-        for index, name in enumerate(dict.fromkeys(point.series for point in points)):
-            own = [point for point in points if point.series == name]
-            xs = [float(point.parameters[str(self.x)]) for point in own]  # type: ignore[arg-type]
-            ys = [self._value(point) for point in own]
-            marker = MARKERS[index % len(MARKERS)]
-            axes.plot(xs, ys, color=colors[name], marker=marker, markersize=3, markeredgewidth=0, label=name)
-            low, high = zip(*(self._span(point.metrics[self.metric]) for point in own), strict=True)
-            axes.fill_between(xs, low, high, color=colors[name], alpha=0.2, linewidth=0)
+        from pandas import DataFrame
+
+        from reproduce.output.figures import series_lines
+
+        rows = [
+            (point.series, float(point.parameters[str(self.x)] or 0), self._value(point), *self._span(point))
+            for point in points
+        ]
+        data = DataFrame(rows, columns=["series", "x", "value", "low", "high"])
+        names = enumerate(dict.fromkeys(data.series))
+        styles = {name: {"color": colors[name], "marker": MARKERS[i % len(MARKERS)]} for i, name in names}
+        series_lines(axes, data, styles, err_style="band")
         axes.set_xscale("log", base=2)
         values = [self._value(point) for point in points]
         if max(values) > WIDE_RANGE * min(values):
@@ -101,7 +105,7 @@ class Panel:
             for point in own:
                 look: dict[str, Any] = {"color": colors[point.series], "height": 0.85}
                 axes.barh(at, self._value(point), label=point.series, **look)
-                low, high = self._span(point.metrics[self.metric])
+                low, high = self._span(point)
                 axes.plot([low, high], [at, at], color="black", linewidth=0.7)
                 at += 1
             at += GAP
@@ -117,8 +121,9 @@ class Panel:
     def _value(self, point: PointResult) -> float:
         return (point.metrics[self.metric].value or 0.0) / self.factor
 
-    def _span(self, metric: Metric) -> tuple[float, float]:
+    def _span(self, point: PointResult) -> tuple[float, float]:
         """Where most samples lie; for a value without samples, the value twice."""
+        metric = point.metrics[self.metric]
         samples = Samples(tuple(metric.samples or (metric.value or 0.0,)))
         return samples.quantile(LOW) / self.factor, samples.quantile(HIGH) / self.factor
 

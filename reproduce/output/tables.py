@@ -5,7 +5,7 @@ parts stand on a line each. Pandas is imported by what makes a table, not by thi
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,11 @@ def result_table(artifact: Artifact, record: Record) -> "DataFrame":
     known = {column(name): heading for name, heading in artifact.columns.items() if column(name) in points}
     known = known or {"label": "point"}
     table = table.join(points[list(known)].rename(columns=known)).astype(object).fillna(NONE).astype(str)
-    numbers = tidy.dropna(subset="metric").set_index(["key", "metric"])[["value", "paper"]].unstack("metric")
-    numbers = numbers.reindex(points.index)
+    named = tidy.dropna(subset="metric")
+    numbers = {
+        kind: named.pivot(index="key", columns="metric", values=kind).reindex(points.index)
+        for kind in ("value", "paper")
+    }
     for heading, values in _main_columns(main, numbers, record):
         table[heading] = values
     table["verdict" if paper else "status"] = [outcome(artifact, point, paper) for point in record.points]
@@ -80,12 +83,14 @@ def result_table(artifact: Artifact, record: Record) -> "DataFrame":
     return table.reset_index(drop=True)
 
 
-def _main_columns(main: Quantity, numbers: "DataFrame", record: Record) -> "Iterator[tuple[str, Series[str]]]":
+def _main_columns(
+    main: Quantity, numbers: "Mapping[str, DataFrame]", record: Record
+) -> "Iterator[tuple[str, Series[str]]]":
     """Ours; what was predicted and what the paper says, where there is such a thing, each with our ratio to it."""
     from pandas import Series
 
     unit = f" ({main.shown})" if main.shown else ""
-    ours = numbers["value"].get(main.name, Series(index=numbers.index, dtype=float))
+    ours = numbers["value"].get(main.name, Series(index=numbers["value"].index, dtype=float))
     valid = ours.where([point.status == "ok" for point in record.points])
     yield f"ours{unit} [{record.fidelity}]", _shown(main, ours)
     others = {}

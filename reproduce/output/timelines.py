@@ -1,8 +1,9 @@
 """Timelines of pipeline schedules as figures like the paper's Figures 3 and 4: `draw`.
 
 One row per device, a numbered box per pass. Forward passes are blue, backward passes orange, the first model chunk dark
-and the last one light; of a split backward pass the input gradient is brown and the weight gradient violet. Idle time
-is a grey that stays apart from all of them with any colour vision.
+and the last one light; of a split backward pass the input gradient is dark brown, the weight gradient violet and
+hatched, so that the two differ without any colour, too. Idle time is a grey that stays apart from all of them with any
+colour vision. Figures are as wide as a page, so that the numbers can be read in print.
 """
 
 from collections import defaultdict
@@ -11,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import definition, names
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.output.traces import Box, Timeline
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ IDLE = "#e0e0e0"
 DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
 LIGHT = {"F": "#7db3e0", "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff"}
 PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
+HATCHES = {"W": "////"}
 # What a simulated iteration has besides: hatched, so that it needs no further colours.
 OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
 
-LARGEST, SMALLEST = 7.0, 3.2  # points: numbers in boxes
+LARGEST, SMALLEST = 7.0, 4.5  # points: numbers in boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
 _POINTS = 72  # per inch
 
@@ -78,7 +80,7 @@ def title(timeline: Timeline) -> str:
 def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Sequence[Timeline] = ()) -> "Figure":
     """A panel per timeline, above each other on one time scale, cut at `until` (default: end of the longest).
 
-    Call it, and save, inside `figures.style()`. Boxes have their microbatch's number, counted from 1 as in
+    Call it, and save, inside `theme.style()`. Boxes have their microbatch's number, counted from 1 as in
     the paper, where it fits. `outlines` are drawn over the timelines, one for each, as empty boxes: what was predicted.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -89,13 +91,13 @@ def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Se
     above = [_TITLE + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines]
     above[0] -= _BETWEEN
     height = sum(above) + sum(timeline.p * row for timeline in timelines) + _BELOW + _LEGEND
-    figure = Figure(figsize=(figures.WIDE, height), dpi=300)
+    figure = Figure(figsize=(theme.WIDE, height), dpi=300)
     FigureCanvasAgg(figure)
     top = height
     for timeline, space in zip(timelines, above, strict=True):
         top -= space + timeline.p * row
-        width = figures.WIDE - _LEFT - _RIGHT
-        size = (_LEFT / figures.WIDE, top / height, width / figures.WIDE, timeline.p * row / height)
+        width = theme.WIDE - _LEFT - _RIGHT
+        size = (_LEFT / theme.WIDE, top / height, width / theme.WIDE, timeline.p * row / height)
         axes = figure.add_axes(size, gid=timeline.schedule)
         _panel(axes, timeline, until, width * _POINTS / until, row * _POINTS, last=timeline is timelines[-1])
     for axes, outline in zip(figure.axes, outlines, strict=False):
@@ -108,7 +110,7 @@ def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Se
     for letter in "fbw":
         origin = origin.replace(f"t_{letter}", f"$t_{letter}$")
     figure.text(
-        1 - _RIGHT / figures.WIDE,
+        1 - _RIGHT / theme.WIDE,
         0.03 / height,
         origin,
         ha="right",
@@ -168,7 +170,7 @@ def _boxes(axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until
     for (kind, chunk), boxes in sorted(kinds.items()):
         options: dict[str, Any] = {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
         if kind in DARK:
-            options["facecolor"] = colour(kind, chunk, timeline.v)
+            options |= {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
         else:
             options |= {"facecolor": "white", "edgecolor": "black", "hatch": OTHERS[kind], "linewidth": 0.2}
         axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **options))
@@ -198,28 +200,25 @@ def _numbers(
     axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float, row: float
 ) -> None:
     """The microbatches' numbers: all in one size, narrow boxes in a smaller one, too narrow boxes without."""
+    from matplotlib.patheffects import withStroke
+
     digit, fits = _digit_width(), []
     for r, box in shown:
         if box.action is not None:
             left, right = float(box.start), min(float(box.end), until)
             number = str(box.action.microbatch + 1)
             size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
-            fits.append(
-                (
-                    r,
-                    (left + right) / 2,
-                    number,
-                    size,
-                    colour(box.kind, timeline.chunk_of(box.action), timeline.v),
-                )
-            )
-    usual = sorted(size for _, _, _, size, _ in fits)[len(fits) // 3] if fits else 0.0
-    for r, x, number, size, background in fits:
+            background = colour(box.kind, timeline.chunk_of(box.action), timeline.v)
+            fits.append((r, (left + right) / 2, number, size, background, box.kind in HATCHES))
+    usual = sorted(size for _, _, _, size, _, _ in fits)[len(fits) // 3] if fits else 0.0
+    for r, x, number, size, background, hatched in fits:
         if size >= SMALLEST:
-            axes.text(
+            text = axes.text(
                 x, r + 0.52, number, fontsize=min(size, max(usual, SMALLEST)), color=text_colour(background),
                 ha="center", va="center_baseline", gid="number",
             )  # fmt: skip
+            if hatched:  # keep the hatch away from the digits
+                text.set_path_effects([withStroke(linewidth=1.2, foreground=background)])
 
 
 def _idle(axes: "Axes", timeline: Timeline, until: float, scale: float) -> None:
@@ -270,7 +269,10 @@ def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> 
     kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
     passes = [kind for kind in PASSES if kind in kinds]
     shades = {kind: dict.fromkeys(colour(kind, chunk, v) for chunk in range(v)) for kind in passes}
-    handles: list[Any] = [tuple(Patch(color=shade) for shade in shades[kind]) for kind in passes]
+    handles: list[Any] = [
+        tuple(Patch(facecolor=s, edgecolor="white", linewidth=0, hatch=HATCHES.get(kind)) for s in shades[kind])
+        for kind in passes
+    ]
     labels = [f"{PASSES[kind]}{chunks if len(shades[kind]) > 1 else ''}" for kind in passes]
     for kind, hatch in OTHERS.items():
         if kind in kinds:
@@ -281,12 +283,12 @@ def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> 
     if outlined:
         handles.append(Patch(facecolor="none", edgecolor="black", linewidth=0.6))
         labels.append("Predicted")
-    for size in (7.0, 6.0, 5.0, 4.5):
+    for size in (7.0, 6.0, 5.0):
         legend = figure.legend(
             handles, labels, ncols=len(labels), handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-            loc="lower left", bbox_to_anchor=(_LEFT / figures.WIDE, 0.13 / figure.get_figheight()),
+            loc="lower left", bbox_to_anchor=(_LEFT / theme.WIDE, 0.13 / figure.get_figheight()),
             borderpad=0, borderaxespad=0, columnspacing=1.2, handletextpad=0.5, handlelength=1.6, fontsize=size,
         )  # fmt: skip
-        if _width(legend) <= (figures.WIDE - _LEFT) * _POINTS or size == 4.5:
+        if _width(legend) <= (theme.WIDE - _LEFT) * _POINTS or size == 5.0:
             break
         legend.remove()

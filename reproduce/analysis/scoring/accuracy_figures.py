@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Record
 from reproduce.analysis.scoring.accuracy import Assessment
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
-from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
+from reproduce.output.theme import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
 from benchmarks.records.provenance import collect, timestamp
 from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores
-from reproduce.output.figures import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import percent
+from reproduce.output.theme import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
 from reproduce.running.runner import RECORD
 
 if TYPE_CHECKING:

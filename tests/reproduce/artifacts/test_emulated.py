@@ -111,9 +111,9 @@ def test_table_and_figure_show_both(emulation, tmp_path):
     drawn = {line.get_label(): line for line in figure.axes[0].lines}
     ours, theirs = drawn["Interleaved"], drawn["Interleaved (predicted)"]
     assert list(ours.get_ydata()) == pytest.approx([y / SLOWER for y in theirs.get_ydata()])
-    assert theirs.get_markerfacecolor() == "none"
+    assert theirs.get_marker() == "_"  # hollow markers are the paper's
     foot = figure._supxlabel.get_text()
-    assert "emulated: ptdp's engine in real time, Selene model; hollow: simulated" in foot
+    assert "emulated: ptdp's engine in real time, Selene model; short bars: simulated" in foot
     assert "iteration time: mean error 2.0% on 8 points (worst +2.0%)" in foot
 
 

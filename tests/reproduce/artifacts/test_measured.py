@@ -205,9 +205,9 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
     with figures.style():
         figure = plan.artifact.draw(plan.artifact, record)
     (axes,) = figure.axes
-    bars = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]]
-    assert [tuple(line.get_ydata()) for line in bars] == [
-        (p.parameters["b"] / 2, p.parameters["b"] * 2) for p in points
-    ]
-    assert axes.get_ylabel() == "Achieved gigaFLOP/s per process (model FLOPs)"
+    (bars,) = axes.collections
+    b = [point.parameters["b"] for point in points]
+    expected = [(0.6 * value, 1.8 * value) for value in b]  # a tenth and nine tenths of 1/2, 1 and 2 times it
+    assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [pytest.approx(span) for span in expected]
+    assert axes.get_ylabel() == "Achieved gigaFLOP/s per\nprocess (model FLOPs)"
     assert figures.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")

@@ -8,7 +8,7 @@ from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
 from benchmarks.records import Metric, PointResult, Record, errors, fingerprint, write_record
 from benchmarks.records.provenance import collect
 from reproduce.cli import main
-from reproduce.output import benchmark_figures, figures
+from reproduce.output import benchmark_figures, figures, theme
 
 
 def measured(unit, *samples):
@@ -76,7 +76,7 @@ def test_curves_are_the_record():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1 KiB", "4 KiB", "1 MiB"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("message size", "bandwidth (GB/s)")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one way", "exchange"]
-    assert figure.get_figwidth() == figures.WIDTH
+    assert figure.get_figwidth() == theme.WIDTH
 
 
 @pytest.mark.parametrize(("sizes", "scale"), [((1024, 2**20), "log"), ((1024, 2048, 4096), "linear")])
@@ -141,7 +141,7 @@ def test_fused_kernels_show_both_models_both_ways_and_the_layouts():
     titles = [axes.get_title() for axes in figure.axes]
     ways = ("forward", "backward")
     assert titles == [f"{what}, {way}" for what in ("175B", "530B", "attention") for way in ways]
-    assert figure.get_figwidth() == figures.WIDE
+    assert figure.get_figwidth() == theme.WIDE
     shares = [bar.get_width() for bar in figure.axes[0].patches]
     assert shares == [pytest.approx(50), pytest.approx(50)]
     assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2, 4, 4]

@@ -8,11 +8,12 @@ from dataclasses import replace
 import matplotlib.colors
 import pytest
 
+from benchmarks.records import Metric
 from reproduce import ROOT
 from reproduce.artifacts import fig_bubble, fig_interleaved
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.quantities import XAxis
-from reproduce.output import figures
+from reproduce.output import figures, theme
 
 
 @pytest.fixture
@@ -34,14 +35,20 @@ def test_the_lines_are_the_records_numbers(figure, figure_12):
         assert list(drawn[series].get_ydata()) == [p.metrics["throughput_per_gpu"].value / 1e12 for p in points]
         paper = drawn[f"{series} (paper)"]
         assert list(paper.get_ydata()) == [p.paper["throughput_per_gpu"].value / 1e12 for p in points]
-        assert paper.get_color() == drawn[series].get_color()
+        assert paper.get_markeredgecolor() == drawn[series].get_color()
+        assert paper.get_marker() == drawn[series].get_marker()
+        assert paper.get_markersize() > drawn[series].get_markersize()  # seen around ours
+        assert paper.get_zorder() < drawn[series].get_zorder()
+        assert paper.get_linewidth() > drawn[series].get_linewidth()
         assert paper.get_markerfacecolor() == "none"
 
 
 def test_axes_say_what_and_in_which_unit(figure):
     axes = figure.axes[0]
     assert axes.get_xlabel() == "Batch size (sequences)"
-    assert axes.get_ylabel() == "Achieved teraFLOP/s per GPU"
+    assert axes.get_ylabel() == "Achieved\nteraFLOP/s per GPU"
+    figure.draw_without_rendering()
+    assert axes.yaxis.label.get_window_extent().height <= axes.get_window_extent().height
     assert axes.get_ylim()[0] == 0
     assert [text.get_text() for text in axes.get_xticklabels()] == ["12", "24", "36", "48", "60"]
 
@@ -61,10 +68,10 @@ def test_a_partial_record_says_so(figure_12):
 def test_size_fonts_and_colours(figure):
     assert figure.get_figwidth() == 3.0
     assert {text.get_fontsize() for text in figure.axes[0].get_xticklabels()} == {7}
-    assert figures.STYLE["pdf.fonttype"] == 42
-    lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in figures.PALETTE]
-    assert len(set(lightness)) == len(figures.PALETTE)
-    assert len(figures.MARKERS) >= len(figures.PALETTE)  # never by colour alone
+    assert theme.STYLE["pdf.fonttype"] == 42
+    lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in theme.PALETTE]
+    assert len(set(lightness)) == len(theme.PALETTE)
+    assert len(theme.MARKERS) >= len(theme.PALETTE)  # never by colour alone
 
 
 def test_nothing_overlaps(figure):
@@ -93,7 +100,7 @@ def test_the_users_settings_do_not_matter_and_stay(figure_12):
     try:
         with figures.style():
             drawn = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
-            assert lines(drawn)["Interleaved"].get_linewidth() == figures.STYLE["lines.linewidth"]
+            assert lines(drawn)["Interleaved"].get_linewidth() == theme.STYLE["lines.linewidth"]
         assert matplotlib.rcParams["lines.linewidth"] == 9
     finally:
         matplotlib.rcParams["lines.linewidth"] = matplotlib.rcParamsDefault["lines.linewidth"]
@@ -152,7 +159,8 @@ def test_points_out_of_memory_are_marked(with_point):
     with figures.style():
         figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record)
     cross = lines(figure)["Non-interleaved (out of memory)"]
-    assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [0], "x")
+    assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [1.03], "x")
+    assert cross.get_transform() == figure.axes[0].get_xaxis_transform()  # above the axes, at no throughput
     assert cross.get_color() == lines(figure)["Non-interleaved"].get_color()
     assert "out of memory" in [text.get_text() for text in figure.legends[0].get_texts()]
 
@@ -162,14 +170,50 @@ def test_looks_of_a_series(figure_12):
     with figures.style():
         drawn = lines(figures.line_plot(fig_interleaved.ARTIFACT, figure_12.record, looks=looks))
     assert (drawn["Interleaved"].get_color(), drawn["Interleaved"].get_linestyle()) == ("#123456", ":")
-    assert drawn["Interleaved (paper)"].get_linestyle() == "None"
+    assert drawn["Interleaved (paper)"].get_markeredgecolor() == "#123456"
     assert drawn["Non-interleaved"].get_linestyle() == "-"
 
 
+def test_the_legend_keeps_series_and_paper_apart(figure):
+    figure.draw_without_rendering()
+    texts = {text.get_text(): text.get_window_extent() for text in figure.legends[0].get_texts()}
+    assert set(texts) - {""} == {"Non-interleaved", "Interleaved", "paper"}
+    assert texts["Non-interleaved"].y0 == pytest.approx(texts["Interleaved"].y0, abs=1)
+    assert texts["paper"].y1 <= texts["Interleaved"].y0
+
+
+def test_a_series_under_another_one_is_broader(figure_12):
+    above = {p.parameters["B"]: p.metrics for p in figure_12.record.points if p.series == "Interleaved"}
+    points = tuple(replace(p, metrics=above[p.parameters["B"]]) for p in figure_12.record.points)
+    with figures.style():
+        drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, replace(figure_12.record, points=points)))
+    assert drawn["Non-interleaved"].get_linewidth() > 2 * drawn["Interleaved"].get_linewidth()
+    assert drawn["Non-interleaved"].get_markersize() > drawn["Interleaved"].get_markersize()
+
+
+@pytest.mark.parametrize(
+    ("places", "empty"),
+    [((12, 24, 36, 48, 60), False), ((12, 24, 36, 48, 60, 120), True), ((8, 16, 24), False), ((4, 8, 16), True),
+     ((0, 1, 100), False), ((5,), False)],
+)  # fmt: skip
+def test_an_axis_half_empty_is_logarithmic(places, empty):
+    assert figures._half_empty(places) == empty
+
+
+def test_bars_span_most_samples(with_point):
+    samples = tuple(80e12 + 1e12 * i for i in range(11))
+    record = with_point(metrics={"throughput_per_gpu": Metric(85e12, "FLOP/s", "measured", samples)})
+    with figures.style():
+        axes = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record).axes[0]
+    spans = [segment[:, 1].tolist() for each in axes.collections for segment in each.get_segments() if segment.size]
+    assert [81.0, 89.0] in spans
+    assert lines(axes.figure)["Non-interleaved"].get_ydata()[0] == 85.0
+
+
 def test_legends_have_as_few_rows_as_fit():
-    assert figures.legend_shape(["B = 8", "B = 128", "paper"]) == (3, 1)
-    assert figures.legend_shape(["Unoptimized", "Scatter/gather optimization", "paper"]) == (2, 2)
-    assert figures.legend_shape(["x" * 60, "y" * 60]) == (1, 2)
+    assert theme.legend_shape(["B = 8", "B = 128", "paper"]) == (3, 1)
+    assert theme.legend_shape(["Unoptimized", "Scatter/gather optimization", "paper"]) == (2, 2)
+    assert theme.legend_shape(["x" * 60, "y" * 60]) == (1, 2)
 
 
 def test_ticks_too_close_to_be_read_lose_their_label():

@@ -17,7 +17,7 @@ from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
-from reproduce.output import export, figures, timelines
+from reproduce.output import export, figures, theme, timelines
 from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
 from reproduce.output.traces import from_schedule, trace
 from reproduce.running.fidelities import evaluator
@@ -92,7 +92,7 @@ class TestFigure:
             assert tuple(found[0]) == to_rgba(colour(gid[0], int(gid[1:]), timeline.v))
         assert to_rgba(axes.get_facecolor()) == to_rgba(IDLE)
         assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"Device {r + 1}" for r in range(timeline.p)]
-        assert figure.get_figwidth() == 5.2
+        assert figure.get_figwidth() == theme.WIDE
 
     @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
     def test_numbers_are_the_microbatches_and_fit_their_boxes(self, which):
@@ -224,6 +224,14 @@ def lab(hex_colour, deficiency):
     xyz = np.asarray(to_xyz) @ seen / [0.9505, 1.0, 1.089]
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.usefixtures("styled")
+def test_weight_gradients_differ_without_colour_too():
+    (axes,) = draw([timeline_of("zb-h1", 4, 8, 1)]).axes
+    hatches = {collection.get_gid(): collection.get_hatch() for collection in axes.collections}
+    assert hatches.keys() == {"F0", "I0", "W0"}
+    assert [name for name, hatch in hatches.items() if hatch] == ["W0"]
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
