@@ -101,7 +101,7 @@ def _main_columns(
     for heading, values in others.items():
         ratios = (valid / values.replace(0, float("nan"))).map("{:.3f}".format, "ignore")
         yield heading, _shown(main, values)
-        yield f"ours/{parts(heading)[0]}", ratios.fillna(NONE)
+        yield "ratio" if heading.startswith("paper") else "ratio (predicted)", ratios.fillna(NONE)
 
 
 def _shown(quantity: Quantity, values: "Series[float]") -> "Series[str]":

@@ -113,7 +113,7 @@ def points_table(artifact: Artifact, result: Result) -> Html:
     headings, kinds = [], []
     for column, right in zip(table.columns, numeric(table), strict=True):
         what, unit, where = parts(column)
-        headings.append(heading(what, unit, where or ("derived" if what.startswith("ours/") else None)))
+        headings.append(heading(what, unit, where or ("derived" if what == "ratio" else None)))
         kinds.append(("number ours" if what == "ours" else "number") if right else "short")
         if column in ("verdict", "status"):
             table[column] = [tag(verdict, agreement_kind(verdict)) for verdict in table[column]]
