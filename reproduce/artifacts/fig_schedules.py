@@ -21,8 +21,6 @@ from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from benchmarks.records import Record
 
 FIGURE_12 = "fig_interleaved"
@@ -67,11 +65,6 @@ def _relative(results: Results, metric: str | Quantity, of: str, over: str) -> d
     except MissingResultError:
         return {}
     return {B: above[B] / below[B] - 1 for B in above if B in below}
-
-
-def draw(artifact: Artifact, record: "Record") -> "Figure":
-    """The line plot, with GPipe's line wide enough to be seen under 1F1B's, which takes as long."""
-    return line_plot(artifact, record, {GPIPE: {"linewidth": 2.6, "markersize": 6.5}})
 
 
 def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
@@ -122,7 +115,7 @@ ARTIFACT = Artifact(
     },
     columns={"B": "B", "schedule": "schedule"},
     x_axis=XAxis("B", "Batch size (sequences)"),
-    draw=draw,
+    draw=line_plot,
     notes=notes,
     files=files,
 )

@@ -46,7 +46,7 @@ def test_the_lines_are_the_records_numbers(figure, figure_12):
 def test_axes_say_what_and_in_which_unit(figure):
     axes = figure.axes[0]
     assert axes.get_xlabel() == "Batch size (sequences)"
-    assert axes.get_ylabel() == "Achieved\nteraFLOP/s per GPU"
+    assert axes.get_ylabel() == "Achieved teraFLOP/s\nper GPU (eq. 3)"
     figure.draw_without_rendering()
     assert axes.yaxis.label.get_window_extent().height <= axes.get_window_extent().height
     assert axes.get_ylim()[0] == 0
