@@ -264,16 +264,17 @@ def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> 
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.patches import Patch
 
-    v = max(timeline.v for timeline in timelines)
-    chunks = "" if v == 1 else f", chunks 1 {'and' if v == 2 else 'to'} {v}"
     kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
-    passes = [kind for kind in PASSES if kind in kinds]
-    shades = {kind: dict.fromkeys(colour(kind, chunk, v) for chunk in range(v)) for kind in passes}
+    passes = {
+        kind: max(timeline.v for timeline in timelines if kind in timeline.kinds) for kind in PASSES if kind in kinds
+    }
+    shades = {kind: [colour(kind, chunk, v) for chunk in range(v)] for kind, v in passes.items()}
     handles: list[Any] = [
         tuple(Patch(facecolor=s, edgecolor="white", linewidth=0, hatch=HATCHES.get(kind)) for s in shades[kind])
         for kind in passes
     ]
-    labels = [f"{PASSES[kind]}{chunks if len(shades[kind]) > 1 else ''}" for kind in passes]
+    chunks = {1: "", 2: ", chunks 1 and 2"}
+    labels = [PASSES[kind] + chunks.get(v, f", chunks 1 to {v}") for kind, v in passes.items()]
     for kind, hatch in OTHERS.items():
         if kind in kinds:
             handles.append(Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.3))
