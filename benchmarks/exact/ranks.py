@@ -17,7 +17,6 @@ from kernels import select
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
-from ptdp_core.schedules import Action
 
 # Which argument of an operator of c10d holds what this rank gives; the first, unless it is named here.
 GIVEN = {"_allgather_base_": 1, "_reduce_scatter_base_": 1, "allgather_": 1, "reduce_scatter_": 1}
@@ -89,7 +88,7 @@ def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, A
     beat()
     statistics = trainer.p2p.statistics
     return {
-        "order": {"executed": " ".join(str(slot.what) for slot in run.timeline if isinstance(slot.what, Action))},
+        "order": {"executed": " ".join(str(event.action) for event in run.timeline if event.action)},
         "communication": counts.communication()
         | {"messages": statistics.messages, "message bytes": statistics.bytes, "exchanges": statistics.exchanges},
         "work": {"GEMM FLOPs": counts.flops},

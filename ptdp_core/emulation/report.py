@@ -1,9 +1,8 @@
 """What a rank hands back to the process that started it (imports no torch)."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ptdp_core.schedules import Action, Exchange
+from ptdp_core.schedules import Action, TimelineEvent
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,6 @@ class Measured:
     collectives: dict[str, Timing] = field(default_factory=dict)
 
 
-class Interval(NamedTuple):
-    """From `start` to `end`, in seconds of the machine's monotonic clock."""
-
-    start: float
-    end: float
-
-
 @dataclass(frozen=True)
 class Iteration:
     """One iteration of a rank, in seconds since the common start: passes and exchanges in order, then the rest.
@@ -36,10 +28,10 @@ class Iteration:
     `gathered` are the seconds that each pass spent on putting its input together, at its beginning.
     """
 
-    slots: tuple[tuple[Action | Exchange, float, float], ...]
+    timeline: tuple[TimelineEvent[float], ...]
     gathered: dict[Action, float]
-    reduction: Interval
-    optimizer: Interval
+    reduction: TimelineEvent[float]
+    optimizer: TimelineEvent[float]
     end: float
     peak_stash: int
 

@@ -9,8 +9,8 @@ from ptdp_core.emulation.plan import SHRINK
 from ptdp_core.emulation.prediction import LinkRate, Links
 from ptdp_core.emulation.report import Iteration, Report
 from ptdp_core.layout import RankGrid
-from ptdp_core.schedules import Action, Exchange, Message, Schedule, StagePlacement
-from ptdp_core.simulator.estimate import Estimate, Slot
+from ptdp_core.schedules import Message, Schedule, StagePlacement, TimelineEvent
+from ptdp_core.simulator.estimate import Estimate
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Emulation:
 
     - `samples_s`: iteration times, each from the common start to the last rank's end; `iteration_time` their median
     - `bubble_fraction`: as `Estimate.bubble_fraction`, from the executed time lines
-    - `timeline`: per pipeline rank the slots of the median iteration, of its first data and tensor rank
+    - `timeline`: per pipeline rank the events of the median iteration, of its first data and tensor rank
     - `order_ok`: every rank executed its passes in the schedule's order; `peak_stash`: see `simulator.memory`
     - `traffic`: bytes a GPU sends per iteration by use, the largest over pipeline ranks, times the shrink factor
     - `link_rates`, `exchange_latency`: measured before the run, and what `prediction` was made with
@@ -30,7 +30,7 @@ class Emulation:
     samples_s: tuple[float, ...]
     iteration_time: float
     bubble_fraction: float
-    timeline: tuple[tuple[Slot, ...], ...] = field(repr=False)
+    timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(repr=False)
     order_ok: bool
     peak_stash: int
     traffic: Mapping[str, int]
@@ -76,64 +76,68 @@ def assemble(
 def in_order(grid: RankGrid, schedule: Schedule, ranks: Sequence[Iteration]) -> bool:
     """Whether every rank executed its passes in the order of its schedule."""
     return all(
-        tuple(what for what, _, _ in iteration.slots if isinstance(what, Action))
+        tuple(event.action for event in iteration.timeline if event.action is not None)
         == schedule.ranks[grid.coordinates(rank).pp]
         for rank, iteration in enumerate(ranks)
     )
 
 
-def timelines(grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration]) -> list[tuple[Slot, ...]]:
-    """Each rank's slots, as the simulator has them: waiting for others counts as idle, and comes first."""
+def timelines(
+    grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration]
+) -> list[tuple[TimelineEvent[float], ...]]:
+    """Each rank's events, as the simulator has them: waiting for others counts as idle, and comes first."""
     arrived = [_arrivals(iteration) for iteration in ranks]
-    return [_slots(grid, placement.tied_ranks or (), ranks, arrived, rank) for rank in range(grid.n)]
+    return [_timeline(grid, placement.tied_ranks or (), ranks, arrived, rank) for rank in range(grid.n)]
 
 
 def _arrivals(iteration: Iteration) -> dict[Message, float]:
     """When the rank was there for each of its messages."""
     return {
-        message: start
-        for what, start, _ in iteration.slots
-        if isinstance(what, Exchange)
-        for message in (*what.sends, *what.receives)
+        message: event.start
+        for event in iteration.timeline
+        if event.exchange is not None
+        for message in (*event.exchange.sends, *event.exchange.receives)
     }
 
 
-def _slots(
+def _timeline(
     grid: RankGrid,
     tied_ranks: Sequence[int],
     ranks: Sequence[Iteration],
     arrived: Sequence[dict[Message, float]],
     rank: int,
-) -> tuple[Slot, ...]:
+) -> tuple[TimelineEvent[float], ...]:
     pp, dp, tp = grid.coordinates(rank)
     iteration = ranks[rank]
-    slots = []
-    for what, start, end in iteration.slots:
-        if isinstance(what, Action):
-            slots.append(Slot(what.kind, what, start + iteration.gathered.get(what, 0.0), end))
+    events = []
+    for event in iteration.timeline:
+        if event.exchange is None:
+            assert event.action is not None
+            start = event.start + iteration.gathered.get(event.action, 0.0)
         else:
-            peers = [(m, m.destination) for m in what.sends] + [(m, m.source) for m in what.receives]
-            there = [arrived[grid.rank(peer, dp, tp)][message] for message, peer in peers]
-            slots.append(Slot("exchange", None, max(start, *there), end))
+            peers = [(m, m.destination) for m in event.exchange.sends] + [
+                (m, m.source) for m in event.exchange.receives
+            ]
+            start = max(event.start, *(arrived[grid.rank(peer, dp, tp)][message] for message, peer in peers))
+        events.append(event._replace(start=start))
     group = {rank, *grid.data_group(pp, tp)}
     if pp in tied_ranks:
         group |= {grid.rank(other, dp, tp) for other in tied_ranks}
     if len(group) > 1:
-        end = iteration.reduction.end
         together = max(ranks[other].reduction.start for other in group)
-        slots.append(Slot("data_parallel", None, min(together, end), end))
-    stepped = iteration.optimizer.end
-    return (*slots, Slot("optimizer", None, *iteration.optimizer), Slot("host", None, stepped, iteration.end))
+        events.append(iteration.reduction._replace(start=min(together, iteration.reduction.end)))
+    host = TimelineEvent("host", None, iteration.optimizer.end, iteration.end)
+    return (*events, iteration.optimizer, host)
 
 
 def bubble_fraction(
     grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration], seconds: float, fetch: float
 ) -> float:
-    """Waiting over compute, mean over ranks: what is left of `seconds` beside the slots, and the inputs' gathering.
+    """Waiting over compute, mean over ranks: what is left of `seconds` beside the events, and the inputs' gathering.
 
     The first `fetch` seconds of a forward pass are the host's, who fetches the microbatch.
     """
-    slots = [slot for row in timelines(grid, placement, ranks) for slot in row]
-    compute = sum(slot.end_s - slot.start_s - fetch * (slot.kind == "F") for slot in slots if slot.action is not None)
-    busy = sum(slot.end_s - slot.start_s for slot in slots) + sum(sum(rank.gathered.values()) for rank in ranks)
+    events = [event for row in timelines(grid, placement, ranks) for event in row]
+    compute = sum(event.end - event.start - fetch * (event.kind == "F") for event in events if event.action is not None)
+    busy = sum(event.end - event.start for event in events) + sum(sum(rank.gathered.values()) for rank in ranks)
     return (grid.n * seconds - busy) / compute

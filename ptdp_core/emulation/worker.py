@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ptdp_core.emulation.calibration import Stopwatch, measure_links
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
-from ptdp_core.emulation.report import Interval, Iteration, Report
+from ptdp_core.emulation.report import Iteration, Report
 from ptdp_core.emulation.virtual import (
     ChunkTimes,
     Pace,
@@ -24,7 +24,7 @@ from ptdp_core.emulation.virtual import (
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
 from ptdp_core.engine.pipeline import Executor, Run, last_backward
-from ptdp_core.schedules import Action, build, lower
+from ptdp_core.schedules import Action, TimelineEvent, build, lower
 
 
 def run(beat: Callable[[], None], plan: Plan, folder: str) -> Report:
@@ -109,7 +109,7 @@ class VirtualRank:
         reduction = self._reduce()
         return self._finish(start, run, reduction)
 
-    def _reduce(self) -> Interval:
+    def _reduce(self) -> TimelineEvent[float]:
         """The data-parallel reduction and that of the tied embedding, as the engine does them."""
         start = time.monotonic()
         if self.mine.reduce is not None and self.groups.dp.size > 1:
@@ -120,9 +120,9 @@ class VirtualRank:
         else:
             self.buffer.finish()
             time.sleep(self.mine.copies)
-        return Interval(start, time.monotonic())
+        return TimelineEvent("data_parallel", None, start, time.monotonic())
 
-    def _finish(self, start: float, run: Run, reduction: Interval) -> Iteration:
+    def _finish(self, start: float, run: Run, reduction: TimelineEvent[float]) -> Iteration:
         """The optimizer step, which begins when all ranks of a replica have their gradients' norm; then the host."""
         step = latest(self.groups.tp, latest(self.groups.pp, reduction.end))
         sleep_until(step + self.mine.optimizer)
@@ -130,10 +130,10 @@ class VirtualRank:
         sleep_until(stepped + self.plan.host)
         end = time.monotonic()
         return Iteration(
-            slots=tuple((slot.what, slot.start - start, slot.end - start) for slot in run.timeline),
+            timeline=tuple(since(start, event) for event in run.timeline),
             gathered=dict(self.pace.gathered),
-            reduction=Interval(reduction.start - start, reduction.end - start),
-            optimizer=Interval(step - start, stepped - start),
+            reduction=since(start, reduction),
+            optimizer=TimelineEvent("optimizer", None, step - start, stepped - start),
             end=end - start,
             peak_stash=run.peak_stash,
         )
@@ -153,6 +153,11 @@ class VirtualRank:
             )
             sent["tensor"] = reduced * ELEMENT_BYTES * 2 * (t - 1) / t
         return sent
+
+
+def since(start: float, event: TimelineEvent[float]) -> TimelineEvent[float]:
+    """The event in seconds since `start`."""
+    return event._replace(start=event.start - start, end=event.end - start)
 
 
 def latest(axis, moment: float) -> float:  # type: ignore[no-untyped-def]

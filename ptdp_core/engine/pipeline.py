@@ -12,14 +12,23 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.p2p import P2PCommunicator
-from ptdp_core.schedules import Action, Compute, Exchange, Message, Program, message_into, message_out_of
+from ptdp_core.schedules import (
+    Action,
+    Compute,
+    Exchange,
+    Message,
+    Program,
+    TimelineEvent,
+    message_into,
+    message_out_of,
+)
 
 Stage = Callable[..., torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -36,20 +45,13 @@ class SplitStage(Protocol):
         """Compute the weight gradients that were deferred, and add them to the weights' (W)."""
 
 
-class Slot(NamedTuple):
-    """What a rank did from `start` to `end`, seconds of the machine's monotonic clock: an action, or an exchange."""
-
-    what: Action | Exchange
-    start: float
-    end: float
-
-
 @dataclass
 class Run:
-    """What one batch left: the mean loss of each microbatch (on the last stage), and how it went."""
+    """What one batch left: the mean loss of each microbatch (on the last stage), the timeline if it was recorded, in
+    seconds of the machine's monotonic clock, and the most microbatches that this rank stashed at once."""
 
     losses: dict[int, torch.Tensor] = field(default_factory=dict)
-    timeline: list[Slot] = field(default_factory=list)
+    timeline: list[TimelineEvent[float]] = field(default_factory=list)
     peak_stash: int = 0
 
 
@@ -58,7 +60,7 @@ class Executor:
 
     `stages[c](x, tokens, labels)` is chunk c: x is None on the first stage, tokens are given to the first and the last
     stage only, and the last one returns the loss. `before(action)` is called ahead of every pass (random streams,
-    gradient buckets). With `record` each slot's time is kept, which on a GPU synchronises after each.
+    gradient buckets). With `record` the timeline is kept, which on a GPU synchronises after each event.
     """
 
     def __init__(
@@ -105,10 +107,10 @@ class Executor:
                 else:
                     # The one place that divides by m.
                     self._backward(instruction.action, x, loss_scale / self.schedule.m)
-                self._note(run, instruction.action, ready)
+                self._record(run, instruction, ready)
             else:
                 self.p2p.post(instruction, self._outgoing, self.blocking)
-                self._note(run, instruction, start)
+                self._record(run, instruction, start)
         self.p2p.flush()
         assert not self._stash
         assert not self._deferred
@@ -116,11 +118,16 @@ class Executor:
         assert not self._kept
         return run
 
-    def _note(self, run: Run, what: Action | Exchange, start: float) -> None:
+    def _record(self, run: Run, instruction: Compute | Exchange, start: float) -> None:
         if self.record:
             if self.groups.device.type == "cuda":
                 torch.cuda.synchronize(self.groups.device)
-            run.timeline.append(Slot(what, start, time.monotonic()))
+            end = time.monotonic()
+            if isinstance(instruction, Compute):
+                event = TimelineEvent(instruction.action.kind, instruction.action, start, end)
+            else:
+                event = TimelineEvent("exchange", None, start, end, instruction)
+            run.timeline.append(event)
 
     def _input(self, action: Action) -> torch.Tensor | None:
         """The activation or the gradient that a pass starts from; None at the ends of the pipeline, and for a W."""

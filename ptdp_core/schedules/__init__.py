@@ -7,6 +7,7 @@
 - `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's; for any table:
   `derived.py`) or overlapped; `program.py`: what comes out
 - `execution.py`: runs a schedule or a program in exact arithmetic: timeline, bubble
+- `timeline.py`: `TimelineEvent`, an interval of any timeline
 - `checks.py`: completeness, order and groups of messages, progress, peak stash
 
     schedule = build("interleaved", p=4, m=8, v=2)
@@ -24,7 +25,7 @@ from ptdp_core.schedules.checks import (
     peak_stash,
 )
 from ptdp_core.schedules.definition import Definition
-from ptdp_core.schedules.execution import Span, Time, bubble_fraction, execute, execute_program
+from ptdp_core.schedules.execution import Time, bubble_fraction, execute, execute_program
 from ptdp_core.schedules.lowering import MESSAGES_AT_ONCE, lower
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
 from ptdp_core.schedules.program import (
@@ -47,6 +48,7 @@ from ptdp_core.schedules.registry import (
     placement_of,
     register,
 )
+from ptdp_core.schedules.timeline import TimelineEvent
 
 __all__ = [
     "KINDS",
@@ -60,9 +62,9 @@ __all__ = [
     "Message",
     "Program",
     "Schedule",
-    "Span",
     "StagePlacement",
     "Time",
+    "TimelineEvent",
     "bubble_fraction",
     "build",
     "check_complete",

@@ -14,10 +14,10 @@ no such moment, one of them waits for the other, for as short as possible.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
-from ptdp_core.schedules.actions import Schedule
+from ptdp_core.schedules.actions import Action, Schedule
 from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.execution import execute
 from ptdp_core.schedules.program import Compute, Exchange, Instruction, Message, message_into
@@ -33,17 +33,17 @@ class _Ranks:
 
     def __init__(self, schedule: Schedule, most: int) -> None:
         self.most = most
-        self.spans = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
-        self.starts = [[span.start for span in row] for row in self.spans]
-        self.moments: list[list[Time]] = [[] for _ in self.spans]
+        self.passes = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
+        self.starts = [[event.start for event in row] for row in self.passes]
+        self.moments: list[list[Time]] = [[] for _ in self.passes]
         self.groups: dict[tuple[int, Time], list[Message]] = defaultdict(list)  # by rank and moment
 
     def pass_around(self, rank: int, moment: Time) -> tuple[Time, Time] | None:
         """Start and end of the pass that a rank is inside of; None where it is between two."""
         i = bisect_left(self.starts[rank], moment) - 1
-        if i < 0 or self.spans[rank][i].end <= moment:
+        if i < 0 or self.passes[rank][i].end <= moment:
             return None
-        return self.spans[rank][i].start, self.spans[rank][i].end
+        return self.passes[rank][i].start, self.passes[rank][i].end
 
     def join(self, message: Message, first: Time, last: Time) -> Time | None:
         """The latest moment from `first` to `last` at which either rank has a group with room, and both are free."""
@@ -64,7 +64,7 @@ class _Ranks:
         shortest: Time | None = None
         while moment >= first:
             around = [self.pass_around(rank, moment) for rank in (message.source, message.destination)]
-            inside = [span for span in around if span is not None]
+            inside = [interval for interval in around if interval is not None]
             wait = max((end - moment for _, end in inside), default=0)
             if shortest is None or wait < shortest:
                 best, shortest = moment, wait
@@ -86,24 +86,30 @@ def derived(schedule: Schedule, most: int) -> Iterator[Iterator[Instruction]]:
     Raises `ValueError` if the table cannot run.
     """
     ranks = _Ranks(schedule, most)
-    made = {span.action.output: span.end for row in ranks.spans for span in row}
+    passes = [
+        (action, event)
+        for actions, row in zip(schedule.ranks, ranks.passes, strict=True)
+        for action, event in zip(actions, row, strict=True)
+    ]
+    output_exists = {action.output: event.end for action, event in passes}
     messages = sorted(
-        (span.start, made[message.made_by], message)
-        for row in ranks.spans
-        for span in row
-        if (message := message_into(span.action, schedule.placement))
+        (event.start, output_exists[message.made_by], message)
+        for action, event in passes
+        if (message := message_into(action, schedule.placement))
     )
     for used, first, message in messages:
         moment = ranks.join(message, first, used)
         ranks.add(message, ranks.alone(message, first, used) if moment is None else moment)
     for rank in range(schedule.p):
-        yield _instructions(ranks, rank)
+        yield _instructions(schedule.ranks[rank], ranks, rank)
 
 
-def _instructions(ranks: _Ranks, rank: int) -> Iterator[Instruction]:
+def _instructions(actions: Sequence[Action], ranks: _Ranks, rank: int) -> Iterator[Instruction]:
     """A rank's passes and groups in the order of their moments, a group before the pass that starts then."""
-    passes: Iterator[_At] = ((span.start, 1, Compute(span.action)) for span in ranks.spans[rank])
-    groups: Iterator[_At] = ((at, 0, _group(ranks.groups[rank, at], rank)) for at in ranks.moments[rank])
+    passes: Iterator[_At] = (
+        (start, 1, Compute(action)) for action, start in zip(actions, ranks.starts[rank], strict=True)
+    )
+    groups: Iterator[_At] = ((moment, 0, _group(ranks.groups[rank, moment], rank)) for moment in ranks.moments[rank])
     for _, _, instruction in merge(groups, passes, key=lambda timed: timed[:2]):
         yield instruction
 

@@ -7,19 +7,11 @@ links cost is the simulator's matter; this is the reference it is tested against
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
 from ptdp_core.schedules.actions import Action, Schedule
 from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.program import Compute, Exchange, Message, Program, message_into
-
-
-class Span(NamedTuple):
-    """When an action ran; times in the unit of t_f and t_b."""
-
-    action: Action
-    start: Time
-    end: Time
+from ptdp_core.schedules.timeline import TimelineEvent
 
 
 def _needs(action: Action, stages: int) -> Iterator[Action]:
@@ -41,7 +33,7 @@ def _costs(t_f: Time, t_b: Time, t_w: Time | None) -> dict[str, Time]:
     return {"F": t_f, "B": t_b, "I": t_b - weights, "W": weights}
 
 
-def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[Span]]:
+def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[TimelineEvent[Time]]]:
     """Run the table: each action starts when its rank is free and its inputs exist (Section 2.2).
 
     t_f and t_b are the times of one chunk's passes, t_w that part of t_b which a split backward pass spends on the
@@ -51,7 +43,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
     cost = _costs(t_f, t_b, t_w)
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
-    timeline: list[list[Span]] = [[] for _ in schedule.ranks]
+    timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]
     ready = list(range(schedule.p))
     while ready:
         rank = ready.pop()
@@ -66,7 +58,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
                 start = max(start, ends[needed])
             else:
                 end = ends[action.output] = start + cost[action.kind]
-                done.append(Span(action, start, end))
+                done.append(TimelineEvent(action.kind, action, start, end))
                 ready += waiting.pop(action.output, ())
                 continue
             break
@@ -103,7 +95,7 @@ class _Execution:
         self.sent: dict[Message, Time] = {}
         self.received: dict[Message, Time] = {}
         self.ends: dict[Action, Time] = {}  # by `Action.output`
-        self.timeline: list[list[Span]] = [[] for _ in program.ranks]
+        self.timeline: list[list[TimelineEvent[Time]]] = [[] for _ in program.ranks]
 
     def advance(self, rank: int) -> set[int]:
         """Run a rank until it has to wait; return the ranks that may go on because of it."""
@@ -157,16 +149,16 @@ class _Execution:
             elif needed not in self.ends:
                 return False
         end = self.ends[action.output] = self.clock[rank] = start + self.cost[action.kind]
-        self.timeline[rank].append(Span(action, start, end))
+        self.timeline[rank].append(TimelineEvent(action.kind, action, start, end))
         return True
 
 
-def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[Span]]:
-    """Run a lowered program with messages that take no time: per rank (action, start, end) (Section 2.2).
+def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> list[list[TimelineEvent[Time]]]:
+    """Run a lowered program with messages that take no time: each rank's timeline (Section 2.2).
 
-    Times as in `execute`.
-    In a blocking program a group ends when both sides have posted all of it, and the rank waits for that; in
-    an overlapped one a computation waits for its own input. Raises `ValueError` naming where ranks are stuck.
+    Times as in `execute`. In a blocking program a group ends when both sides have posted all of it, and the rank waits
+    for that; in an overlapped one a computation waits for its own input. Raises `ValueError` naming where ranks are
+    stuck.
     """
     execution = _Execution(program, _costs(t_f, t_b, t_w))
     ready = set(range(execution.p))
@@ -185,4 +177,4 @@ def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time, t_w: Time | N
     schedule = run if isinstance(run, Schedule) else run.schedule
     timeline = execute(run, t_f, t_b, t_w) if isinstance(run, Schedule) else execute_program(run, t_f, t_b, t_w)
     ideal = schedule.m * schedule.v * (t_f + t_b)
-    return Fraction(max(spans[-1].end for spans in timeline) - ideal) / ideal
+    return Fraction(max(row[-1].end for row in timeline) - ideal) / ideal

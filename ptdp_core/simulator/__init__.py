@@ -11,7 +11,7 @@
 """
 
 from ptdp_core.simulator.cluster import Cluster, Parameter, cluster_path, load_cluster, read_parameters
-from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
+from ptdp_core.simulator.estimate import PHASES, Estimate
 from ptdp_core.simulator.simulate import rank_memories, simulate
 from ptdp_core.simulator.software import PAPER, Software
 
@@ -21,7 +21,6 @@ __all__ = [
     "Cluster",
     "Estimate",
     "Parameter",
-    "Slot",
     "Software",
     "cluster_path",
     "load_cluster",

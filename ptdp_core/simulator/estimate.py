@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
-from ptdp_core.schedules import Action
+from ptdp_core.schedules import TimelineEvent
 
 PHASES = (
     "forward",
@@ -21,19 +20,6 @@ PHASES = (
 )
 
 
-class Slot(NamedTuple):
-    """One stretch of a pipeline rank's time line, in seconds from the start of the iteration.
-
-    `kind` is that of a pass (with its action), or 'exchange', 'data_parallel', 'optimizer' or 'host' (action None).
-    What no slot covers is idle.
-    """
-
-    kind: str
-    action: Action | None
-    start_s: float
-    end_s: float
-
-
 @dataclass(frozen=True)
 class Estimate:
     """One simulated training iteration.
@@ -45,7 +31,7 @@ class Estimate:
     - `peak_memory`: of the fullest GPU; `memory_bytes` splits it
     - `traffic`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
       over pipeline ranks
-    - `timeline`: per pipeline rank its slots, only if asked for
+    - `timeline`: per pipeline rank what it does when, in seconds from the start of the iteration; only if asked for
     """
 
     config: TrainingConfig
@@ -57,7 +43,7 @@ class Estimate:
     memory_bytes: Mapping[str, int]
     traffic: Mapping[str, int]
     fits: bool
-    timeline: tuple[tuple[Slot, ...], ...] = field(default=(), repr=False)
+    timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(default=(), repr=False)
 
     @property
     def throughput_per_gpu(self) -> float:

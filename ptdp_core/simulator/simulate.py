@@ -13,13 +13,14 @@ from ptdp_core.layout import (
     rank_elements,
     step_collectives,
 )
+from ptdp_core.schedules import TimelineEvent
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
-from ptdp_core.simulator.estimate import PHASES, Estimate, Slot
+from ptdp_core.simulator.estimate import PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.software import PAPER, Software
-from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, spans
+from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import simulate_zero3
 
 
@@ -34,8 +35,8 @@ def simulate(
     """Simulate one iteration: pipeline flush, data-parallel and embedding reduction, optimizer step.
 
     `software` is the training program's; the default is the paper's. With `timeline=True` the whole schedule is
-    executed and the estimate holds every rank's slots; otherwise long schedules use their periodic steady state, with
-    the same result.
+    executed and the estimate holds every rank's timeline; otherwise long schedules use their periodic steady state,
+    with the same result.
     """
     model = _cost_model(cluster, software)
     parallel = config.parallel
@@ -182,18 +183,20 @@ def _timeline(
     step_start: float,
     steps: Sequence[float],
     gathers: Sequence[float],
-) -> tuple[tuple[Slot, ...], ...]:
+) -> tuple[tuple[TimelineEvent[float], ...], ...]:
     parallel = config.parallel
     compiled = compiled_schedule(parallel.schedule, parallel.p, parallel.m, parallel.v)
     timeline = []
-    for rank, rank_spans in enumerate(spans(compiled, costs)):
-        slots = [Slot(kind, action, start / PICOSECONDS, end / PICOSECONDS) for kind, action, start, end in rank_spans]
+    for rank, row in enumerate(pipeline_timeline(compiled, costs)):
+        events = [
+            TimelineEvent(kind, action, start / PICOSECONDS, end / PICOSECONDS) for kind, action, start, end, _ in row
+        ]
         if reduction[rank]:
-            slots.append(Slot("data_parallel", None, flush_s[rank], flush_s[rank] + reduction[rank]))
+            events.append(TimelineEvent("data_parallel", None, flush_s[rank], flush_s[rank] + reduction[rank]))
         step_end = step_start + steps[rank]
-        slots.append(Slot("optimizer", None, step_start, step_end))
+        events.append(TimelineEvent("optimizer", None, step_start, step_end))
         if gathers[rank]:
-            slots.append(Slot("data_parallel", None, step_end, step_end := step_end + gathers[rank]))
-        slots.append(Slot("host", None, step_end, step_end + cluster.iteration_host_time))
-        timeline.append(tuple(slots))
+            events.append(TimelineEvent("data_parallel", None, step_end, step_end := step_end + gathers[rank]))
+        events.append(TimelineEvent("host", None, step_end, step_end + cluster.iteration_host_time))
+        timeline.append(tuple(events))
     return tuple(timeline)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ptdp_core.schedules import Action, Schedule, build, definition, fullest, lower
+from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, fullest, lower
 from ptdp_core.simulator.executor import (
     Costs,
     Event,
@@ -207,21 +207,21 @@ def _result(compiled: Compiled, times: Times, costs: Costs, periods: int = 0, st
     return Flush(tuple(ends), tuple(exchanged), compiled.fullest, compiled.schedule.m)
 
 
-def spans(compiled: Compiled, costs: Costs) -> list[list[tuple[str, Action | None, int, int]]]:
-    """Per rank what it does when, in picoseconds: (kind of the pass or 'exchange', action, start, end), in order.
+def pipeline_timeline(compiled: Compiled, costs: Costs) -> list[list[TimelineEvent[int]]]:
+    """Per rank its passes and exchanges in order, in picoseconds from the start of the batch.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
     """
     times = execute_blocking(compiled.events, costs)
-    timeline: list[list[tuple[str, Action | None, int, int]]] = [[] for _ in range(compiled.schedule.p)]
+    timeline: list[list[TimelineEvent[int]]] = [[] for _ in range(compiled.schedule.p)]
     for event in sorted(compiled.events):
         time = times.done[event.number]
-        own = communication(event, costs)
-        if own:
-            timeline[event.rank].append(("exchange", None, time - own, time))
+        duration = communication(event, costs)
+        if duration:
+            timeline[event.rank].append(TimelineEvent("exchange", None, time - duration, time))
         for action in event.actions:
             end = time + costs.passes[action.kind][action.stage]
-            timeline[event.rank].append((action.kind, action, time, end))
+            timeline[event.rank].append(TimelineEvent(action.kind, action, time, end))
             time = end
     return timeline

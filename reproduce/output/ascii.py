@@ -2,8 +2,9 @@
 
 from fractions import Fraction
 
+from ptdp_core.schedules import TimelineEvent
 from reproduce.output.timelines import PASSES
-from reproduce.output.traces import Box, Timeline
+from reproduce.output.traces import Time, Timeline
 
 COLUMNS = 80
 MAX_LINES = 32
@@ -50,7 +51,7 @@ def _shortest(timeline: Timeline, kind: str) -> Fraction:
     return min((length for length in lengths if length), default=Fraction(0))
 
 
-def _cells(box: Box, timeline: Timeline, width: int, letters: bool) -> str:
+def _cells(box: TimelineEvent[Time], timeline: Timeline, width: int, letters: bool) -> str:
     assert box.action is not None
     number, filler = str(box.action.microbatch + 1), " " if box.kind == "F" else "-"
     letter = box.kind if timeline.chunk_of(box.action) == 0 else box.kind.lower()

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.schedules import definition, names
+from ptdp_core.schedules import TimelineEvent, definition, names
 from reproduce.output import theme
-from reproduce.output.traces import Box, Timeline
+from reproduce.output.traces import Time, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -157,7 +157,9 @@ def _width(artist: "Artist") -> float:
     return float(artist.get_window_extent().width) / figure.dpi * _POINTS
 
 
-def _boxes(axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float) -> None:
+def _boxes(
+    axes: "Axes", timeline: Timeline, shown: list[tuple[int, TimelineEvent[Time]]], until: float, scale: float
+) -> None:
     """A collection of rectangles per pass and chunk, and per kind of what else there is; its gid names it."""
     from matplotlib.collections import PolyCollection
 
@@ -197,7 +199,12 @@ def _digit_width() -> float:
 
 
 def _numbers(
-    axes: "Axes", timeline: Timeline, shown: list[tuple[int, Box]], until: float, scale: float, row: float
+    axes: "Axes",
+    timeline: Timeline,
+    shown: list[tuple[int, TimelineEvent[Time]]],
+    until: float,
+    scale: float,
+    row: float,
 ) -> None:
     """The microbatches' numbers: all in one size, narrow boxes in a smaller one, too narrow boxes without."""
     from matplotlib.patheffects import withStroke
@@ -240,7 +247,7 @@ def _idle(axes: "Axes", timeline: Timeline, until: float, scale: float) -> None:
             break
 
 
-def _gaps(r: int, row: Sequence[Box], end: float) -> Iterator[tuple[float, int, float]]:
+def _gaps(r: int, row: Sequence[TimelineEvent[Time]], end: float) -> Iterator[tuple[float, int, float]]:
     """The idle stretches of a row up to `end`: width, row, begin."""
     now = 0.0
     for box in row:

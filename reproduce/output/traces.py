@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchmarks.records import Metric
 from ptdp_core.schedules import (
@@ -19,8 +19,8 @@ from ptdp_core.schedules import (
     Exchange,
     Message,
     Schedule,
-    Span,
     StagePlacement,
+    TimelineEvent,
     build,
     definition,
     execute,
@@ -45,18 +45,9 @@ _CATEGORIES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "wei
 _TENSORS = {"F": "activations", "B": "gradients"}
 
 
-class Box(NamedTuple):
-    """One stretch of a rank's time: `kind` is that of its action, or of another simulated slot."""
-
-    kind: str
-    action: Action | None
-    start: Time
-    end: Time
-
-
 @dataclass(frozen=True)
 class Timeline:
-    """What ran when: `rows[r]` holds the boxes of pipeline rank r in their order; what no box covers is idle.
+    """What ran when: `rows[r]` holds the events of pipeline rank r in their order; what none covers is idle.
 
     `placement` says which rank holds which stages; m microbatches are in a batch (a second goes on counting: m, ...).
     Times are in `unit`. `flushes` are the ends of the batches. `bubble` is the idle time over the ideal time, a
@@ -67,7 +58,7 @@ class Timeline:
     placement: StagePlacement
     m: int
     unit: Literal["t_f", "s"]
-    rows: tuple[tuple[Box, ...], ...]
+    rows: tuple[tuple[TimelineEvent[Time], ...], ...]
     flushes: tuple[Time, ...]
     bubble: Fraction | float
     origin: str
@@ -115,13 +106,13 @@ def from_schedule(
         raise ValueError(f"factor={factor} of t_b over t_f; needs a positive number; try factor=2")
     factor = Fraction(factor)
     weights = factor / 2 if weights is None else weights
-    spans = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator)
+    executed = execute(schedule, factor.denominator, factor.numerator, weights * factor.denominator)
     unit = Fraction(1, schedule.v * factor.denominator)
-    flush = max(row[-1].end for row in spans)
+    flush = max(row[-1].end for row in executed)
     ideal = schedule.m * schedule.v * (factor.denominator + factor.numerator)
     rows = tuple(
-        tuple(_box(span, batch * schedule.m, batch * flush, unit) for batch in range(batches) for span in row)
-        for row in spans
+        tuple(_later(event, batch * schedule.m, batch * flush, unit) for batch in range(batches) for event in row)
+        for row in executed
     )
     return Timeline(
         schedule=schedule.name,
@@ -140,22 +131,26 @@ def _times(factor: Fraction) -> str:
     return "" if factor == 1 else f"{factor} " if factor.denominator <= 100 else f"{float(factor):.4g} "
 
 
-def _box(span: Span, first: int, start: int | Fraction, unit: Fraction) -> Box:
-    kind, stage, microbatch = span.action
-    return Box(kind, Action(kind, stage, first + microbatch), (start + span.start) * unit, (start + span.end) * unit)
+def _later(
+    event: TimelineEvent[int | Fraction], first: int, start: int | Fraction, unit: Fraction
+) -> TimelineEvent[Fraction]:
+    """The event in a batch that begins at `start` with microbatch `first`; `unit` is the length of a unit of time."""
+    assert event.action is not None
+    action = event.action._replace(microbatch=first + event.action.microbatch)
+    return TimelineEvent(event.kind, action, (start + event.start) * unit, (start + event.end) * unit)
 
 
 def from_estimate(estimate: "Estimate") -> Timeline:
     """A simulated iteration, in seconds. Raises `ValueError` if the estimate has no timeline."""
     if not any(estimate.timeline):
-        raise ValueError("timeline=() of this estimate; needs the slots of each rank; try simulating with a timeline")
+        raise ValueError("timeline=() of this estimate; needs the events of each rank; try simulating with a timeline")
     parallel = estimate.config.parallel
     return Timeline(
         schedule=parallel.schedule,
         placement=parallel.placement,
         m=parallel.m,
         unit="s",
-        rows=tuple(tuple(Box(*slot) for slot in row) for row in estimate.timeline),
+        rows=estimate.timeline,
         flushes=(),
         bubble=estimate.bubble_fraction,
         origin=f"simulated: {estimate.cluster}",
@@ -288,7 +283,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _arguments(box: Box, timeline: Timeline) -> dict[str, Any]:
+def _arguments(box: TimelineEvent[Time], timeline: Timeline) -> dict[str, Any]:
     if box.action is None:
         return {}
     kind, stage, microbatch = box.action

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, PointResult, Record
 from ptdp_core.formulas import bubble_fraction
-from ptdp_core.schedules import Action, build
-from ptdp_core.simulator.estimate import Slot
+from ptdp_core.schedules import Action, TimelineEvent, build
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import timelines
-from reproduce.output.traces import Box, Timeline, trace
+from reproduce.output.traces import Timeline, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,12 +71,12 @@ def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
     return found
 
 
-def _times(prefix: str, rows: Sequence[Sequence[Slot]], origin: str) -> dict[str, Metric]:
+def _times(prefix: str, rows: Sequence[Sequence[TimelineEvent[float]]], origin: str) -> dict[str, Metric]:
     """Begins and ends of every pipeline rank's passes, in the schedule's order, as samples; the value is the last."""
     found = {}
     for rank, row in enumerate(rows):
-        passes = [slot for slot in row if slot.action is not None]
-        for name, times in (("begins", [slot.start_s for slot in passes]), ("ends", [slot.end_s for slot in passes])):
+        passes = [event for event in row if event.action is not None]
+        for name, times in (("begins", [event.start for event in passes]), ("ends", [event.end for event in passes])):
             found[f"{prefix}{name}_rank_{rank}"] = Metric(times[-1], "s", origin, tuple(times))
     return found
 
@@ -92,9 +91,10 @@ def _timeline(point: PointResult, prefix: str, origin: str) -> Timeline:
     return Timeline(schedule.name, schedule.placement, schedule.m, "s", rows, (), float(bubble), origin)
 
 
-def _row(point: PointResult, prefix: str, rank: int, actions: Sequence[Action]) -> tuple[Box, ...]:
+def _row(point: PointResult, prefix: str, rank: int, actions: Sequence[Action]) -> tuple[TimelineEvent[float], ...]:
     begins, ends = (point.metrics[f"{prefix}{name}_rank_{rank}"].samples or () for name in ("begins", "ends"))
-    return tuple(Box(action.kind, action, *times) for action, *times in zip(actions, begins, ends, strict=True))
+    times = zip(actions, begins, ends, strict=True)
+    return tuple(TimelineEvent(action.kind, action, float(begin), float(end)) for action, begin, end in times)
 
 
 def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:

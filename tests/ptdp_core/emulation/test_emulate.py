@@ -30,7 +30,7 @@ def test_order_bytes_and_stash(able, parallel, per_node):
     emulation = emulate(config(**parallel), SELENE, gpus_per_node=per_node, iterations=1)
     job, expected = emulation.config.parallel, emulation.prediction
     schedule = build(job.schedule, job.p, job.m, job.v)
-    executed = [tuple(slot.action for slot in row if slot.action) for row in emulation.timeline]
+    executed = [tuple(event.action for event in row if event.action) for row in emulation.timeline]
     assert emulation.order_ok
     assert executed == list(schedule.ranks)
     assert emulation.peak_stash == max(peak_stash(schedule))
@@ -44,13 +44,13 @@ def test_passes_take_the_modelled_time_and_follow_each_other(able):
     emulation = emulate(job, SELENE, gpus_per_node=1, iterations=1)
     plan = make_plan(job, SELENE.in_nodes_of(1), 1, 0)
     for row in emulation.timeline:
-        assert all(before.end_s <= after.start_s + 1e-9 for before, after in pairwise(row))
-        for slot in row:
-            if slot.action is not None:
-                stage = plan.stages[slot.action.stage]
-                modelled = stage.forward if slot.kind == "F" else stage.backward
-                assert slot.end_s - slot.start_s >= modelled - 1e-4
-    assert max(row[-1].end_s for row in emulation.timeline) == emulation.iteration_time
+        assert all(before.end <= after.start + 1e-9 for before, after in pairwise(row))
+        for event in row:
+            if event.action is not None:
+                stage = plan.stages[event.action.stage]
+                modelled = stage.forward if event.kind == "F" else stage.backward
+                assert event.end - event.start >= modelled - 1e-4
+    assert max(row[-1].end for row in emulation.timeline) == emulation.iteration_time
     assert emulation.samples_s == (emulation.iteration_time,)
 
 
@@ -77,7 +77,7 @@ def test_overlapped_and_split_backward_passes(able):
     assert overlapped.traffic["data"] == pytest.approx(overlapped.prediction.traffic["data"], rel=2e-3)
     split = emulate(config(p=2, b=1, B=4, schedule="zb-h1"), SELENE, gpus_per_node=1, iterations=1)
     assert split.order_ok
-    assert {slot.kind for slot in split.timeline[1]} >= {"F", "I", "W"}
+    assert {event.kind for event in split.timeline[1]} >= {"F", "I", "W"}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from ptdp_core.emulation.calibration import fit
 from ptdp_core.emulation.plan import SHRINK, make_plan
 from ptdp_core.emulation.prediction import describe
-from ptdp_core.emulation.report import Interval, Iteration, Measured, Timing
+from ptdp_core.emulation.report import Iteration, Measured, Timing
 from ptdp_core.emulation.result import bubble_fraction, in_order, timelines
 from ptdp_core.layout import RankGrid
-from ptdp_core.schedules import Compute, build, lower
+from ptdp_core.schedules import Compute, TimelineEvent, build, lower
 from ptdp_core.simulator import load_cluster, simulate
 from tests.ptdp_core.emulation.jobs import LARGE, config
 
@@ -21,20 +21,20 @@ def as_executed(estimate) -> list[Iteration]:
     """A simulated iteration as ranks would report it: an exchange begins when a rank is there, not when it moves."""
     parallel = estimate.config.parallel
     program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")
-    flush_end = max(slot.end_s for slot in estimate.timeline[0] if slot.action)
+    flush_end = max(event.end for event in estimate.timeline[0] if event.action)
     iterations = []
     for row, instructions in zip(estimate.timeline, program.ranks, strict=True):
-        slots, now, rest = [], 0.0, list(row)
+        events, now, rest = [], 0.0, list(row)
         for instruction in instructions:
-            slot = rest.pop(0)
-            what = instruction.action if isinstance(instruction, Compute) else instruction
-            slots.append((what, now, slot.end_s))
-            now = slot.end_s
+            event = rest.pop(0)
+            exchange = None if isinstance(instruction, Compute) else instruction
+            events.append(TimelineEvent(event.kind, event.action, now, event.end, exchange))
+            now = event.end
         *reduced, step, host = rest
         # Both ends of the pipeline exchange the tied embedding's gradients when the later one is there.
-        end = flush_end + reduced[0].end_s - reduced[0].start_s if reduced else now
+        end = flush_end + reduced[0].end - reduced[0].start if reduced else now
         iterations.append(
-            Iteration(tuple(slots), {}, Interval(now, end), Interval(step.start_s, step.end_s), host.end_s, 0)
+            Iteration(tuple(events), {}, TimelineEvent("data_parallel", None, now, end), step, host.end, 0)
         )
     return iterations
 
@@ -48,18 +48,18 @@ def test_the_bubble_is_the_simulators(parallel):
     bubble = bubble_fraction(grid, job.parallel.placement, ranks, estimate.iteration_time, cluster.microbatch_host_time)
     assert bubble == pytest.approx(estimate.bubble_fraction, rel=1e-9)
     for ours, theirs in zip(timelines(grid, job.parallel.placement, ranks), estimate.timeline, strict=True):
-        for slot, simulated in zip(ours, theirs, strict=False):
+        for event, simulated in zip(ours, theirs, strict=False):
             if simulated.kind == "data_parallel":
                 break
-            assert slot[:2] == simulated[:2]
-            assert slot[2:] == pytest.approx(simulated[2:], abs=1e-9)
+            assert event[:2] == simulated[:2]
+            assert (event.start, event.end) == pytest.approx((simulated.start, simulated.end), abs=1e-9)
 
 
 def test_the_order_is_checked_on_every_rank():
     job = config(LARGE, p=4, b=1, B=8)
     ranks, schedule = as_executed(simulate(job, SELENE, timeline=True)), build("1f1b", 4, 8)
     assert in_order(RankGrid(4, 1, 1), schedule, ranks)
-    swapped = replace(ranks[3], slots=ranks[3].slots[::-1])
+    swapped = replace(ranks[3], timeline=ranks[3].timeline[::-1])
     assert not in_order(RankGrid(4, 1, 1), schedule, [*ranks[:3], swapped])
 
 

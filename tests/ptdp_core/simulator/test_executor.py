@@ -27,10 +27,8 @@ def test_free_messages_give_the_reference_execution(
     t_b = t_i + t_w
     program = lower(build(name, p, m, v), "blocking")
     compiled = steady_state.compiled_schedule(name, p, m, v)
-    spans = steady_state.spans(compiled, free_messages(p * v, [t_f] * p * v, [t_b] * p * v, [t_w] * p * v))
-    ours = [[(action, start, end) for _, action, start, end in rank] for rank in spans]
-    reference = [[tuple(span) for span in rank] for rank in execute_program(program, t_f, t_b, t_w)]
-    assert ours == reference
+    free = free_messages(p * v, [t_f] * p * v, [t_b] * p * v, [t_w] * p * v)
+    assert steady_state.pipeline_timeline(compiled, free) == execute_program(program, t_f, t_b, t_w)
 
 
 def test_message_times_by_hand() -> None:
@@ -83,8 +81,8 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     times = execute_blocking(compiled.events, costs)
     stepped = {event.rank: end_of(event, times, costs) for event in compiled.events if event.following < 0}
     assert list(short.ends) == [stepped[rank] for rank in range(p)]
-    spans = steady_state.spans(compiled, costs)
-    exchanged = [sum(end - start for kind, _, start, end in rank if kind == "exchange") for rank in spans]
+    timeline = steady_state.pipeline_timeline(compiled, costs)
+    exchanged = [sum(event.end - event.start for event in row if event.kind == "exchange") for row in timeline]
     assert list(short.communication) == exchanged
     assert list(short.fullest) == fullest(compiled.schedule)
 

@@ -73,12 +73,12 @@ def test_phases_add_up_and_nothing_is_negative(config: TrainingConfig) -> None:
 def test_the_timeline_agrees_with_the_phases(config: TrainingConfig) -> None:
     estimate = simulate(config, SELENE, timeline=True)
     totals = {"forward": 0.0, "exchange": 0.0}
-    for slots in estimate.timeline:
-        for early, late in pairwise(slots):
-            assert early.end_s <= late.start_s + 1e-9
-        assert slots[-1].end_s <= estimate.iteration_time + 1e-9
-        totals["exchange"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind == "exchange")
-        totals["forward"] += sum(slot.end_s - slot.start_s for slot in slots if slot.kind in "FBIW")
+    for events in estimate.timeline:
+        for early, late in pairwise(events):
+            assert early.end <= late.start + 1e-9
+        assert events[-1].end <= estimate.iteration_time + 1e-9
+        totals["exchange"] += sum(event.end - event.start for event in events if event.kind == "exchange")
+        totals["forward"] += sum(event.end - event.start for event in events if event.kind in "FBIW")
     p = config.parallel.p
     assert totals["exchange"] / p == pytest.approx(estimate.phase_times["pipeline_communication"], abs=1e-9)
     fetches = estimate.phase_times["host"] - SELENE.iteration_host_time
@@ -141,12 +141,12 @@ def test_split_backward_passes_are_whole_ones_in_two_parts() -> None:
     assert split.traffic == flush.traffic
     weights = CostModel(SELENE).stages(gpt3())[1].weight_gradient
     assert flush.iteration_time - split.iteration_time == pytest.approx(11 * 2 * weights, rel=0.05)
-    for slots in split.timeline:
-        lasts = {slot.kind: slot.end_s - slot.start_s for slot in slots}
+    for events in split.timeline:
+        lasts = {event.kind: event.end - event.start for event in events}
         assert {"F", "I", "W"} <= set(lasts)
         assert "B" not in lasts
-    middle = {slot.kind: slot.end_s - slot.start_s for slot in split.timeline[5]}
-    whole = {slot.kind: slot.end_s - slot.start_s for slot in flush.timeline[5]}
+    middle = {event.kind: event.end - event.start for event in split.timeline[5]}
+    whole = {event.kind: event.end - event.start for event in flush.timeline[5]}
     assert middle["I"] + middle["W"] == pytest.approx(whole["B"])
     assert middle["W"] == pytest.approx(weights)
 
@@ -231,7 +231,7 @@ def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind:
     # A kernel's gap does not shrink with its bytes.
     assert sharded.phase_times["optimizer"] == pytest.approx(plain.phase_times["optimizer"] / 8, rel=1e-3)
     assert sum(sharded.phase_times.values()) == pytest.approx(sharded.iteration_time)
-    assert max(slots[-1].end_s for slots in sharded.timeline) == pytest.approx(sharded.iteration_time)
+    assert max(events[-1].end for events in sharded.timeline) == pytest.approx(sharded.iteration_time)
     if kind == "local":
         assert sharded.phase_times["data_parallel"] == pytest.approx(plain.phase_times["data_parallel"])
     assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_time

@@ -205,7 +205,7 @@ def test_estimate_timeline_is_the_simulators():
 
 
 def test_estimate_without_timeline():
-    with pytest.raises(ValueError, match=r"timeline=\(\) .*; needs the slots of each rank; try"):
+    with pytest.raises(ValueError, match=r"timeline=\(\) .*; needs the events of each rank; try"):
         from_estimate(estimate(timeline=False, p=4, B=8))
 
 
