@@ -1,9 +1,16 @@
 """The guides are true: their Python blocks run, in order, and print what the page shows under them, up to numbers."""
 
 import re
+import textwrap
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
+from ptdp_core.simulator import load_cluster
+from reproduce.running import runner
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r" *\d+(\.\d+)?")
@@ -27,3 +34,38 @@ def test_the_blocks_of_a_page_print_what_it_shows(
     for code, shown in blocks:
         exec(compile(code, page, "exec"), names)
         assert masked(capsys.readouterr().out) == masked(shown), code
+
+
+def example(language: str, containing: str) -> str:
+    """The block of `adding.md` in a language that contains a text."""
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    (block,) = [textwrap.dedent(text) for _, text in blocks if containing in text]
+    return block
+
+
+def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(example("python", "Artifact("), "adding.md", "exec"), names)
+    record = runner.run(runner.plan(names["ARTIFACT"], tmp_path), ["test"]).record
+    assert [point.status for point in record.points] == ["ok"] * 6
+    assert [claim.verdict for claim in record.claims] == ["holds"]
+
+
+def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(example("python", "Definition("), "adding.md", "exec"), names)
+    definition: Definition = names["SCHEDULE"]
+    p, m = 4, 8
+    table = Schedule(definition.name, definition.placement(p, 1), m, tuple(map(tuple, definition.order(p, m, 1))))
+    check_complete(table)
+    assert definition.bubble is not None
+    assert bubble_fraction(table, 1, 2) == Fraction(definition.bubble(p, m, 1, 1, 2, 0), m * 3)
+
+
+def test_the_cluster_of_the_guide_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "four-hcas.toml"
+    path.write_text(example("toml", "gpus_per_hca"))
+    cluster, selene = load_cluster(str(path)), load_cluster("selene")
+    assert cluster.gpus_per_hca == 2 * selene.gpus_per_hca
+    assert cluster.gpus_per_node == selene.gpus_per_node
