@@ -26,7 +26,7 @@ from ptdp_core.schedules.checks import (
 )
 from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Time, bubble_fraction, execute, execute_program
-from ptdp_core.schedules.lowering import MESSAGES_AT_ONCE, lower
+from ptdp_core.schedules.lowering import MESSAGES_AT_ONCE, blocking_groups, lower
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
 from ptdp_core.schedules.program import (
     MODES,
@@ -65,6 +65,7 @@ __all__ = [
     "StagePlacement",
     "Time",
     "TimelineEvent",
+    "blocking_groups",
     "bubble_fraction",
     "build",
     "check_complete",

@@ -15,9 +15,10 @@ How a blocking program groups its messages is the schedule's `exchanges`: as the
 ('neighbours') and with chunks ('slots'), or for any other schedule as its table demands ('derived').
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import pairwise
+from typing import TypeVar
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
 from ptdp_core.schedules.derived import derived
@@ -35,6 +36,10 @@ from ptdp_core.schedules.program import (
 # The most messages that a rank has in one exchange of a blocking program, by the schedule's `exchanges`: one each way
 # with one neighbour, or with both.
 MESSAGES_AT_ONCE = {"neighbours": 2, "slots": 4, "derived": 4}
+
+M = TypeVar("M")
+# Of a rank: what an exchange sends, what it receives, and the computations up to the next exchange.
+Groups = list[tuple[list[M], list[M], list[Action]]]
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
@@ -55,13 +60,49 @@ def lower(schedule: Schedule, mode: str) -> Program:
         ranks = _overlapped(schedule)
     elif schedule.exchanges == "derived":
         ranks = derived(schedule, MESSAGES_AT_ONCE["derived"])
+    else:
+        out_of, into = (partial(message, placement=schedule.placement) for message in (message_out_of, message_into))
+        ranks = map(_instructions, blocking_groups(schedule, out_of, into))
+    return Program(mode, schedule, tuple(map(tuple, ranks)))
+
+
+def blocking_groups(
+    schedule: Schedule, out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
+) -> Iterator[Groups[M]]:
+    """Per rank of a blocking program its exchanges and what it computes after each; the first exchange is empty.
+
+    What stands for a message is the caller's: `out_of` and `into` give that which a pass makes and that which it waits
+    for, the same for both ends of a message, or None. The simulator uses whole numbers, `lower` a `Message`.
+    """
+    if schedule.exchanges == "derived":
+        for instructions in derived(schedule, MESSAGES_AT_ONCE["derived"]):
+            groups: Groups[M] = [([], [], [])]
+            for instruction in instructions:
+                if isinstance(instruction, Compute):
+                    groups[-1][2].append(instruction.action)
+                else:
+                    sends = _messages(out_of, [message.made_by for message in instruction.sends])
+                    receives = _messages(into, [message.used_by for message in instruction.receives])
+                    groups.append((sends, receives, []))
+            yield groups
     elif schedule.exchanges == "slots":
-        ranks = map(partial(_blocking_slots, schedule=schedule), schedule.ranks)
+        yield from (_blocking_slots(actions, out_of, into) for actions in schedule.ranks)
     else:
         exchanging = ([a.output for a in actions if a.kind != WEIGHT_GRADIENT] for actions in schedule.ranks)
         follows = {a: b for row in exchanging for a, b in pairwise(row)}
-        ranks = map(partial(_blocking_neighbours, schedule=schedule, follows=follows), schedule.ranks)
-    return Program(mode, schedule, tuple(map(tuple, ranks)))
+        yield from (_blocking_neighbours(actions, out_of, into, follows) for actions in schedule.ranks)
+
+
+def _messages(message_of: Callable[[Action], M | None], actions: Iterable[Action]) -> list[M]:
+    """The messages of these passes, as far as there are any."""
+    return [message for action in actions if (message := message_of(action)) is not None]
+
+
+def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
+    for sends, receives, actions in groups:
+        if sends or receives:
+            yield Exchange(tuple(sends), tuple(receives))
+        yield from map(Compute, actions)
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
@@ -72,8 +113,11 @@ def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None
 
 
 def _blocking_neighbours(
-    actions: tuple[Action, ...], schedule: Schedule, follows: dict[Action, Action]
-) -> Iterator[Instruction]:
+    actions: tuple[Action, ...],
+    out_of: Callable[[Action], M | None],
+    into: Callable[[Action], M | None],
+    follows: dict[Action, Action],
+) -> Groups[M]:
     """Without chunks: one group of what goes to and comes from the same neighbour, else send, then receive.
 
     After F the send goes to the next stage and before B the receive comes from it; after B and before F it is
@@ -87,39 +131,55 @@ def _blocking_neighbours(
     waits, but the neighbour computes its F for as long, and a group before the W would have this rank wait for that F
     instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
-    placement = schedule.placement
-    sent: Message | None = None
-    weights: list[Instruction] = []
+    groups: Groups[M] = [([], [], [])]
+    sent: M | None = None
+    user: Action | None = None  # the pass that waits for what is to be sent
+    weights: list[Action] = []
     for action in actions:
         if action.kind == WEIGHT_GRADIENT:
-            weights.append(Compute(action))
+            weights.append(action)
             continue
-        received = message_into(action, placement)
-        if sent and received and follows.get(received.made_by) == sent.used_by:
-            yield from (*weights, *_exchange((sent,), (received,)))
+        received = into(action)
+        kind, stage, microbatch = action.output
+        step = 1 if kind == "F" else -1
+        if sent is not None and received is not None and follows.get(Action(kind, stage - step, microbatch)) == user:
+            groups[-1][2].extend(weights)
+            groups.append(([sent], [received], []))
         else:
-            yield from (*_exchange((sent,), ()), *weights, *_exchange((), (received,)))
-        yield Compute(action)
-        sent, weights = message_out_of(action, placement), []
-    yield from (*_exchange((sent,), ()), *weights)
+            if sent is not None:
+                groups.append(([sent], [], []))
+            groups[-1][2].extend(weights)
+            if received is not None:
+                groups.append(([], [received], []))
+        groups[-1][2].append(action)
+        sent, user, weights = out_of(action), Action(kind, stage + step, microbatch), []
+    if sent is not None:
+        groups.append(([sent], [], []))
+    groups[-1][2].extend(weights)
+    return groups
 
 
-def _slots(actions: tuple[Action, ...]) -> list[tuple[Action, ...]]:
+def _slots(actions: tuple[Action, ...]) -> list[list[Action]]:
     """What runs between two exchanges: an F in the warm-up, then (F, B), then a B in the cool-down.
 
     If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
     """
     pairs = any(a.kind == "B" and b.kind == "F" for a, b in pairwise(actions))
-    slots: list[tuple[Action, ...]] = []
+    slots: list[list[Action]] = []
+    before = ""
     for action in actions:
-        if pairs and slots and action.kind == "B" and slots[-1][-1].kind == "F":
-            slots[-1] += (action,)
+        kind = action[0]
+        if pairs and kind == "B" and before == "F":
+            slots[-1].append(action)
         else:
-            slots.append((action,))
+            slots.append([action])
+        before = kind
     return slots
 
 
-def _blocking_slots(actions: tuple[Action, ...], schedule: Schedule) -> Iterator[Instruction]:
+def _blocking_slots(
+    actions: tuple[Action, ...], out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
+) -> Groups[M]:
     """With chunks: one group between two slots, of all the finished slot sends and all the next slot needs.
 
     Receives are placed just in time, as late as they can be, and need not move: every message is sent and
@@ -131,16 +191,19 @@ def _blocking_slots(actions: tuple[Action, ...], schedule: Schedule) -> Iterator
     hold the same messages, F before B on both sides. With m = p the backward phase has diagonals of its own,
     i + (p-1-r): the last forward and the first backward messages are no group.
     """
-    placement = schedule.placement
-    slots = _slots(actions)
-    for previous, slot in zip_longest(((), *slots), slots, fillvalue=()):
-        sends = [message_out_of(action, placement) for action in previous]
-        receives = [message_into(action, placement) for action in slot]
-        if [action.kind for action in (*previous, *slot)] == ["F", "B"]:
-            yield from _exchange(sends, ())
+    groups: Groups[M] = [([], [], [])]
+    previous: list[Action] = []
+    for slot in (*_slots(actions), []):
+        sends, receives = _messages(out_of, previous), _messages(into, slot)
+        if sends and receives and len(previous) == len(slot) == 1 and previous[0].kind == "F" and slot[0].kind == "B":
+            groups.append((sends, [], []))
             sends = []
-        yield from _exchange(sends, receives)
-        yield from map(Compute, slot)
+        if sends or receives:
+            groups.append((sends, receives, slot))
+        else:
+            groups[-1][2].extend(slot)
+        previous = slot
+    return groups
 
 
 def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:

@@ -1,15 +1,19 @@
-"""Event-driven execution of a lowered schedule: when every computation and every exchange starts and ends.
+"""Event-driven execution of a schedule: when every computation and every exchange starts and ends.
 
-A program is compiled once into events, in an order in which everything an event waits for comes before it; executing it
-for given costs is one pass over that list. Times are whole picoseconds, so that sums are exact and two runs comparable.
+A schedule's blocking program (`schedules.lower`) is compiled once into events, in an order in which everything an event
+waits for comes before it; executing it for given costs is one pass over that list. Events are plain tuples of whole
+numbers, which the garbage collector need not follow; what is alike in many events has one number and one cost. Times
+are whole picoseconds, so that sums are exact and two runs comparable.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import NamedTuple
 
-from ptdp_core.schedules import Action, Compute, Exchange, Message, Program
+from ptdp_core.schedules import Action, Schedule, blocking_groups
 
 PICOSECONDS = 10**12
 
@@ -41,132 +45,158 @@ class Costs:
         return passes
 
 
-class Event(NamedTuple):
-    """One exchange of a rank, and the computations after it up to its next exchange.
+# One exchange of a rank and the computations after it up to its next exchange: (number, parts, exchange, work).
+# `parts` has for each message the number of the other side's event and the link; `exchange` and `work` are indices into
+# `Events.exchanges` and `Events.works`. A rank's events are numbered one after the other, then comes its end.
+Event = tuple[int, tuple[tuple[int, int], ...], int, int]
 
-    `parts` has for each message the other side's event, the boundary that it crosses (by the stage before it) and how
-    many more messages go the same way. `first`
-    counts the rank's computations before this event. A rank may begin with an event without messages.
+
+class Events(NamedTuple):
+    """A blocking program, compiled.
+
+    - `ordered`: all events, each after the arrival of its partners; `ranks[r]`: those of rank r in their order
+    - `exchanges`: the different exchanges: the links of the messages, and how many of them are received
+    - `works`: the different (kind, stage) of the passes between two exchanges
+    - a link is a boundary between two stages, by the stage before it, plus p*v if two messages go the same way
     """
 
-    number: int
-    rank: int
-    parts: tuple[tuple[int, int, int], ...]
-    received: int
-    actions: tuple[Action, ...]
-    first: int
-    following: int
+    ordered: list[Event]
+    ranks: list[list[Event]]
+    exchanges: list[tuple[tuple[int, ...], int]]
+    works: list[tuple[tuple[str, int], ...]]
+    stages: int
+
+    @property
+    def ends(self) -> list[int]:
+        """The number of each rank's end."""
+        return [events[-1][0] + 1 for events in self.ranks]
+
+    def durations(self, costs: Costs) -> list[int]:
+        """What each of the `exchanges` takes if every peer is ready, in picoseconds."""
+        wire = self.wire(costs)
+        return [
+            max(wire[link] for link in links) + costs.exchange + received * costs.gather if links else 0
+            for links, received in self.exchanges
+        ]
+
+    def wire(self, costs: Costs) -> list[int]:
+        """What a message takes on each link, in picoseconds."""
+        return [time for row in costs.message for time in (*row, 0)[: self.stages]]
 
 
-class Times(NamedTuple):
-    """When a rank arrived at each event's exchange, and when that exchange was done; by event number."""
-
-    arrived: list[int]
-    done: list[int]
-
-
-def compile_blocking(program: Program) -> list[Event]:
-    """The events of a blocking program in executable order. Raises ValueError if the program deadlocks."""
-    groups = [_groups(instructions) for instructions in program.ranks]
-    offsets = [0]
+def compile_blocking(schedule: Schedule) -> Events:
+    """The events of a schedule's blocking program. Raises ValueError if the program deadlocks."""
+    stages, m = schedule.stages, schedule.m
+    # A message's number is (the boundary it crosses, plus p*v for a gradient) * m + its microbatch.
+    sent_at, received_at = [-1] * (2 * stages * m), [-1] * (2 * stages * m)
+    groups = list(blocking_groups(schedule, *_numbering(schedule)))
+    sends: list[int] = []  # how many messages, by event
+    receives: list[int] = []
     for rank_groups in groups:
-        offsets.append(offsets[-1] + len(rank_groups))
-    senders: dict[Message, tuple[int, int]] = {}
-    receivers: dict[Message, tuple[int, int]] = {}
-    for rank, rank_groups in enumerate(groups):
-        for number, (exchange, _) in enumerate(rank_groups, offsets[rank]):
-            for message in exchange.sends:
-                senders[message] = (number, len(exchange.sends))
-            for message in exchange.receives:
-                receivers[message] = (number, len(exchange.receives))
-    events: list[Event] = []
-    for rank, rank_groups in enumerate(groups):
-        first, last = 0, offsets[rank + 1] - 1
-        for number, (exchange, actions) in enumerate(rank_groups, offsets[rank]):
-            sends, receives = exchange
-            parts = [_part(message, len(sends), *receivers[message]) for message in sends]
-            parts += [_part(message, len(receives), *senders[message]) for message in receives]
-            following = number + 1 if number < last else -1
-            events.append(Event(number, rank, tuple(parts), len(receives), actions, first, following))
-            first += len(actions)
-    return _in_order(events, offsets)
+        for sent, received, _ in rank_groups:
+            for message in sent:
+                sent_at[message] = len(sends)
+            for message in received:
+                received_at[message] = len(sends)
+            sends.append(len(sent))
+            receives.append(len(received))
+        sends.append(0)  # the rank's end
+        receives.append(0)
+    # A new key gets the next number.
+    exchanges: defaultdict[tuple[tuple[int, ...], int], int] = defaultdict(count().__next__)
+    works: defaultdict[tuple[tuple[str, int], ...], int] = defaultdict(count().__next__)
+    ranks: list[list[Event]] = []
+    number = 0
+    for rank_groups in groups:
+        events: list[Event] = []
+        for sent, received, actions in rank_groups:
+            parts = []
+            for messages, here, partners, there in (
+                (sent, len(sent), received_at, receives),
+                (received, len(received), sent_at, sends),
+            ):
+                for message in messages:
+                    other = partners[message]
+                    shared = here > 1 or there[other] > 1
+                    parts.append((other, message // m % stages + (stages if shared else 0)))
+            exchange = exchanges[tuple([link for _, link in parts]), len(received)]
+            work = works[tuple([action[:2] for action in actions])]
+            events.append((number, tuple(parts), exchange, work))
+            number += 1
+        ranks.append(events)
+        number += 1
+    return Events(_in_order(ranks), ranks, list(exchanges), list(works), stages)
 
 
-def _part(message: Message, here: int, other: int, there: int) -> tuple[int, int, int]:
-    """A message as part of an event; see `Event.parts`. `here` and `there` are the messages of its two groups."""
-    boundary = message.stage if message.kind == "F" else message.stage - 1
-    return other, boundary, (here if here > there else there) - 1
+def _numbering(schedule: Schedule) -> tuple[Callable[[Action], int | None], Callable[[Action], int | None]]:
+    """The numbers of the messages that a pass makes and waits for; see `compile_blocking`."""
+    stages, m, placement = schedule.stages, schedule.m, schedule.placement
+    made: dict[tuple[str, int], int] = {}
+    awaited: dict[tuple[str, int], int] = {}
+    for stage in filter(placement.is_sent, range(stages)):
+        made["F", stage] = awaited["F", stage + 1] = stage * m
+        for kind in "BI":
+            made[kind, stage + 1] = awaited[kind, stage] = (stages + stage) * m
+
+    def numbers(first: dict[tuple[str, int], int]) -> Callable[[Action], int | None]:
+        def number(action: Action) -> int | None:
+            kind, stage, microbatch = action
+            return first[kind, stage] + microbatch if (kind, stage) in first else None
+
+        return number
+
+    return numbers(made), numbers(awaited)
 
 
-def _groups(instructions: Sequence[Compute | Exchange]) -> list[tuple[Exchange, tuple[Action, ...]]]:
-    """A rank's exchanges, each with the computations that follow it."""
-    groups: list[tuple[Exchange, list[Action]]] = []
-    for instruction in instructions:
-        if isinstance(instruction, Exchange):
-            groups.append((instruction, []))
-        else:
-            if not groups:
-                groups.append((Exchange((), ()), []))
-            groups[-1][1].append(instruction.action)
-    return [(exchange, tuple(actions)) for exchange, actions in groups]
-
-
-def _in_order(events: list[Event], offsets: list[int]) -> list[Event]:
+def _in_order(ranks: list[list[Event]]) -> list[Event]:
     """Events sorted so that each comes after the arrival of all its partners: an execution in which time is ignored."""
-    arrived = [False] * len(events)
-    emitted = [False] * len(events)
+    arrived = [False] * (ranks[-1][-1][0] + 2)
+    waiting: defaultdict[int, list[int]] = defaultdict(list)  # the ranks that wait, by the event they wait for
+    rests = [iter(events) for events in ranks]
     order: list[Event] = []
-    ready = list(dict.fromkeys(offsets[:-1]))
-    for number in ready:
-        arrived[number] = True
+    at = [next(rest, None) for rest in rests]
+    ready = list(range(len(ranks)))
+    for events in ranks:
+        arrived[events[0][0]] = True
     while ready:
-        event = events[ready.pop()]
-        if emitted[event.number] or not all(arrived[other] for other, _, _ in event.parts):
-            continue
-        emitted[event.number] = True
-        order.append(event)
-        if event.following >= 0:
-            arrived[event.following] = True
-            ready.append(event.following)
-            ready.extend(
-                other for other, _, _ in events[event.following].parts if arrived[other] and not emitted[other]
-            )
-    if len(order) < len(events):
-        stuck = sorted({event.rank for event in events if not emitted[event.number]})
+        rank = ready.pop()
+        event, rest = at[rank], rests[rank]
+        while event is not None:
+            for other, _ in event[1]:
+                if not arrived[other]:
+                    waiting[other].append(rank)
+                    break
+            else:
+                order.append(event)
+                number = event[0] + 1
+                arrived[number] = True
+                if number in waiting:
+                    ready.extend(waiting.pop(number))
+                event = next(rest, None)
+                continue
+            break
+        at[rank] = event
+    stuck = [rank for rank, event in enumerate(at) if event is not None]
+    if stuck:
         raise ValueError(f"program deadlocks on ranks {stuck}; needs matching sends and receives")
     return order
 
 
-def execute_blocking(events: list[Event], costs: Costs) -> Times:
-    """Run the events: a message starts when both sides have arrived; a rank goes on when all its messages are done."""
-    arrived, done = [0] * len(events), [0] * len(events)
-    passes = costs.passes
-    message, gather, host = costs.message, costs.gather, costs.exchange
-    for number, _, parts, received, actions, _, following in events:
+def execute_blocking(events: Events, costs: Costs) -> list[int]:
+    """When a rank arrives at each event's exchange, and at its end, by number, in picoseconds.
+
+    A message starts when both sides have arrived; a rank goes on when all its messages are done.
+    """
+    wire = events.wire(costs)
+    after = [costs.exchange + received * costs.gather if links else 0 for links, received in events.exchanges]
+    works = [sum(costs.passes[kind][stage] for kind, stage in work) for work in events.works]
+    arrived = [0] * (events.ends[-1] + 1)
+    for number, parts, exchange, work in events.ordered:
         time = here = arrived[number]
-        for other, boundary, concurrent in parts:
+        for other, link in parts:
             there = arrived[other]
-            end = (here if here > there else there) + message[concurrent][boundary]
+            end = (here if here > there else there) + wire[link]
             if end > time:
                 time = end
-        if parts:
-            time += host + received * gather
-        done[number] = time
-        if following >= 0:
-            for kind, stage, _ in actions:
-                time += passes[kind][stage]
-            arrived[following] = time
-    return Times(arrived, done)
-
-
-def communication(event: Event, costs: Costs) -> int:
-    """Duration of an event's exchange if every peer is ready, in picoseconds."""
-    if not event.parts:
-        return 0
-    wire = max(costs.message[concurrent][boundary] for _, boundary, concurrent in event.parts)
-    return wire + costs.exchange + event.received * costs.gather
-
-
-def end_of(event: Event, times: Times, costs: Costs) -> int:
-    """When the last computation of an event ends."""
-    return times.done[event.number] + sum(costs.passes[kind][stage] for kind, stage, _ in event.actions)
+        arrived[number + 1] = time + after[exchange] + works[work]
+    return arrived

@@ -20,7 +20,7 @@ from ptdp_core.simulator.estimate import PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.software import PAPER, Software
-from ptdp_core.simulator.steady_state import Flush, compiled_schedule, flush, pipeline_timeline
+from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import simulate_zero3
 
 
@@ -185,9 +185,8 @@ def _timeline(
     gathers: Sequence[float],
 ) -> tuple[tuple[TimelineEvent[float], ...], ...]:
     parallel = config.parallel
-    compiled = compiled_schedule(parallel.schedule, parallel.p, parallel.m, parallel.v)
     timeline = []
-    for rank, row in enumerate(pipeline_timeline(compiled, costs)):
+    for rank, row in enumerate(pipeline_timeline(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)):
         events = [
             TimelineEvent(kind, action, start / PICOSECONDS, end / PICOSECONDS) for kind, action, start, end, _ in row
         ]

@@ -2,8 +2,8 @@
 
 Between warm-up and cool-down a schedule repeats the same events every q microbatches (q = 1 for 1F1B, q = p
 interleaved: `Definition.period`). Which events these are is read from the compiled program: on every rank the longest
-stretch in the middle in which each event has a counterpart one period later, with the same passes of q microbatches
-more, the same messages, and partners that are each other's counterparts too.
+stretch in the middle in which each event has a counterpart one period later, with the same passes and messages, and
+partners that are each other's counterparts too. Of which microbatches they are does not matter for their times.
 
 An event begins when its rank arrives there; that depends only on when the rank and its partners arrived at the rank's
 event before. So, of all events that happened before some moment in the stretch, only the last one of each rank and its
@@ -14,21 +14,15 @@ follows now is what followed then, L later: a longer batch has so many more peri
 pipeline has not settled, up to the whole. Whole picoseconds make the comparison exact.
 """
 
+import gc
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate, islice
 from typing import NamedTuple
 
-from ptdp_core.schedules import Schedule, TimelineEvent, build, definition, fullest, lower
-from ptdp_core.simulator.executor import (
-    Costs,
-    Event,
-    Times,
-    communication,
-    compile_blocking,
-    end_of,
-    execute_blocking,
-)
+from ptdp_core.schedules import TimelineEvent, build, definition, fullest
+from ptdp_core.simulator.executor import Costs, Event, Events, compile_blocking, execute_blocking
 
 
 class Flush(NamedTuple):
@@ -55,11 +49,10 @@ class Stretch(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A schedule's events in executable order, its fullest moments by rank (`schedules.fullest`), and by rank the part
-    of its events that repeats; empty if they do not on every rank."""
+    """A schedule's events, its fullest moments by rank (`schedules.fullest`), and by rank the part of its events that
+    repeats; empty if they do not on every rank."""
 
-    schedule: Schedule
-    events: list[Event]
+    events: Events
     fullest: tuple[list[tuple[int, int]], ...]
     stretches: tuple[Stretch, ...]
 
@@ -68,14 +61,14 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
     for short in short_batches(name, p, m, v):
         compiled = compiled_schedule(name, p, short, v)
-        times = execute_blocking(compiled.events, costs)
+        arrived = execute_blocking(compiled.events, costs)
         if short == m:
-            return _result(compiled, times, costs)
-        steady = _steady(compiled, times)
+            return _result(compiled, short, arrived, costs)
+        steady = _steady(compiled, arrived)
         if steady is not None:
             q = definition(name).period
             assert q is not None
-            return _result(compiled, times, costs, (m - short) // q(p), steady)
+            return _result(compiled, short, arrived, costs, (m - short) // q(p), steady)
     raise AssertionError("the last batch tried is the whole")
 
 
@@ -99,65 +92,56 @@ def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
 @lru_cache(maxsize=256)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
-    schedule, period = build(name, p, m, v), definition(name).period
-    events = compile_blocking(lower(schedule, "blocking"))
-    stretches = _stretches(schedule, events, period(p)) if period is not None else ()
-    return Compiled(schedule, events, tuple(fullest(schedule)), stretches)
+    collects = gc.isenabled()
+    gc.disable()  # it would look through every new tuple several times, and find no cycle
+    try:
+        schedule, period = build(name, p, m, v), definition(name).period
+        events = compile_blocking(schedule)
+        stretches = _stretches(events, m, period(p)) if period is not None else ()
+        return Compiled(events, tuple(fullest(schedule)), stretches)
+    finally:
+        if collects:
+            gc.enable()
 
 
-def _stretches(schedule: Schedule, events: list[Event], q: int) -> tuple[Stretch, ...]:
-    """The part of each rank's events that repeats every q microbatches."""
-    numbered = sorted(events)
-    ranks: list[list[Event]] = [[] for _ in range(schedule.p)]
-    for event in numbered:
-        ranks[event.rank].append(event)
-    periods = [
-        _period(rank_events, len(actions), q * len(actions) // schedule.m)
-        for rank_events, actions in zip(ranks, schedule.ranks, strict=True)
-    ]
+def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
+    """The part of each rank's events that repeats every q of m microbatches."""
+    periods = [_period([len(events.works[work]) for *_, work in rank], m, q) for rank in events.ranks]
+    if 0 in periods:
+        return ()
+    # By number, how much later an event's counterpart is; the last of each rank is its end.
+    later = [period for period, rank in zip(periods, events.ranks, strict=True) for _ in range(len(rank) + 1)]
     stretches = []
-    for rank_events, period in zip(ranks, periods, strict=True):
-        if period == 0:
-            return ()
+    for rank, period in zip(events.ranks, periods, strict=True):
 
-        def repeats(i: int, rank_events: list[Event] = rank_events, period: int = period) -> bool:
-            return (
-                i >= 0
-                and i + period < len(rank_events)
-                and _counterparts(rank_events[i], rank_events[i + period], q, numbered, periods)
+        def repeats(i: int, rank: list[Event] = rank, period: int = period) -> bool:
+            """Whether the event one period after a rank's i-th is its counterpart."""
+            if i < 0 or i + period >= len(rank):
+                return False
+            (_, parts, *alike), (_, other_parts, *other) = rank[i], rank[i + period]
+            return alike == other and all(
+                partner + later[partner] == counterpart
+                for (partner, _), (counterpart, _) in zip(parts, other_parts, strict=True)
             )
 
-        first = after = len(rank_events) // 2 - period // 2
+        first = after = len(rank) // 2 - period // 2
         if not repeats(first):
             return ()
         while repeats(first - 1):
             first -= 1
         while repeats(after):
             after += 1
-        stretches.append(Stretch(rank_events, first, after - 1 + period, period))
+        stretches.append(Stretch(rank, first, after - 1 + period, period))
     return tuple(stretches)
 
 
-def _period(events: list[Event], actions: int, length: int) -> int:
-    """How many events a rank has while it runs `length` actions, in the middle; 0 if its table is too short."""
-    middle = max(0, (actions - length) // 2)
-    first, last = (bisect_left(events, at, key=lambda event: event.first) for at in (middle, middle + length))
-    return last - first if middle + length < actions else 0
-
-
-def _counterparts(event: Event, later: Event, q: int, numbered: list[Event], periods: list[int]) -> bool:
-    """Whether one event is the other, q microbatches later."""
-    if len(event.actions) != len(later.actions) or len(event.parts) != len(later.parts):
-        return False
-    if event.received != later.received:
-        return False
-    for (kind, stage, microbatch), other in zip(event.actions, later.actions, strict=True):
-        if other != (kind, stage, microbatch + q):
-            return False
-    for (partner, boundary, concurrent), part in zip(event.parts, later.parts, strict=True):
-        if part != (partner + periods[numbered[partner].rank], boundary, concurrent):
-            return False
-    return True
+def _period(passes: list[int], m: int, q: int) -> int:
+    """How many events a rank has in the middle for q of m microbatches, given each one's passes; 0 for too few m."""
+    starts = [0, *accumulate(passes)]
+    length = q * starts[-1] // m
+    middle = max(0, (starts[-1] - length) // 2)
+    first, last = (bisect_left(starts, start, hi=len(passes)) for start in (middle, middle + length))
+    return last - first if middle + length < starts[-1] else 0
 
 
 class Steady(NamedTuple):
@@ -167,61 +151,64 @@ class Steady(NamedTuple):
     windows: list[list[Event]]
 
 
-def _steady(compiled: Compiled, times: Times) -> Steady | None:
+def _steady(compiled: Compiled, arrived: list[int]) -> Steady | None:
     """The steady state, if the executed batch has settled into one; see the top of the module."""
     if not compiled.stretches:
         return None
-    moment = min(times.arrived[stretch.events[stretch.last].number] for stretch in compiled.stretches)
+    moment = min(arrived[stretch.events[stretch.last][0]] for stretch in compiled.stretches)
     shifts: set[int] = set()
     windows = []
     for stretch in compiled.stretches:
         events = stretch.events
-        last = bisect_left(events, moment, key=lambda event: times.arrived[event.number]) - 1
+        last = bisect_left(events, moment, key=lambda event: arrived[event[0]]) - 1
         if last - stretch.period < stretch.first:
             return None
-        shifts.update(_shifts(events[last - stretch.period], events[last], times, moment))
+        shifts.update(_shifts(events[last - stretch.period], events[last], arrived, moment))
         if len(shifts) != 1:
             return None
         windows.append(events[last - stretch.period + 1 : last + 1])
     return Steady(shifts.pop(), windows)
 
 
-def _shifts(event: Event, later: Event, times: Times, moment: int) -> Iterator[int]:
+def _shifts(event: Event, later: Event, arrived: list[int], moment: int) -> Iterator[int]:
     """How much later the rank, and its partners that came before the moment, arrived than one period earlier."""
-    yield times.arrived[later.number] - times.arrived[event.number]
-    for (partner, _, _), (counterpart, _, _) in zip(event.parts, later.parts, strict=True):
-        if times.arrived[counterpart] < moment:
-            yield times.arrived[counterpart] - times.arrived[partner]
+    yield arrived[later[0]] - arrived[event[0]]
+    for (partner, _), (counterpart, _) in zip(event[1], later[1], strict=True):
+        if arrived[counterpart] < moment:
+            yield arrived[counterpart] - arrived[partner]
 
 
-def _result(compiled: Compiled, times: Times, costs: Costs, periods: int = 0, steady: Steady | None = None) -> Flush:
-    """The executed batch, with so many more periods of its steady state."""
-    p = compiled.schedule.p
-    ends, exchanged = [0] * p, [0] * p
-    for event in compiled.events:
-        exchanged[event.rank] += communication(event, costs)
-        if event.following < 0:
-            ends[event.rank] = end_of(event, times, costs) + (periods * steady.shift if steady else 0)
+def _result(
+    compiled: Compiled, m: int, arrived: list[int], costs: Costs, periods: int = 0, steady: Steady | None = None
+) -> Flush:
+    """The executed batch of m microbatches, with so many more periods of its steady state."""
+    durations = compiled.events.durations(costs)
+    ends = [arrived[end] + (periods * steady.shift if steady else 0) for end in compiled.events.ends]
+    exchanged = [sum([durations[event[2]] for event in events]) for events in compiled.events.ranks]
     for rank, window in enumerate(steady.windows if steady else ()):
-        exchanged[rank] += periods * sum(communication(event, costs) for event in window)
-    return Flush(tuple(ends), tuple(exchanged), compiled.fullest, compiled.schedule.m)
+        exchanged[rank] += periods * sum([durations[event[2]] for event in window])
+    return Flush(tuple(ends), tuple(exchanged), compiled.fullest, m)
 
 
-def pipeline_timeline(compiled: Compiled, costs: Costs) -> list[list[TimelineEvent[int]]]:
+def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:
     """Per rank its passes and exchanges in order, in picoseconds from the start of the batch.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
     """
-    times = execute_blocking(compiled.events, costs)
-    timeline: list[list[TimelineEvent[int]]] = [[] for _ in range(compiled.schedule.p)]
-    for event in sorted(compiled.events):
-        time = times.done[event.number]
-        duration = communication(event, costs)
-        if duration:
-            timeline[event.rank].append(TimelineEvent("exchange", None, time - duration, time))
-        for action in event.actions:
-            end = time + costs.passes[action.kind][action.stage]
-            timeline[event.rank].append(TimelineEvent(action.kind, action, time, end))
-            time = end
+    events = compiled_schedule(name, p, m, v).events
+    arrived, durations = execute_blocking(events, costs), events.durations(costs)
+    timeline: list[list[TimelineEvent[int]]] = []
+    for rank, table in zip(events.ranks, build(name, p, m, v).ranks, strict=True):
+        row: list[TimelineEvent[int]] = []
+        actions = iter(table)
+        for number, _, exchange, work in rank:
+            passes = [costs.passes[kind][stage] for kind, stage in events.works[work]]
+            time = arrived[number + 1] - sum(passes)
+            if durations[exchange]:
+                row.append(TimelineEvent("exchange", None, time - durations[exchange], time))
+            for action, duration in zip(islice(actions, len(passes)), passes, strict=True):
+                row.append(TimelineEvent(action.kind, action, time, time + duration))
+                time += duration
+        timeline.append(row)
     return timeline

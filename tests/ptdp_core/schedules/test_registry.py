@@ -29,7 +29,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import Costs
-from ptdp_core.simulator.steady_state import compiled_schedule, flush, pipeline_timeline, short_batches
+from ptdp_core.simulator.steady_state import flush, pipeline_timeline, short_batches
 from tests.ptdp_core.schedules.cases import existing
 from tests.ptdp_core.schedules.toys import EAGER, TOYS, V
 
@@ -133,7 +133,6 @@ def test_the_simulator_takes_a_schedule_that_it_has_never_seen(toy: object, v: i
     if v == 2:  # the tied embedding's two stages are on one rank: nothing to reduce, and one table
         assert estimate.traffic["embedding"] == 0 < plain.traffic["embedding"]
         assert estimate.traffic["pipeline"] == 2 * plain.traffic["pipeline"]
-    compiled = compiled_schedule(name, 4, 8, v)
     free = Costs([1] * 4 * v, [2] * 4 * v, ([0] * 4 * v, [0] * 4 * v), 0, 0)
     executed = execute_program(lower(build(name, 4, 8, v), "blocking"), 1, 2)
-    assert pipeline_timeline(compiled, free) == executed
+    assert pipeline_timeline(name, 4, 8, v, free) == executed
