@@ -1,6 +1,5 @@
 """`python -m benchmarks list | run NAME ... | exact`: microbenchmarks, each writing one record; and exact checks."""
 
-import json
 import shlex
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
@@ -11,6 +10,7 @@ from benchmarks.exact import command as exact
 from benchmarks.harness.command import Parser, run_command
 from benchmarks.harness.registry import BENCHMARKS, find
 from benchmarks.records import errors
+from benchmarks.records.documents import JSON_HELP, print_document
 from benchmarks.records.errors import NothingSelectedError
 from benchmarks.records.storage import PROJECT
 from ptdp_core import interrupts
@@ -62,7 +62,7 @@ def parser() -> Parser:
         "--results", type=Path, default=PROJECT / "results" / "runs", metavar="DIR", help="default: results/runs"
     )
     for command in (lists, runs):
-        command.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
     exact.add_parser(commands)
     return made
 
@@ -85,7 +85,7 @@ def dispatch(arguments: Sequence[str]) -> int:
 def _list(as_json: bool) -> int:
     if as_json:
         rows = [{"name": b.name, "title": b.title, "section": b.section} for b in BENCHMARKS.values()]
-        print(json.dumps({"benchmarks": rows}, indent=1))
+        print_document("benchmarks-list", 1, {"benchmarks": rows})
         return errors.DONE
     width = max(map(len, BENCHMARKS))
     for benchmark in BENCHMARKS.values():
@@ -119,7 +119,7 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
     if not code and any("ok" not in one for one in statuses):
         code = errors.NOTHING_SELECTED
     if asked.json:
-        print(json.dumps({"exit_code": code, "benchmarks": [record.to_json() for record in records]}, indent=1))
+        print_document("benchmarks-run", 1, {"exit_code": code, "benchmarks": [one.to_json() for one in records]})
     else:
         print(f"next: reproduce plot {names[-1]}")
     return code

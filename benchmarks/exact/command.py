@@ -1,7 +1,6 @@
 """`python -m benchmarks exact`: collect, compare with the reference, say what changed; or accept it."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from benchmarks.exact.differences import Change, Message, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
 from benchmarks.harness.command import Parser
 from benchmarks.records import errors
+from benchmarks.records.documents import JSON_HELP, print_document
 from benchmarks.records.errors import UnavailableError, UsageError, did_you_mean
 
 MEANINGS = {
@@ -71,7 +71,7 @@ def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     made.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
     made.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
-    made.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    made.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def run(parsed: argparse.Namespace) -> int:
         return _accept(names, parsed.json)
     outcome = check(names)
     if parsed.json:
-        print(json.dumps(_document(outcome), indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("exact", 1, _document(outcome))
     else:
         _print(outcome)
     return outcome.code
@@ -98,7 +98,8 @@ def _accept(names: Sequence[str], as_json: bool) -> int:
                 raise UnavailableError(f"nothing accepted: {name}, {entry}: {why}")
     files = [reference.write(name, section) for name, section in sections.items()]
     if as_json:
-        print(json.dumps({"exit_code": errors.DONE, "status": "accepted", "files": [path.name for path in files]}))
+        names = [path.name for path in files]
+        print_document("exact", 1, {"exit_code": errors.DONE, "status": "accepted", "files": names})
     else:
         print(f"accepted: wrote {', '.join(path.name for path in files)} in {reference.shown(reference.FOLDER)}")
         print("git diff shows every value that changed; commit it with the change that caused it")

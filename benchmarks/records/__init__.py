@@ -1,6 +1,7 @@
 """The format that every result is written in, and how it gets to disk.
 
 record       the types of one result file (`Record` and its parts), writing and reading it
+documents    what `--json` prints: documents with a schema of their own
 validation   the check against `results/schema/`, with one line that says what is wrong and where
 storage      files written whole or not at all; digests of files and of configurations
 provenance   what a record says about the commit, the machine and the command that made it

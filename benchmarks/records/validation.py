@@ -1,4 +1,4 @@
-"""Checking a document against the record schema, with one line that says what is wrong and where."""
+"""Checking documents against the schemas in `results/schema/`, with one line that says what is wrong and where."""
 
 import functools
 import json
@@ -9,21 +9,32 @@ from typing import Any
 
 from benchmarks.records.storage import PROJECT
 
-SCHEMA_FILE = PROJECT / "results" / "schema" / "record-1.schema.json"
+SCHEMAS = PROJECT / "results" / "schema"
+RECORD = "record-1"
 
 Place = tuple[str | int, ...]
 Problem = tuple[Place, str, str]  # where, what was found, what is needed
 
 
 class RecordError(ValueError):
-    """A document that is no valid record: one line, with the place, what was found and what is needed."""
+    """A document that is not what its schema describes: one line, with the place, what was found and what is needed."""
 
 
 @functools.cache
-def _validator() -> Any:
+def validator(schema: str) -> Any:
+    """The validator of a schema, such as "record-1". Schemas refer to each other as urn:ptdp:NAME-VERSION."""
     from jsonschema import Draft202012Validator  # here: 60 ms that `reproduce list` need not pay
 
-    return Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+    registry = _schemas()
+    return Draft202012Validator(registry.contents(f"urn:ptdp:{schema}"), registry=registry)
+
+
+@functools.cache
+def _schemas() -> Any:
+    from referencing import Registry, Resource
+
+    files = (json.loads(file.read_text(encoding="utf-8")) for file in SCHEMAS.glob("*.schema.json"))
+    return ([Resource.from_contents(schema) for schema in files] @ Registry()).crawl()
 
 
 def parse(data: bytes, source: str) -> Any:
@@ -38,19 +49,21 @@ def parse(data: bytes, source: str) -> Any:
 
 
 def check(document: Any, source: str = "record") -> None:
-    """Raise `RecordError` with the first problem of `document` (parsed JSON), in the schema's order."""
-    problem = next(_problems(document), None)
-    if problem is not None:
-        path, found, needs = problem
-        raise RecordError(f"{source}: {_pointer(path)}: found {found}; needs {needs}")
-
-
-def _problems(document: Any) -> Iterator[Problem]:
-    for error in _validator().iter_errors(document):
-        yield _explain(error)
-    yield from _not_finite(document, ())  # 1e999 is a number to the schema
+    """Raise `RecordError` with the first problem of a record (parsed JSON), in the schema's order."""
+    check_document(document, RECORD, source)
     for part, name in (("points", "key"), ("claims", "id")):
-        yield from _repeated((entry[name] for entry in document[part]), part, name)
+        _raise_first(_repeated((entry[name] for entry in document[part]), part, name), source)
+
+
+def check_document(document: Any, schema: str, source: str) -> None:
+    """Raise `RecordError` with the first problem of `document` (parsed JSON) against a schema such as "list-1"."""
+    _raise_first(map(_explain, validator(schema).iter_errors(document)), source)
+    _raise_first(_not_finite(document, ()), source)  # 1e999 is a number to the schema
+
+
+def _raise_first(problems: Iterator[Problem], source: str) -> None:
+    for path, found, needs in problems:
+        raise RecordError(f"{source}: {_pointer(path)}: found {found}; needs {needs}")
 
 
 def _not_finite(value: Any, path: Place) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """`reproduce accuracy`: print the assessment, or give it as JSON, and write its record and figures."""
 
-import json
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -9,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED
 from reproduce.analysis.calibration.write import host_of
 from reproduce.analysis.scoring import measured, measured_text
@@ -37,25 +37,10 @@ high end of its range, or its mechanism is dropped; one at a time.
 
 Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against published), sensitivity.pdf and .png.
 
---json prints one object; errors are fractions, values in base units:
-  cluster, origin        what was simulated, and that it was
-  groups[]               id, paper, score, baselines, points[]: key, label, metric, ours, published, unit, error,
-                         counted (false where an earlier artifact has the same configuration)
-  overall, parts{{}}       score, baselines; parts by name
-                         score is null, or: n, mean, bias, worst, worst_point, rank, missing
-                         baselines is null, or mean errors: constant, line_in_h, constant_with_bubble
-  duplicates             points left out of overall
-  unpublished[]          id, paper, points, predictions: predicted, with no published value to compare
-  parameters[]           name, value, unit, low, high, source, set_with
-  moves[]                name, way (low, high, dropped), value, mean, change (over the same points), groups{{}} (mean
-                         before, after), lost (points without result now), meaning
-  notes[], files[]
-
 With a --cluster that reproduce calibrate made, or --against measured, the predictions are of training steps instead:
 of all that were measured on that machine and lie in --results ({measured_text.PLACES}), each in one line, with
 two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
-Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png; --json then prints cluster, host, steps[],
-scores{{}}, left_out{{}}, notes[], files[], in seconds.
+Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png.
 
 """
 
@@ -91,8 +76,7 @@ def _against_paper(parsed: Namespace) -> int:
         assessment = assess(artifacts, parsed.cluster, start, parsed.debug)
     files = write(assessment, parsed.results / FOLDER, parsed.command, started)
     if parsed.json:
-        document = {**as_json(assessment), "files": [path.name for path in files]}
-        print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("accuracy", 1, {**as_json(assessment), "files": [path.name for path in files]})
     else:
         _print(assessment, files)
     broken = any(one.result.status in ("failed", "invalid") for one in assessment.predicted)
@@ -106,7 +90,7 @@ def _against_measured(parsed: Namespace) -> int:
     files = measured_text.write(assessment, parsed.results / measured_text.FOLDER, parsed.command, started)
     if parsed.json:
         document = {**measured_text.document(assessment), "files": [path.name for path in files]}
-        print(json.dumps(document, indent=1, allow_nan=False))
+        print_document("accuracy-measured", 1, document)
     else:
         print_measured(assessment)
         print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")

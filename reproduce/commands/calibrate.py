@@ -1,11 +1,11 @@
 """`reproduce calibrate`: measure this machine, write a cluster file, and say how well it describes the machine."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
 from reproduce.commands import options
 
@@ -25,9 +25,6 @@ tests it: against the measured runs in --results, and against those that --check
 What one node cannot show, the file takes from --base and says so: the rates between nodes (or --hca-bandwidth, what one
 device's messages reach to another node, in B/s: the other three keep their ratios to it), ZeRO-3's interference, and
 with one device everything between devices. Run it on one node of a cluster to predict the whole of it.
-
---json prints one object: out, device, host, ranks, quiet, parameters[] (name, value, unit, low, high, source,
-set_with), errors{} (mean relative error of the model against the timings, by kind), and with --check the record's path.
 
 examples:
   reproduce calibrate --out my.toml --check
@@ -76,7 +73,7 @@ def run(parsed: Namespace) -> int:
     if parsed.check:
         document["record"] = str(_train(parsed, device, ranks))
     if parsed.json:
-        print(json.dumps(document, indent=1, allow_nan=False))
+        print_document("calibrate", 1, document)
     return DONE
 
 

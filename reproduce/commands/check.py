@@ -1,7 +1,6 @@
 """`reproduce check`: has head changed what is exact, and is it slower than base? (`benchmarks.gate`)"""
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -17,6 +16,7 @@ from benchmarks.gate import report, trees
 from benchmarks.gate import run as gate
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.records import write_record
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import (
     DONE,
     INCONCLUSIVE,
@@ -48,13 +48,6 @@ that both sides can measure: 9. Both run under this interpreter, unless their de
 
 --self-test measures base against itself, and against itself with every iteration stretched by {gate.INJECTED:.0%}: 0 if
 the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
-
---json prints one object:
-  verdict, exit_code, base{{}}, head{{}} (ref, commit), exact, seed,
-  budget_s, seconds, pairs, rounds, redone, workload
-  benchmarks[]   name, verdict, reason, slowdown, lower, upper (ratios minus one), pairs,
-                 base_s[], head_s[] (seconds), slowdowns[] (ratios minus one): one for each round
-  not_measured{{}}, record (its file)
 
 """
 
@@ -150,7 +143,7 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict
     text = f"**regressed**: {built[HEAD]} differs from its own committed reference\n\n{exact['text']}"
     if parsed.json:
         sides = {side: {"ref": tree.ref, "commit": tree.commit} for side, tree in built.items()}
-        print(json.dumps({"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact}, indent=1))
+        print_document("check", 1, {"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact})
     else:
         print(text)
     _append(parsed.summary, text)
@@ -173,7 +166,7 @@ def _print(
     if parsed.json:
         verdict = {"verdict": SELF_TEST[code]} if parsed.self_test else {}
         document = report.document(result) | verdict | {"exit_code": code, "exact": exact, "record": str(path)}
-        print(json.dumps(document, indent=1, allow_nan=False))
+        print_document("check", 1, document)
     else:
         print(f"{text}\n\nrecord: {path}")
     _append(parsed.summary, text)

@@ -1,12 +1,12 @@
 """What `reproduce compare` prints: per experiment whether it can be compared, and a table of what differs."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.table import PLAIN, PREFIXES
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import INVALID_RESULTS
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
 from reproduce.commands.options import add_json
@@ -39,7 +39,7 @@ def run(parsed: Namespace) -> int:
     a, b = parsed.a, parsed.b
     found = compare(load(a), load(b))
     if parsed.json:
-        print(json.dumps(_document(found, a, b), indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("compare", 1, _document(found, a, b))
     else:
         _print(found, a, b)
     return found.code

@@ -1,10 +1,10 @@
 """`reproduce describe`: what an artifact shows and judges, as plain text, quickly."""
 
-import json
 import shutil
 import textwrap
 from argparse import ArgumentParser, Namespace
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE
 from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
@@ -35,8 +35,7 @@ def run(parsed: Namespace) -> int:
             }
             for c in artifact.claims
         ]
-        document = {**summary(artifact), "description": artifact.description, "claims": claims}
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
         print_description(artifact)
     return DONE

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.metadata
-import json
 import os
 import platform
 import resource
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks.records import provenance
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UNAVAILABLE
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.emulation import requirements
@@ -145,7 +145,7 @@ def run(parsed: Namespace) -> int:
     """Print the diagnosis; 0 if the simulated fidelity works, else 3."""
     found = diagnose()
     if parsed.json:
-        print(json.dumps(document(found), indent=1, ensure_ascii=False))
+        print_document("doctor", 1, document(found))
     else:
         print(text(found))
     return DONE if found[0].works else UNAVAILABLE

@@ -1,9 +1,9 @@
 """`reproduce list`: the artifacts that there are, as plain text, quickly."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
@@ -21,7 +21,7 @@ def run(parsed: Namespace) -> int:
     """Print a line for each artifact."""
     artifacts = [catalog.load(id) for id in catalog.ids()]
     if parsed.json:
-        print(json.dumps([summary(artifact) for artifact in artifacts], indent=1, ensure_ascii=False))
+        print_document("list", 1, {"artifacts": [summary(artifact) for artifact in artifacts]})
         return DONE
     rows = [("id", "paper", "fidelity", "title")]
     rows += [(a.id, a.label, ", ".join(a.fidelities), a.title) for a in artifacts]

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 import reproduce
+from benchmarks.records.documents import JSON_HELP
 
 
 def program() -> str:
@@ -27,7 +28,7 @@ def add_results(parser: ArgumentParser) -> None:
 
 def add_json(parser: ArgumentParser) -> None:
     """--json"""
-    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout, and nothing else there")
+    parser.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
 def add_cluster(parser: ArgumentParser, help: str = "cluster to simulate") -> None:

@@ -1,6 +1,5 @@
 """`reproduce plan`: how to train a model on n GPUs: the paper's takeaways against the best by simulation."""
 
-import json
 import os
 import sys
 import textwrap
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE
 from reproduce.analysis.planning.models import main_names
 from reproduce.commands import options
@@ -73,7 +73,7 @@ def run(parsed: Namespace) -> int:
     provenance = collect(parsed.command, None, started, seconds, reference, plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results)
     if parsed.json:
-        print(json.dumps(plan_record.document(plan, folder), indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("plan", 1, plan_record.document(plan, folder))
     else:
         _print(plan, folder)
     return DONE

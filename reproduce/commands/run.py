@@ -1,6 +1,5 @@
 """`reproduce ID ...`: run artifacts, print ours against the paper, say what to do next."""
 
-import json
 import os
 import shlex
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 import reproduce
 from benchmarks.records import errors
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import COMMANDS, options
 from reproduce.experiment import catalog
@@ -116,7 +116,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace) -> int:
             _print_run(done, time.monotonic() - started)
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
     if parsed.json:
-        print(json.dumps({"exit_code": code, "artifacts": [_as_json(done) for done in runs]}, indent=1))
+        print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
     elif runs:
         _print_end(runs, parsed)
     return code
@@ -167,7 +167,7 @@ def _print_plans(plans: list[Plan], parsed: Namespace) -> int:
             }
             for plan in plans
         ]
-        print(json.dumps({"dry_run": document}, indent=1))
+        print_document("dry-run", 1, {"artifacts": document})
         return errors.DONE
     for plan in plans:
         seconds = sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster))

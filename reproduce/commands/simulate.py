@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
@@ -46,7 +47,7 @@ def run(parsed: Namespace) -> int:
     entries = read_points(parsed.file)
     points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
     if parsed.json:
-        print(json.dumps({"origin": "simulated", "points": points}, indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
         _print(points)
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED

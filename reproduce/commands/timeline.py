@@ -1,9 +1,9 @@
 """`reproduce timeline`: a schedule's timeline on the terminal, and as figure, trace and table."""
 
-import json
 import os
 from argparse import ArgumentParser, Namespace
 
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
 from benchmarks.records.storage import atomic_write_bytes
 from ptdp_core.schedules import Schedule, default_schedule, definition, names
@@ -69,7 +69,7 @@ def run(parsed: Namespace) -> int:
         document = {
             "parameters": parameters, "metrics": metrics, "folder": str(folder), "files": list(files), "notes": notes,
         }  # fmt: skip
-        print(json.dumps(document, indent=1, allow_nan=False))
+        print_document("timeline", 1, document)
     else:
         print(*notes, f"files: {folder}{os.sep}  ({', '.join(files)})", sep="\n")
     return DONE

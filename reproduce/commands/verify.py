@@ -4,7 +4,6 @@
 """
 
 import argparse
-import json
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import VERDICTS, ClaimResult, PointResult
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED
 from reproduce.analysis.verification import coverage
 from reproduce.commands import options
@@ -39,15 +39,6 @@ verdicts:
   inconclusive         a result it needs is missing
   not testable here    it needs a better fidelity, or hardware that this cannot be
   paper inconsistent   the paper's own numbers contradict it
-
---json prints one object:
-  claims[]       artifact, paper (its label), id, sentence (whole), place, fidelity (the least that can test it),
-                 tested_at (the fidelity of the results), tolerance, verdict, explanation,
-                 numbers{}: value (base unit), unit, origin
-  artifacts[]    id, fidelity, points, computed, reused, failed (points without a result)
-  counts{}       claims by verdict, all five
-  coverage{}     statements of the paper: judged (by a claim or shown as an artifact), reasons (why none can)
-  exit_code
 
 """
 
@@ -121,7 +112,7 @@ def run(parsed: argparse.Namespace) -> int:
     code = exit_code(checked, parsed.strict)
     covered = None if parsed.ids else coverage.counts()
     if parsed.json:
-        print(json.dumps(as_json(checked, covered, code), indent=1, ensure_ascii=False, allow_nan=False))
+        print_document("verify", 1, as_json(checked, covered, code))
     else:
         _print(checked, covered)
     return code

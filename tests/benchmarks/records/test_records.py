@@ -33,7 +33,7 @@ from benchmarks.records import (
 )
 
 PROJECT = Path(__file__).resolve().parents[3]
-SCHEMA = json.loads(validation.SCHEMA_FILE.read_text(encoding="utf-8"))
+SCHEMA = json.loads((validation.SCHEMAS / "record-1.schema.json").read_text(encoding="utf-8"))
 DIGEST = "0123456789abcdef" * 4
 
 

@@ -40,7 +40,7 @@ def test_list(capsys):
 
 def test_list_as_json(capsys):
     assert main(["list", "--json"]) == 0
-    found = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)}
+    found = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)["artifacts"]}
     assert list(found) == list(catalog.ids())
     assert found["fig_interleaved"]["points"] == {"paper": 10, "laptop": 8, "cpu": 6, "gpus": 6}
     assert found["fig_bubble"]["fidelities"] == ["derived"]
@@ -96,7 +96,7 @@ def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
     assert "would evaluate 5 points, derived, scale paper" in text
     assert str(tmp_path / "fig_squares" / "derived") in text
     assert main(["fig_squares", "--dry-run", "--json", "--results", str(tmp_path)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["dry_run"][0]["points"]) == 5
+    assert len(json.loads(capsys.readouterr().out)["artifacts"][0]["points"]) == 5
     assert counter.calls == []
     assert list(tmp_path.iterdir()) == []
 

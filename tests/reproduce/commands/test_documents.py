@@ -1,0 +1,91 @@
+"""What `--json` prints: a document that names its schema and is what that describes; schemas explain every property."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from benchmarks.__main__ import main as benchmarks
+from benchmarks.records.documents import print_document
+from benchmarks.records.validation import SCHEMAS, RecordError, check_document, validator
+from reproduce import ROOT
+from reproduce.cli import main as reproduce
+
+MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4")
+REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
+# Printed, and so checked, in tests of the commands that take longer.
+ELSEWHERE = {"accuracy", "accuracy-measured", "benchmarks-run", "calibrate", "check", "exact"}
+PRINTED = {
+    "list": (reproduce, ["list"]),
+    "describe": (reproduce, ["describe", "fig_interleaved"]),
+    "run": (reproduce, ["fig_squares", "--results", "TMP"]),
+    "dry-run": (reproduce, ["fig_squares", "--dry-run", "--results", "TMP"]),
+    "simulate": (reproduce, ["simulate", "TMP/points.json"]),
+    "timeline": (reproduce, ["timeline", "-p", "2", "-m", "2", "--results", "TMP"]),
+    "plan": (reproduce, ["plan", *MODEL, "--results", "TMP"]),
+    "compare": (reproduce, ["compare", REFERENCE, REFERENCE]),
+    "verify": (reproduce, ["verify", "fig_squares", "--results", "TMP"]),
+    "doctor": (reproduce, ["doctor"]),
+    "benchmarks-list": (benchmarks, ["list"]),
+}
+FILES = sorted(SCHEMAS.glob("*.schema.json"))
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_command_prints_a_document_of_its_schema(
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if name in ("run", "dry-run", "verify"):
+        request.getfixturevalue("load_small")
+    monkeypatch.setattr("reproduce.commands.doctor.requirements", lambda: ("no network namespaces",))
+    fits = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
+    points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
+    (tmp_path / "points.json").write_text(json.dumps(points))
+    command, arguments = PRINTED[name]
+    command([argument.replace("TMP", str(tmp_path)) for argument in arguments] + ["--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == f"ptdp-{name}/1"
+    check_document(document, f"{name}-1", name)
+    if name == "simulate":
+        assert [point["status"] for point in document["points"]] == ["ok", "oom", "invalid"]
+
+
+def test_a_body_that_is_not_what_the_schema_describes_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RecordError, match="/benchmarks/0/section: found nothing; needs this key"):
+        print_document("benchmarks-list", 1, {"benchmarks": [{"name": "gemm", "title": "products"}]})
+    assert capsys.readouterr().out == ""
+
+
+def _properties(schema: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every property that a schema names, with its place; conditions only narrow what stands elsewhere."""
+    for key, value in schema.items() if isinstance(schema, Mapping) else enumerate(schema):
+        if key in ("if", "then", "else"):
+            continue
+        if key == "properties":
+            yield from ((f"{place}/{name}", found) for name, found in value.items())
+        if isinstance(value, Mapping | list):
+            yield from _properties(value, f"{place}/{key}")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".schema.json"))
+def test_a_schema_is_valid_and_explains_every_property(file: Path) -> None:
+    schema = json.loads(file.read_text(encoding="utf-8"))
+    name = file.name.removesuffix(".schema.json")
+    Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"urn:ptdp:{name}"
+    if name != "record-1":
+        lacking = [place for place, found in _properties(schema) if not found.get("description", "").endswith(".")]
+        assert lacking == []
+        assert list(validator(name).iter_errors([])) or name == "common-1"
+
+
+def test_every_schema_of_a_document_is_printed_by_some_command() -> None:
+    names = {file.name.removesuffix("-1.schema.json") for file in FILES} - {"record", "common"}
+    assert names == PRINTED.keys() | ELSEWHERE
