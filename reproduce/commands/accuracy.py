@@ -2,19 +2,21 @@
 
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import measured, measured_text
-from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess
+from reproduce.analysis.scoring import ledger_text, measured, measured_text
+from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess, evaluators_of, predict
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
+from reproduce.analysis.scoring.ledger import ledger
+from reproduce.analysis.scoring.scores import Score
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands import options
 from reproduce.experiment import catalog
@@ -42,6 +44,10 @@ of all that were measured on that machine and lie in --results ({measured_text.P
 two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
 Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png.
 
+With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
+of throughput, memory (bias) where it is published, what is missing, and other simulators' scores beside ours. None
+of them set a parameter. Writes nothing.
+
 """
 
 
@@ -53,6 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=(PAPER, MEASURED),
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
+    parser.add_argument("--ledger", action="store_true", help="score what other papers measured, on their clusters")
     options.add_json(parser)
     options.add_results(parser)
 
@@ -60,6 +67,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Assess, write, print; the exit code is 4 if a point that the paper has did not work."""
     open_cluster(parsed.cluster)  # what can be wrong, before any work
+    if parsed.ledger:
+        return _ledger(parsed)
     against = parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)
     return _against_measured(parsed) if against == MEASURED else _against_paper(parsed)
 
@@ -95,6 +104,36 @@ def _against_measured(parsed: Namespace) -> int:
         print_measured(assessment)
         print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
     return DONE
+
+
+def _ledger(parsed: Namespace) -> int:
+    document = ledger(paper_scores(parsed.cluster))
+    if parsed.json:
+        print_document("accuracy-ledger", 1, document)
+    else:
+        print_ledger(document)
+    return DONE
+
+
+def paper_scores(cluster: str) -> dict[str, Score]:
+    """The scores of the paper's own figures and tables, by their names."""
+    artifacts = [artifact for artifact in map(catalog.load, catalog.ids()) if "simulated" in artifact.fidelities]
+    groups, _ = predict(artifacts, evaluators_of(artifacts, cluster))
+    return {group.artifact.label: group.scored.score for group in groups if group.scored.score is not None}
+
+
+def print_ledger(document: Mapping[str, Any]) -> None:
+    """The studies' scores, what each study is, and other simulators' scores."""
+    from rich.text import Text
+
+    out = console()
+    out.print(Text("Throughput that others measured: errors of the prediction, none of them fitted", style="bold"))
+    print_table(out, ledger_text.study_table(document))
+    for line in ledger_text.study_lines(document):
+        wrapped(out, line)
+    out.print(Text("\nOther simulators on the same rows: mean errors of throughput", style="bold"))
+    print_table(out, ledger_text.other_table(document))
+    wrapped(out, document["others"])
 
 
 def print_measured(assessment: measured.Assessment) -> None:

@@ -97,7 +97,7 @@ def assess(
     Raises `ReproduceError` for a cluster that is none.
     """
     chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
-    evaluators = {artifact.id: simulated.make(artifact, cluster, debug, Devices()) for artifact in chosen}
+    evaluators = evaluators_of(chosen, cluster, debug)
     if not evaluators:
         raise ValueError("artifacts=[] has none that can be simulated; needs at least one")
     some = next(iter(evaluators.values()))
@@ -107,7 +107,7 @@ def assess(
     total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
     on_done = start(total + count(some.cluster, parameters))
 
-    groups, unpublished = _groups(chosen, evaluators, on_done)
+    groups, unpublished = predict(chosen, evaluators, on_done)
     points = [one for group in groups for one in group.predicted]
     counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
     known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
@@ -125,9 +125,15 @@ def assess(
     )
 
 
-def _groups(
-    artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone
+def evaluators_of(artifacts: Sequence[Artifact], cluster: str, debug: bool = False) -> dict[str, Simulated]:
+    """What simulates each artifact's points, by id. Raises `ReproduceError` for a cluster that is none."""
+    return {artifact.id: simulated.make(artifact, cluster, debug, Devices()) for artifact in artifacts}
+
+
+def predict(
+    artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone = lambda label: None
 ) -> tuple[list[Group], list[Unpublished]]:
+    """Every artifact's points simulated: those with published values scored, the others counted."""
     published = {artifact.id: published_points(artifact) for artifact in artifacts}
     first = {id(one) for one in unique(one for points in published.values() for one in points)}
     groups, unpublished = [], []

@@ -5,7 +5,7 @@ None of these values set a parameter of the simulator. `ledger()` gives everythi
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -43,7 +43,10 @@ class LedgerPoint:
 
 @dataclass(frozen=True)
 class Study:
-    """The points of one source, of one cluster and program; `caveat` says what is not modelled or not known."""
+    """The points of one source, of one cluster and program; `caveat` says what is not modelled or not known.
+
+    `alternative` are settings that may as well have been used, where the source does not say: scored beside.
+    """
 
     id: str
     title: str
@@ -53,6 +56,15 @@ class Study:
     software: Software
     caveat: str
     points: tuple[LedgerPoint, ...]
+    alternative: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_alternative(self) -> "Study":
+        """The same study with the settings of `alternative` in every configuration."""
+        points = (
+            replace(point, config=TrainingConfig.from_plain({**point.config.to_plain(), **self.alternative}))
+            for point in self.points
+        )
+        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,7 @@ def studies() -> tuple[Study, ...]:
         Study(
             software=Software(**entry["software"]),
             points=tuple(_point(point) for point in entry["points"]),
+            alternative=entry.get("alternative", {}),
             **{name: entry[name] for name in ("id", "title", "source", "measured", "cluster", "caveat")},
         )
         for entry in _document()["studies"]
@@ -134,23 +147,40 @@ def first_rank_bytes(config: TrainingConfig, cluster: Cluster, software: Softwar
     return sum(rank_memories(config, cluster, moments, software)[0].values()) + cluster.memory_reserved
 
 
-def ledger() -> dict[str, Any]:
-    """Every study with its score and its points, and other simulators' scores: what JSON can hold, in base units."""
+def ledger(paper: Mapping[str, Score] | None = None) -> dict[str, Any]:
+    """Every study with its score and its points, and other simulators' scores: what JSON can hold, in base units.
+
+    `paper` are our scores on the paper's own figures and tables, by their names ("Figure 11"), to stand beside those of
+    other simulators.
+    """
+    scored = {study.id: score_study(study) for study in studies()}
+    ours = {**(paper or {}), **{id: one.score for id, one in scored.items()}}
     return {
-        "studies": [_as_plain(score_study(study)) for study in studies()],
+        "origin": "simulated",
+        "studies": [_as_plain(one) for one in scored.values()],
+        "paper": {name: _plain_score(one) for name, one in (paper or {}).items()},
         "others": _document()["others"],
-        "other_scores": _document()["other_scores"],
+        "other_scores": [_beside(entry, ours) for entry in _document()["other_scores"]],
     }
+
+
+def _beside(entry: Mapping[str, Any], ours: Mapping[str, Score]) -> dict[str, Any]:
+    """Another simulator's score with ours, the mean error over `ours_points` of the same rows, if there are any."""
+    score = ours.get(entry.get("study", entry["on"]))
+    return {**entry, "ours": score and score.mean, "ours_points": score and score.n}
 
 
 def _as_plain(scored: StudyScore) -> dict[str, Any]:
     study = scored.study
+    other = score_study(study.with_alternative()) if study.alternative else None
     rows = zip(study.points, scored.seconds, scored.first_rank_bytes, strict=True)
     return {
         **{name: getattr(study, name) for name in ("id", "title", "source", "measured", "cluster", "caveat")},
         "software": [name for name, on in vars(study.software).items() if on],
-        "score": {**vars(scored.score), "median": scored.median},
-        "memory": scored.memory and dict(vars(scored.memory)),
+        "score": {**_plain_score(scored.score), "median": scored.median},
+        "alternative": other
+        and {"settings": dict(study.alternative), "score": {**_plain_score(other.score), "median": other.median}},
+        "memory": scored.memory and _plain_score(scored.memory),
         "points": [
             {
                 "label": point.label,
@@ -162,3 +192,8 @@ def _as_plain(scored: StudyScore) -> dict[str, Any]:
             for point, seconds, size in rows
         ],
     }
+
+
+def _plain_score(score: Score) -> dict[str, Any]:
+    plain = dict(vars(score))
+    return {"worst_point": plain.pop("worst_label"), **plain}

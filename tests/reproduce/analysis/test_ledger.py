@@ -9,6 +9,9 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from reproduce.analysis.scoring.ledger import LedgerPoint, Study, first_rank_bytes, ledger, score_study, studies
+from reproduce.analysis.scoring.scores import Pair, score
+from reproduce.cli import main
+from reproduce.commands import accuracy as accuracy_command
 
 SELENE = load_cluster("selene")
 CONFIG = TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=4, t=2, d=2, b=1, B=64))
@@ -75,3 +78,37 @@ def test_a_study_on_another_cluster():
     one = study(LedgerPoint(CONFIG, 1.0))
     slow = replace(SELENE, gemm_plateau=SELENE.gemm_plateau / 2)
     assert score_study(one, slow).seconds > score_study(one).seconds
+
+
+def test_what_a_source_does_not_say_is_scored_both_ways(entries):
+    for id in ("vtrain_multi", "vtrain_multi_t16"):
+        other = entries[id]["alternative"]
+        assert other["settings"] == {"scatter_gather": False}
+        assert other["score"]["n"] == entries[id]["score"]["n"]
+    # Without scatter/gather a message is longer, so nothing is faster.
+    (vtrain,) = (one for one in studies() if one.id == "vtrain_multi")
+    assert not any(point.config.parallel.scatter_gather for point in vtrain.with_alternative().points)
+    assert entries["vtrain_multi"]["alternative"]["score"]["bias"] < entries["vtrain_multi"]["score"]["bias"]
+    assert entries["mtnlg"]["alternative"] is None
+
+
+def test_other_simulators_stand_beside_ours(entries):
+    paper = score([Pair("", 1.1, 1.0)])
+    others = {one["on"]: one for one in ledger({"Table 1": paper})["other_scores"]}
+    assert others["Table 1"]["ours"] == pytest.approx(0.1)
+    assert others["Figure 11"]["ours"] is None
+    vtrain = others["vTrain's 103 rows, t <= 8"]
+    assert (vtrain["ours"], vtrain["ours_points"]) == (entries["vtrain_multi"]["score"]["mean"], 51)
+
+
+def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries):
+    monkeypatch.setattr(accuracy_command, "paper_scores", lambda cluster: {})
+    assert main(["accuracy", "--ledger"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for entry in entries.values():
+        assert entry["caveat"] in text
+        assert f"{entry['score']['mean']:.1%}" in text
+    assert "Calculon" in text
+    assert main(["accuracy", "--ledger", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [study["id"] for study in document["studies"]] == list(entries)
