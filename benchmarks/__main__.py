@@ -42,15 +42,15 @@ exit codes:
 
 def parser() -> Parser:
     """The parser of both commands."""
-    made = Parser(
+    parser = Parser(
         prog=PROGRAM,
         description="Microbenchmarks of the engine, its kernels and messages, the simulator and the command line.",
         epilog=EXAMPLES + "\n".join(f"  {code:>3}  {errors.MEANINGS[code]}" for code in CODES),
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = made.add_subparsers(dest="command", required=True, metavar="list | run | exact")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list | run | exact")
     lists = commands.add_parser("list", help="what can be measured", allow_abbrev=False)
     runs = commands.add_parser(
         "run", help="measure, print, and write DIR/benchmarks/NAME/record.json", allow_abbrev=False
@@ -64,7 +64,7 @@ def parser() -> Parser:
     for command in (lists, runs):
         command.add_argument("--json", action="store_true", help=JSON_HELP)
     exact.add_parser(commands)
-    return made
+    return parser
 
 
 def dispatch(arguments: Sequence[str]) -> int:
@@ -115,8 +115,8 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
         if not asked.json:
             print(table(record), f"file: {path}", "", sep="\n", flush=True)
     statuses = [{point.status for point in results_of(record)} for record in records]
-    code = errors.POINTS_FAILED if any("failed" in one for one in statuses) else errors.DONE
-    if not code and any("ok" not in one for one in statuses):
+    code = errors.POINTS_FAILED if any("failed" in status for status in statuses) else errors.DONE
+    if not code and any("ok" not in status for status in statuses):
         code = errors.NOTHING_SELECTED
     if asked.json:
         print_document("benchmarks-run", 1, {"exit_code": code, "benchmarks": [one.to_json() for one in records]})

@@ -25,7 +25,7 @@ def described(description: str, default: Any = MISSING) -> Any:
 
 def descriptions(part: type) -> dict[str, str]:
     """What each field of a configuration class is, in a sentence."""
-    return {each.name: str(each.metadata["description"]) for each in fields(part)}
+    return {item.name: str(item.metadata["description"]) for item in fields(part)}
 
 
 def field_help(*parts: type) -> str:
@@ -33,7 +33,7 @@ def field_help(*parts: type) -> str:
     lines = []
     for part in parts:
         for name, sentence in descriptions(part).items():
-            default = next(each.default for each in fields(part) if each.name == name)
+            default = next(item.default for item in fields(part) if item.name == name)
             shown = name if default in ("", MISSING) else f"{name}={json.dumps(default)}"
             lines.append(fill(f"{shown:28} {sentence}", 110, initial_indent="  ", subsequent_indent=31 * " "))
     return "\n".join(lines)
@@ -181,7 +181,7 @@ class TrainingConfig:
         """
         values = in_todays_words(values)
         model, parallel = (
-            {each.name: values[each.name] for each in fields(part) if each.name in values}
+            {item.name: values[item.name] for item in fields(part) if item.name in values}
             for part in (ModelConfig, ParallelConfig)
         )
         return cls(ModelConfig(**model), ParallelConfig(**parallel))

@@ -13,14 +13,14 @@ Parameter = int | float | str | bool | None
 T = TypeVar("T")
 
 
-def seconds(found: Samples) -> Metric:
+def seconds(samples: Samples) -> Metric:
     """The median time, with all samples."""
-    return Metric(found.median, "s", "measured", found.seconds)
+    return Metric(samples.median, "s", "measured", samples.seconds)
 
 
-def rate(amount: float, found: Samples, unit: str) -> Metric:
+def rate(amount: float, samples: Samples, unit: str) -> Metric:
     """`amount` over the median time, with the rate of every sample; `unit` is the amount's per second."""
-    return Metric(amount / found.median, unit, "measured", tuple(amount / taken for taken in found.seconds))
+    return Metric(amount / samples.median, unit, "measured", tuple(amount / taken for taken in samples.seconds))
 
 
 def size_text(size: int) -> str:

@@ -97,8 +97,8 @@ def results_of(record: Record) -> list[PointResult]:
     return [point for point in record.points if point.series != CANARY]
 
 
-def _canary_point(setup: Setup, label: str, found: Samples) -> PointResult:
+def _canary_point(setup: Setup, label: str, samples: Samples) -> PointResult:
     known = {"device": setup.device}
     return PointResult(
-        f"{CANARY}/{label}", CANARY, label, known, "ok", None, fingerprint(known), {"time": seconds(found)}
+        f"{CANARY}/{label}", CANARY, label, known, "ok", None, fingerprint(known), {"time": seconds(samples)}
     )

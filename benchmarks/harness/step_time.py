@@ -34,5 +34,5 @@ def time_steps(beat: Callable[[], None], settings: Settings, samples: int, warm_
         trainer.step(batch)
         beat()
 
-    found = measure(step, samples=samples, warm_up=warm_up, timer=slowest_timer(where))
-    return StepTimes(found.seconds, torch.cuda.max_memory_allocated(where) if where.type == "cuda" else None)
+    times = measure(step, samples=samples, warm_up=warm_up, timer=slowest_timer(where))
+    return StepTimes(times.seconds, torch.cuda.max_memory_allocated(where) if where.type == "cuda" else None)

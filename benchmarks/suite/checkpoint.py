@@ -26,7 +26,7 @@ NOTES = (
 )
 
 
-class Found(NamedTuple):
+class CheckpointTimes(NamedTuple):
     """Samples of saving and of loading, and the bytes of the files."""
 
     save: Samples
@@ -39,15 +39,15 @@ def points(setup: Setup) -> Iterator[PointResult]:
     model = model_for(setup)
     for p in (1, 2):
         parallel = ParallelConfig(p=p, B=1, recompute="none")
-        found = Once(partial(_found, model, parallel, setup))
+        timed = Once(partial(_timed, model, parallel, setup))
         for what in ("save", "load"):
-            metrics = partial(_metrics, found, what)
+            metrics = partial(_metrics, timed, what)
             yield attempted(setup, f"p={p}", what, {**parameters_of(model, parallel), "what": what}, metrics)
 
 
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, setup: Setup, folder: str
-) -> Found:
+) -> CheckpointTimes:
     """On every rank: the same checkpoint saved over and over, then loaded as often."""
     trainer, batch, _ = build(model, parallel, setup.device)
     trainer.step(batch)
@@ -57,16 +57,16 @@ def measure_here(
     save = time(lambda: checkpoints.save(1))
     beat()
     load = time(lambda: checkpoints.load(folder))
-    return Found(save, load, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()))
+    return CheckpointTimes(save, load, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()))
 
 
-def _found(model: ModelConfig, parallel: ParallelConfig, setup: Setup) -> Found:
+def _timed(model: ModelConfig, parallel: ParallelConfig, setup: Setup) -> CheckpointTimes:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
-        found: Found = run_ranks(measure_here, parallel.p, (model, parallel, setup, folder), setup.device)[0]
-    return found
+        times: CheckpointTimes = run_ranks(measure_here, parallel.p, (model, parallel, setup, folder), setup.device)[0]
+    return times
 
 
-def _metrics(found: Once[Found], what: str) -> dict[str, Metric]:
-    taken: Samples = getattr(found(), what)
-    size = Metric(found().size, "B", "derived")
-    return {"time": seconds(taken), "bandwidth": rate(found().size, taken, "B/s"), "size": size}
+def _metrics(timed: Once[CheckpointTimes], what: str) -> dict[str, Metric]:
+    taken: Samples = getattr(timed(), what)
+    size = Metric(timed().size, "B", "derived")
+    return {"time": seconds(taken), "bandwidth": rate(timed().size, taken, "B/s"), "size": size}

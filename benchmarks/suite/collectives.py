@@ -51,13 +51,13 @@ def measure_here(
     ranks = torch.distributed.get_world_size()
     axis = Groups.create(ParallelConfig(t=ranks), where := local_device(device)).tp
     timer = slowest_timer(where)
-    found = {}
+    timed = {}
     for size in sizes:
         whole = torch.zeros(size // ELEMENT, device=where)
         for operation, call in calls(axis, whole).items():
-            found[operation, size] = time_message(call, size, samples, timer)
+            timed[operation, size] = time_message(call, size, samples, timer)
             beat()
-    return found
+    return timed
 
 
 def calls(axis: Axis, whole: torch.Tensor) -> dict[str, Callable[[], Any]]:
@@ -79,16 +79,16 @@ def points(setup: Setup) -> Iterator[PointResult]:
     """4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, on GPUs 8 too."""
     sizes = [4096 * 4**i for i in range(5 if setup.quick else 8)]
     for ranks in (2,) if setup.quick else (2, 4, 8) if setup.on_gpu else (2, 4):
-        found = Once(partial(measure, ranks, sizes, setup.device, setup.samples))
+        timed = Once(partial(measure, ranks, sizes, setup.device, setup.samples))
         for operation, size in product(OPERATIONS, sizes):
             parameters = {"operation": operation, "bytes": size, "ranks": ranks, "dtype": "float32"}
             series = f"{operation.replace('_', '-')}, n={ranks}"
-            metrics = partial(_metrics, found, operation, size, ranks)
+            metrics = partial(_metrics, timed, operation, size, ranks)
             yield attempted(setup, series, size_text(size), parameters, metrics)
 
 
 def _metrics(
-    found: Callable[[], dict[tuple[str, int], Samples]], operation: str, size: int, ranks: int
+    timed: Callable[[], dict[tuple[str, int], Samples]], operation: str, size: int, ranks: int
 ) -> dict[str, Metric]:
-    taken = found()[operation, size]
+    taken = timed()[operation, size]
     return {"time": seconds(taken), "bus_bandwidth": rate(bus_bytes(operation, size, ranks), taken, "B/s")}

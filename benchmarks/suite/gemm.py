@@ -23,7 +23,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Shape:
+class GemmShape:
     """A batch of products [m, k] x [k, n]; `name` says what it is for."""
 
     series: str
@@ -61,20 +61,20 @@ def product(
     return lambda: torch.matmul(x, weight, out=out)
 
 
-def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[Shape]:
+def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[GemmShape]:
     """The products of one layer's forward pass on one of `t` tensor-parallel ranks (Section 2.3)."""
     tokens, d, batch = s * b, h // heads, b * heads // t
     return [
-        Shape("layer", "QKV", tokens, 3 * h // t, h),
-        Shape("layer", "scores", s, s, d, batch),
-        Shape("layer", "context", s, d, s, batch),
-        Shape("layer", "projection", tokens, h, h // t),
-        Shape("layer", "MLP up", tokens, 4 * h // t, h),
-        Shape("layer", "MLP down", tokens, h, 4 * h // t),
+        GemmShape("layer", "QKV", tokens, 3 * h // t, h),
+        GemmShape("layer", "scores", s, s, d, batch),
+        GemmShape("layer", "context", s, d, s, batch),
+        GemmShape("layer", "projection", tokens, h, h // t),
+        GemmShape("layer", "MLP up", tokens, 4 * h // t, h),
+        GemmShape("layer", "MLP down", tokens, h, 4 * h // t),
     ]
 
 
-def shapes(setup: Setup) -> list[Shape]:
+def shapes(setup: Setup) -> list[GemmShape]:
     """On a GPU a layer of the 175B model at t=8; on a CPU one that takes milliseconds."""
     if setup.quick:
         largest, layer = 256, layer_shapes(s=64, b=1, h=128, heads=4)
@@ -83,7 +83,7 @@ def shapes(setup: Setup) -> list[Shape]:
     else:
         largest, layer = 2048, layer_shapes(s=256, b=1, h=1024, heads=16)
     sizes = [64 * 2**i for i in range((largest // 64).bit_length())]
-    return [Shape("square", str(size), size, size, size) for size in sizes] + layer
+    return [GemmShape("square", str(size), size, size, size) for size in sizes] + layer
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
@@ -95,7 +95,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
         )
 
 
-def _metrics(setup: Setup, shape: Shape) -> dict[str, Metric]:
-    found = measure(shape.m, shape.n, shape.k, setup.dtype, setup.device, shape.batch, setup.samples)
+def _metrics(setup: Setup, shape: GemmShape) -> dict[str, Metric]:
+    samples = measure(shape.m, shape.n, shape.k, setup.dtype, setup.device, shape.batch, setup.samples)
     work = Metric(shape.flop, "FLOP", "derived")
-    return {"time": seconds(found), "speed": rate(shape.flop, found, "FLOP/s"), "work": work}
+    return {"time": seconds(samples), "speed": rate(shape.flop, samples, "FLOP/s"), "work": work}

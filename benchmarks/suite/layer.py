@@ -34,11 +34,11 @@ def points(setup: Setup) -> Iterator[PointResult]:
         parallel = ParallelConfig(t=t, b=1 if setup.quick else 2, B=1 if setup.quick else 2, recompute="none")
         for attention in ("operators", "sdpa"):
             arguments = (model, parallel, attention, setup)
-            found = Once(partial(run_ranks, measure_here, t, arguments, setup.device))
+            timed = Once(partial(run_ranks, measure_here, t, arguments, setup.device))
             for name in PASSES:
                 parameters = {**parameters_of(model, parallel), "attention": attention, "pass": name}
                 flop = PASSES[name] * forward_flop(model, parallel)
-                metrics = partial(_metrics, found, name, flop)
+                metrics = partial(_metrics, timed, name, flop)
                 yield attempted(setup, f"{attention}, t={t}", name, parameters, metrics)
 
 
@@ -68,11 +68,11 @@ def measure_here(
         "forward": Step.of(lambda: layer(x)),
         "backward": Step(lambda y: torch.autograd.backward(y, grad), prepare=lambda: layer(x)),
     }
-    found = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
+    timed = take_turns(steps, slowest_timer(trainer.groups.device), setup.samples, limit_s=LIMIT_S)
     beat()
-    return found
+    return timed
 
 
-def _metrics(found: Once[list[Any]], name: str, flop: float) -> dict[str, Metric]:
-    taken = found()[0][name]
+def _metrics(timed: Once[list[Any]], name: str, flop: float) -> dict[str, Metric]:
+    taken = timed()[0][name]
     return {"time": seconds(taken), "speed": rate(flop, taken, "FLOP/s")}

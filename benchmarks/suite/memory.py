@@ -55,8 +55,8 @@ def points(setup: Setup) -> Iterator[PointResult]:
     while size <= largest:
 
         def copied(size: int = size) -> dict[str, Metric]:
-            found = copy(size, setup.device, setup.samples)
-            return {"time": seconds(found), "bandwidth": rate(2 * size, found, "B/s")}
+            samples = copy(size, setup.device, setup.samples)
+            return {"time": seconds(samples), "bandwidth": rate(2 * size, samples, "B/s")}
 
         yield attempted(setup, "copy", size_text(size), {"bytes": size}, copied)
         size *= 4

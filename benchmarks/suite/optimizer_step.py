@@ -42,11 +42,11 @@ def measure_here(
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
     trainer.forward_backward(batch)
     timer = slowest_timer(trainer.groups.device)
-    found = measure(lambda: trainer.optimizer.step(1e-6), samples=setup.samples, limit_s=LIMIT_S, timer=timer)
+    samples = measure(lambda: trainer.optimizer.step(1e-6), samples=setup.samples, limit_s=LIMIT_S, timer=timer)
     beat()
-    return found
+    return samples
 
 
 def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings) -> dict[str, Metric]:
-    found = run_ranks(measure_here, parallel.d, (model, parallel, engine, setup), setup.device)[0]
-    return {"time": seconds(found), "parameters": rate(parameter_count(model), found, "1/s")}
+    samples = run_ranks(measure_here, parallel.d, (model, parallel, engine, setup), setup.device)[0]
+    return {"time": seconds(samples), "parameters": rate(parameter_count(model), samples, "1/s")}

@@ -45,15 +45,15 @@ def measure_here(
     """What `measure` gives, on each of the two ranks."""
     groups = Groups.create(ParallelConfig(p=2, B=2), local_device(device))
     timer = slowest_timer(groups.device)
-    found = {}
+    timed = {}
     for size in sizes:
         communicator = P2PCommunicator(groups, (size,), torch.uint8)
         tensor = torch.zeros(size, dtype=torch.uint8, device=groups.device)
         for kind, trip, ways in (("one way", _round_trip, 2), ("exchange", _exchange, 1)):
             call = partial(trip, communicator, groups.pp.rank, tensor)
-            found[kind, size] = time_message(call, size, samples, timer).per(ways)
+            timed[kind, size] = time_message(call, size, samples, timer).per(ways)
             beat()
-    return found
+    return timed
 
 
 def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
@@ -76,12 +76,12 @@ def _exchange(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) ->
 def points(setup: Setup) -> Iterator[PointResult]:
     """1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
     sizes = [1024 * 4**i for i in range(6 if setup.quick else 9)]
-    found = Once(lambda: measure(sizes, setup.device, setup.samples))
+    timed = Once(lambda: measure(sizes, setup.device, setup.samples))
     for kind, size in product(KINDS, sizes):
-        metrics = partial(_metrics, found, kind, size)
+        metrics = partial(_metrics, timed, kind, size)
         yield attempted(setup, kind, size_text(size), {"bytes": size, "ranks": 2}, metrics)
 
 
-def _metrics(found: Callable[[], dict[tuple[str, int], Samples]], kind: str, size: int) -> dict[str, Metric]:
-    taken = found()[kind, size]
+def _metrics(timed: Callable[[], dict[tuple[str, int], Samples]], kind: str, size: int) -> dict[str, Metric]:
+    taken = timed()[kind, size]
     return {"time": seconds(taken), "bandwidth": rate(size, taken, "B/s")}

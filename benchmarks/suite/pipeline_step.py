@@ -47,11 +47,11 @@ def measure_here(
         trainer.buffer.zero()
         trainer.executor.run(batch)
 
-    found = measure(once, samples=setup.samples, limit_s=LIMIT_S, timer=slowest_timer(trainer.groups.device))
+    samples = measure(once, samples=setup.samples, limit_s=LIMIT_S, timer=slowest_timer(trainer.groups.device))
     beat()
-    return found
+    return samples
 
 
 def _metrics(setup: Setup, model: ModelConfig, parallel: ParallelConfig, exchange: str) -> dict[str, Metric]:
-    found = run_ranks(measure_here, parallel.p, (model, parallel, exchange, setup), setup.device)[0]
-    return {"time": seconds(found), "tokens": rate(parallel.B * model.seq, found, "tokens/s")}
+    samples = run_ranks(measure_here, parallel.p, (model, parallel, exchange, setup), setup.device)[0]
+    return {"time": seconds(samples), "tokens": rate(parallel.B * model.seq, samples, "tokens/s")}

@@ -41,9 +41,9 @@ def passes(number: int, at_most: int | None) -> list[float]:
 
 def points(setup: Setup) -> Iterator[PointResult]:
     """The cold and the warm rate."""
-    found = Once(partial(_measure, 1 if setup.quick else 3, 10 if setup.quick else None))
+    timed = Once(partial(_measure, 1 if setup.quick else 3, 10 if setup.quick else None))
     for name in ("cold", "warm"):
-        yield attempted(setup, name, "paper's points", {"caches": name}, partial(_metrics, found, name))
+        yield attempted(setup, name, "paper's points", {"caches": name}, partial(_metrics, timed, name))
 
 
 def _one_pass(configurations: list[TrainingConfig], cluster: Cluster) -> float:
@@ -61,6 +61,6 @@ def _measure(processes: int, at_most: int | None) -> dict[str, Samples]:
     return {"cold": Samples(tuple(row[0] for row in rows)), "warm": Samples(tuple(s for row in rows for s in row[1:]))}
 
 
-def _metrics(found: Once[dict[str, Samples]], name: str) -> dict[str, Metric]:
-    taken = found()[name]
+def _metrics(timed: Once[dict[str, Samples]], name: str) -> dict[str, Metric]:
+    taken = timed()[name]
     return {"time": seconds(taken), "rate": rate(1, taken, "1/s")}

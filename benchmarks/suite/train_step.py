@@ -228,9 +228,9 @@ def measure_here(beat: Callable[[], None], comparison: Comparison, setup: Setup)
     """On every rank: both sides in each round, the slowest rank's time, the same on all."""
     steps = {side: Step.of(call) for side, call in SIDES[comparison.name](comparison, setup).items()}
     device = f"{setup.device}:{torch.cuda.current_device()}" if setup.on_gpu else "cpu"
-    found = take_turns(steps, slowest_timer(device), setup.samples, warm_up=2, limit_s=LIMIT_S)
+    samples = take_turns(steps, slowest_timer(device), setup.samples, warm_up=2, limit_s=LIMIT_S)
     beat()
-    return found
+    return samples
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
@@ -246,8 +246,8 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 
 def _metrics(setup: Setup, comparison: Comparison) -> dict[str, Metric]:
-    found = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
-    ours, theirs = found["engine"], found["other"]
+    samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
+    ours, theirs = samples["engine"], samples["other"]
     ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
     tokens = comparison.parallel.B * model_for(setup).seq
     return {

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
-from ptdp_core.emulation.report import Measured, Timing
+from ptdp_core.emulation.report import MeasuredLinks, Timing
 from ptdp_core.emulation.virtual import RendezvousCommunicator, sleep_until
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.schedules import Exchange, Message
@@ -31,9 +31,9 @@ class Stopwatch:
 
     def agree(self) -> float:
         """Wait for every rank, and then for one moment: the start, on the machine's monotonic clock."""
-        at = torch.tensor([time.monotonic()], dtype=torch.float64)
-        dist.all_reduce(at, op=dist.ReduceOp.MAX)
-        start = float(at.item()) + MARGIN
+        latest = torch.tensor([time.monotonic()], dtype=torch.float64)
+        dist.all_reduce(latest, op=dist.ReduceOp.MAX)
+        start = float(latest.item()) + MARGIN
         sleep_until(start)
         return start
 
@@ -56,9 +56,9 @@ def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) 
     return Timing(max(latency, 0.0), ELEMENT_BYTES / per_element)
 
 
-def measure_links(plan: Plan, groups: Groups, folder: Path) -> Measured:
+def measure_links(plan: Plan, groups: Groups, folder: Path) -> MeasuredLinks:
     """Time what this configuration uses between nodes; every rank calls this, at the same time."""
-    watch, measured = Stopwatch(), Measured()
+    watch, measured = Stopwatch(), MeasuredLinks()
     if groups.pp.size > 1:
         _measure_exchanges(plan, groups, folder, watch, measured)
     if plan.data_spans_nodes:
@@ -77,16 +77,18 @@ def measure_links(plan: Plan, groups: Groups, folder: Path) -> Measured:
 
 
 def _collective(watch: Stopwatch, operation: Callable[[torch.Tensor], object], elements: int, end: Axis) -> Timing:
-    """At the size it is used at, and a quarter of it: for less, gloo has other algorithms. It is over when the last
-    rank of `end` is done."""
-    found = []
+    """Latency and rate of a collective, from its times for `elements` elements and for a quarter of them.
+
+    Not for less, where gloo has other algorithms. It is over when the last rank of `end` is done.
+    """
+    measured = []
     for size in (max(1, elements // 4), elements):
         taken = torch.tensor(watch.time(partial(operation, torch.zeros(size)), COLLECTIVE_REPEATS), dtype=torch.float64)
-        found.append((size, end.all_reduce(taken, op=dist.ReduceOp.MAX).tolist()))
-    return fit(*found)
+        measured.append((size, end.all_reduce(taken, op=dist.ReduceOp.MAX).tolist()))
+    return fit(*measured)
 
 
-def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatch, measured: Measured) -> None:
+def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatch, measured: MeasuredLinks) -> None:
     p, me = groups.pp.size, groups.pp.rank
     patterns = {"pair": [_pair(me, p, 0), _pair(me, p, 1)], "both": [_both(me, p)]}
     sizes, seconds = (TINY, max(SMALLEST, plan.boundary.message_elements)), []
@@ -100,8 +102,8 @@ def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatc
         if len(peers) == (1 if name == "pair" else 2):  # the ends of a pipeline have one neighbour
             crossing = {plan.between_nodes(groups.rank, peer) for peer in peers}
             crosses = crossing.pop() if len(crossing) == 1 else None
-            found = measured.exchanges.setdefault((name, crosses), [])
-            found.append(fit((TINY, tiny), (len(peers) * sizes[1], full)))
+            timings = measured.exchanges.setdefault((name, crosses), [])
+            timings.append(fit((TINY, tiny), (len(peers) * sizes[1], full)))
 
 
 def _post(p2p: RendezvousCommunicator, exchange: Exchange) -> None:

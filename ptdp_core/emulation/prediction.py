@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.emulation.plan import SHRINK, Plan
-from ptdp_core.emulation.report import Measured, Timing
+from ptdp_core.emulation.report import MeasuredLinks, Timing
 from ptdp_core.layout import stage_all_reduces
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
@@ -34,7 +34,7 @@ class Links:
     cluster: Cluster
 
 
-def describe(plan: Plan, cluster: Cluster, measured: Sequence[Measured]) -> Links:
+def describe(plan: Plan, cluster: Cluster, measured: Sequence[MeasuredLinks]) -> Links:
     """The emulated machine; `cluster` is the named one, with nodes of the emulated size."""
     changes = _exchanges(plan, measured) | _collectives(plan, measured)
     rates = {
@@ -57,7 +57,7 @@ def _groups(plan: Plan) -> dict[str, Group]:
     }
 
 
-def _of(measured: Sequence[Measured], use: str) -> list[Timing]:
+def _of(measured: Sequence[MeasuredLinks], use: str) -> list[Timing]:
     return [m.collectives[use] for m in measured if use in m.collectives]
 
 
@@ -69,7 +69,7 @@ def _latency(timings: Sequence[Timing]) -> float:
     return statistics.median(timing.latency for timing in timings)
 
 
-def _exchanges(plan: Plan, measured: Sequence[Measured]) -> dict[str, float]:
+def _exchanges(plan: Plan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
     """Rates of one and of two messages at a time, and the time of an exchange as this schedule makes them."""
     changes = {}
     for field, pattern, crosses in (
@@ -81,17 +81,17 @@ def _exchanges(plan: Plan, measured: Sequence[Measured]) -> dict[str, float]:
             changes[field] = _rate(timings)
     exchanges = definition(plan.config.parallel.schedule).exchanges
     usual = "both" if MESSAGES_AT_ONCE[exchanges] > 2 else "pair"
-    found = [
+    as_scheduled = [
         timing for m in measured for (name, _), timings in m.exchanges.items() if name == usual for timing in timings
     ]
-    if found:
-        changes["exchange_host_time"] = _latency(found)
+    if as_scheduled:
+        changes["exchange_host_time"] = _latency(as_scheduled)
     if gathers := _of(measured, "gather"):  # of what an exchange received, between nodes
         changes["exchange_host_time"] += _latency(gathers)
     return changes
 
 
-def _collectives(plan: Plan, measured: Sequence[Measured]) -> dict[str, float]:
+def _collectives(plan: Plan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
     """Rates per HCA: the simulator lets a ring use all HCAs that its group has on a node, gloo's uses one.
 
     All of a pass's tensor-parallel all-reduces are one here, so that each has only its share of the latency.

@@ -14,7 +14,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredLinks:
     """One rank's links: exchanges by pattern and whether they left the node (None: one of two did), collectives."""
 
     exchanges: dict[tuple[str, bool | None], list[Timing]] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Report:
+class RankReport:
     """What a rank hands back. `sent_bytes` are those of one iteration, by use, as they are here (shrunk)."""
 
-    measured: Measured
+    measured: MeasuredLinks
     iterations: tuple[Iteration, ...]
     sent_bytes: dict[str, float]

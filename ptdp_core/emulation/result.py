@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ptdp_core.config import TrainingConfig
 from ptdp_core.emulation.plan import SHRINK
 from ptdp_core.emulation.prediction import LinkRate, Links
-from ptdp_core.emulation.report import Iteration, Report
+from ptdp_core.emulation.report import Iteration, RankReport
 from ptdp_core.layout import RankGrid
 from ptdp_core.schedules import Message, Schedule, StagePlacement, TimelineEvent
 from ptdp_core.simulator.estimate import Estimate
@@ -41,19 +41,20 @@ class Emulation:
 
 
 def assemble(
-    config: TrainingConfig, schedule: Schedule, reports: Sequence[Report], links: Links, prediction: Estimate
+    config: TrainingConfig, schedule: Schedule, reports: Sequence[RankReport], links: Links, prediction: Estimate
 ) -> Emulation:
     """The result of the ranks' reports, in order of ranks."""
-    every = list(zip(*(report.iterations for report in reports), strict=True))  # by iteration, then by rank
-    samples = tuple(max(iteration.end for iteration in ranks) for ranks in every)
+    iterations = list(zip(*(report.iterations for report in reports), strict=True))  # by iteration, then by rank
+    samples = tuple(max(iteration.end for iteration in ranks) for ranks in iterations)
     median = statistics.median_low(samples)
-    shown = every[samples.index(median)]
+    shown = iterations[samples.index(median)]
     grid = RankGrid.of(config.parallel)
     placement = schedule.placement
     rows = timelines(grid, placement, shown)
     fetch = links.cluster.microbatch_host_time
     bubbles = [
-        bubble_fraction(grid, placement, ranks, seconds, fetch) for ranks, seconds in zip(every, samples, strict=True)
+        bubble_fraction(grid, placement, ranks, seconds, fetch)
+        for ranks, seconds in zip(iterations, samples, strict=True)
     ]
     return Emulation(
         config=config,
@@ -61,8 +62,8 @@ def assemble(
         iteration_time=statistics.median(samples),
         bubble_fraction=statistics.median(bubbles),
         timeline=tuple(rows[grid.rank(pp, 0, 0)] for pp in range(grid.p)),
-        order_ok=all(in_order(grid, schedule, ranks) for ranks in every),
-        peak_stash=max(iteration.peak_stash for ranks in every for iteration in ranks),
+        order_ok=all(in_order(grid, schedule, ranks) for ranks in iterations),
+        peak_stash=max(iteration.peak_stash for ranks in iterations for iteration in ranks),
         traffic={
             use: round(SHRINK * max(report.sent_bytes[use] for report in reports)) for use in reports[0].sent_bytes
         },

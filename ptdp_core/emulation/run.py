@@ -8,7 +8,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.emulation.network import LinkError, Network
 from ptdp_core.emulation.plan import SHRINK, Plan, make_plan
 from ptdp_core.emulation.prediction import describe
-from ptdp_core.emulation.report import Report
+from ptdp_core.emulation.report import RankReport
 from ptdp_core.emulation.result import Emulation, assemble
 from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch.local import RankError, launch
@@ -38,7 +38,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
         allowed(),
     ):
         try:
-            reports: list[Report] = launch(
+            reports: list[RankReport] = launch(
                 _rank,
                 config.parallel.n,
                 (plan, folder),

@@ -166,13 +166,13 @@ class VirtualChunk(nn.Module):
 
     @contextmanager
     def defer_weight_gradients(self, microbatch: int) -> Iterator[None]:
-        """A backward pass in here lacks its weight gradients' time (`pipeline.SplitStage`)."""
+        """A backward pass run inside leaves out its weight-gradient part, which is deferred (`pipeline.SplitStage`)."""
         self.deferred_s = self.times.weight_gradient
         yield
         self.deferred_s = 0.0
 
     def add_weight_gradients(self, microbatch: int) -> None:
-        """That time."""
+        """Sleep for the deferred weight-gradient part of a backward pass (W)."""
         self.pace.spend(self.times.weight_gradient)
 
     def _reduce(self, buffer: torch.Tensor) -> None:

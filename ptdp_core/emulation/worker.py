@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ptdp_core.emulation.calibration import Stopwatch, measure_links
 from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
-from ptdp_core.emulation.report import Iteration, Report
+from ptdp_core.emulation.report import Iteration, RankReport
 from ptdp_core.emulation.virtual import (
     ChunkTimes,
     Pace,
@@ -27,7 +27,7 @@ from ptdp_core.engine.pipeline import Executor, Run, last_backward
 from ptdp_core.schedules import Action, TimelineEvent, build, lower
 
 
-def run(beat: Callable[[], None], plan: Plan, folder: str) -> Report:
+def run(beat: Callable[[], None], plan: Plan, folder: str) -> RankReport:
     """The life of a rank."""
     groups = Groups.create(plan.config.parallel)
     measured = measure_links(plan, groups, Path(folder))
@@ -37,7 +37,7 @@ def run(beat: Callable[[], None], plan: Plan, folder: str) -> Report:
     for _ in range(plan.warmup + plan.iterations):
         done.append(rank.iterate())
         beat()
-    return Report(measured, tuple(done[plan.warmup :]), rank.sent_bytes(len(done)))
+    return RankReport(measured, tuple(done[plan.warmup :]), rank.sent_bytes(len(done)))
 
 
 class VirtualRank:
@@ -162,5 +162,5 @@ def since(start: float, event: TimelineEvent[float]) -> TimelineEvent[float]:
 
 def latest(axis, moment: float) -> float:  # type: ignore[no-untyped-def]
     """The latest of a moment over an axis."""
-    at = torch.tensor([moment], dtype=torch.float64)
-    return float(axis.all_reduce(at, op=dist.ReduceOp.MAX).item())
+    last = torch.tensor([moment], dtype=torch.float64)
+    return float(axis.all_reduce(last, op=dist.ReduceOp.MAX).item())

@@ -50,9 +50,9 @@ def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
         for name, tensor in _tensors(trainer, segment):
             pieces = out.setdefault(f"{name}.{shard.parameter.name}", Pieces(shard.parameter.shape))
             offset = segment.entry.start
-            for at, size, begin in rectangles(shard, start - offset, stop - offset):
+            for offsets, size, begin in rectangles(shard, start - offset, stop - offset):
                 begin += offset - segment.start
-                pieces.held[torch.Size(at)] = tensor[begin : begin + math.prod(size)].view(size)
+                pieces.held[torch.Size(offsets)] = tensor[begin : begin + math.prod(size)].view(size)
     return {name: pieces for name, pieces in out.items() if pieces.held}
 
 
@@ -151,8 +151,8 @@ class Checkpoints:
         if self._thread is None:
             self._write(path, pieces, progress)
         else:
-            for held in pieces.values():
-                held.held = {at: tensor.to("cpu", copy=True) for at, tensor in held.held.items()}
+            for piece in pieces.values():
+                piece.held = {offsets: tensor.to("cpu", copy=True) for offsets, tensor in piece.held.items()}
             self._pending = self._thread.submit(self._write, path, pieces, progress)
         return path
 
@@ -259,9 +259,11 @@ class Checkpoints:
 
     def _choose(self, source: Path) -> Path:
         """The newest whole checkpoint at or in `source`; damaged ones that are passed over are noted."""
-        one = folders.NAME.fullmatch(source.name) is not None
-        folder = source.parent if one else source
-        paths = self._together(lambda: [p for p in folders.checkpoints_in(folder) if not one or p.name <= source.name])
+        is_checkpoint = folders.NAME.fullmatch(source.name) is not None
+        folder = source.parent if is_checkpoint else source
+        paths = self._together(
+            lambda: [p for p in folders.checkpoints_in(folder) if not is_checkpoint or p.name <= source.name]
+        )
         damaged: list[tuple[Path, str]] = []
         for path in reversed(paths[0]):
             wrong = self._problem(path)
@@ -272,7 +274,7 @@ class Checkpoints:
             if damaged:
                 raise folders.not_whole(*damaged[0], None)
             return folders.resolve(source)  # raises: there is none
-        if one and damaged:
+        if is_checkpoint and damaged:
             raise folders.not_whole(*damaged[0], path)
         for bad, wrong in damaged:
             self.notes.append(f"passed over {bad}, which {wrong}; going on from {path.name}")

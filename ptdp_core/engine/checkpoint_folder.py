@@ -119,10 +119,10 @@ def resolve(path: str | Path) -> Path:
         if wrong := problem(path):
             raise not_whole(path, wrong, newest(path.parent, path.name))
         return path
-    found = newest(path)
-    if found is None:
+    checkpoint = newest(path)
+    if checkpoint is None:
         raise ValueError(f"load={str(path)!r} holds no whole checkpoint; needs step_* inside; try without load")
-    return found
+    return checkpoint
 
 
 def not_whole(path: Path, wrong: str, other: Path | None) -> ValueError:

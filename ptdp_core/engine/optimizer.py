@@ -134,8 +134,8 @@ class Optimizer:
 
     def _segment(self, entry: Entry, first: int, end: int) -> Segment:
         start, stop = max(first, entry.start), min(end, entry.stop)
-        own = self.buffer.param_data[start:stop]
-        master = nn.Parameter(own.to(self.buffer.dtype, copy=True) if self.mixed else own)
+        weights = self.buffer.param_data[start:stop]
+        master = nn.Parameter(weights.to(self.buffer.dtype, copy=True) if self.mixed else weights)
         master.grad = self.buffer.grad_data[start:stop]
         return Segment(entry, start, stop, master)
 
@@ -186,9 +186,9 @@ class Optimizer:
 
     def _norm(self) -> float:
         """The norm of the whole gradient, each parameter counted once; not finite if any rank's part is not."""
-        own, others = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
-        finite = torch.isfinite(own) & torch.isfinite(others)
-        sums = torch.stack([own.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
+        counted, uncounted = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
+        finite = torch.isfinite(counted) & torch.isfinite(uncounted)
+        sums = torch.stack([counted.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
         self.groups.tp.all_reduce(sums)
         self.groups.pp.all_reduce(sums)
         if self.buffer.sharded:

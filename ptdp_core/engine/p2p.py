@@ -39,9 +39,9 @@ class P2PCommunicator:
     def _agree(self) -> None:
         """Compare this rank's boundary with every other's, through the host."""
         mine = (tuple(self.shape), str(self.dtype))
-        every: list[tuple[tuple[int, ...], str]] = [mine] * self.groups.pp.size
-        dist.all_gather_object(every, mine, group=self.groups.pp.group)
-        for rank, theirs in enumerate(every):
+        boundaries: list[tuple[tuple[int, ...], str]] = [mine] * self.groups.pp.size
+        dist.all_gather_object(boundaries, mine, group=self.groups.pp.group)
+        for rank, theirs in enumerate(boundaries):
             if theirs != mine:
                 raise ValueError(
                     f"boundary={mine} on pipeline rank {self.groups.pp.rank} but {theirs} on rank {rank}; needs one "

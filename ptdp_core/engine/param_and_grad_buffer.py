@@ -166,8 +166,8 @@ class ParamAndGradBuffer:
         group, whole = self.groups.dp.group, self.grad_data[bucket.start : bucket.stop]
         if self.sharded:
             self.groups.dp.calls["reduce_scatter"] += 1
-            own = self.grad_data[slice(*self.owned(bucket))]
-            bucket.work = reduce_scatter_flat(own, whole, group=group, async_op=True)
+            shard = self.grad_data[slice(*self.owned(bucket))]
+            bucket.work = reduce_scatter_flat(shard, whole, group=group, async_op=True)
         else:
             self.groups.dp.calls["all_reduce"] += 1
             bucket.work = dist.all_reduce(whole, group=group, async_op=True)
@@ -196,21 +196,21 @@ class ParamAndGradBuffer:
                     first, end = self.owned(bucket)
                     self._sum_over_stages(self.grad_data[max(first, entry.start) : min(end, entry.stop)])
 
-    def _sum_over_stages(self, own: torch.Tensor) -> None:
+    def _sum_over_stages(self, gradient: torch.Tensor) -> None:
         """Sum a part of the tied embedding's gradient over its two ranks, if they are two."""
-        if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1] or not own.numel():
+        if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1] or not gradient.numel():
             return
         pp = self.groups.pp
         peer = sum(self.tied_ranks) - pp.rank
-        other = torch.empty_like(own)
+        other = torch.empty_like(gradient)
         pp.calls["tied"] += 1
         pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
             dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
-            dist.P2POp(dist.isend, own, group=pp.group, group_peer=peer),
+            dist.P2POp(dist.isend, gradient, group=pp.group, group_peer=peer),
         ]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
-        own.add_(other)
+        gradient.add_(other)
 
     def gather_parameters(self) -> None:
         """Sharded optimizer: give every data-parallel rank the parameters that the others updated."""
@@ -218,5 +218,5 @@ class ParamAndGradBuffer:
             return
         for bucket in self.buckets:
             self.groups.dp.calls["all_gather"] += 1
-            own = self.param_data[slice(*self.owned(bucket))]
-            gather_flat(self.param_data[bucket.start : bucket.stop], own.clone(), group=self.groups.dp.group)
+            shard = self.param_data[slice(*self.owned(bucket))]
+            gather_flat(self.param_data[bucket.start : bucket.stop], shard.clone(), group=self.groups.dp.group)

@@ -216,7 +216,7 @@ def _at_least(name: str, value: float, least: float) -> None:
 
 def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
     """Settings from {section: {field: value}}, as TOML gives it. Unknown names raise `ValueError` with a suggestion."""
-    made = {}
+    parts = {}
     for section, values in sections.items():
         if section not in SECTIONS or not isinstance(values, Mapping):
             raise _unknown("section", section, SECTIONS)
@@ -225,16 +225,16 @@ def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
             if name not in names:
                 raise _unknown("field", name, names)
         try:
-            made[section] = SECTIONS[section](**values)
+            parts[section] = SECTIONS[section](**values)
         except TypeError as error:
             raise ValueError(
                 f"section={section!r} is incomplete: {error}; needs all of its required fields; try a recipe"
             ) from error
-    if "model" not in made:
+    if "model" not in parts:
         raise ValueError(
             "section='model' is missing; needs layers, hidden and heads; try a recipe, or [model] in the file"
         )
-    return Settings(**made)
+    return Settings(**parts)
 
 
 def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -177,9 +177,9 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_SB: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         softmax_SBVt, local, foreign = ctx.saved_tensors
-        own = (~foreign).to(softmax_SBVt.dtype).unsqueeze(-1)
+        on_this_rank = (~foreign).to(softmax_SBVt.dtype).unsqueeze(-1)
         # Not in place: a second backward through a retained graph finds the softmax as it was.
-        grad = softmax_SBVt.scatter_add(-1, local, -own).mul_(grad_SB.unsqueeze(-1))
+        grad = softmax_SBVt.scatter_add(-1, local, -on_this_rank).mul_(grad_SB.unsqueeze(-1))
         return grad.to(ctx.dtype), None, None, None
 
 

@@ -217,8 +217,8 @@ def _fail(members: list[_Rank]) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RankError(member.index, code, f"{how} before it was done")
     failed = [m for m in members if m.error]
-    own = [m for m in failed if m.error and not _is_consequence(*m.error[:2])]
-    member = (own or failed)[0]
+    causes = [m for m in failed if m.error and not _is_consequence(*m.error[:2])]
+    member = (causes or failed)[0]
     assert member.error is not None
     kind, message, stack = member.error
     line = " ".join(message.split())

@@ -76,7 +76,7 @@ class RankGrid:
 
     def leaves_node(self, pp: int, other: int, gpus_per_node: int) -> bool:
         """Whether any rank of pipeline rank pp has its peer on another pipeline rank on another node."""
-        ranks, peers = (range(at * self.d * self.t, (at + 1) * self.d * self.t) for at in (pp, other))
+        ranks, peers = (range(i * self.d * self.t, (i + 1) * self.d * self.t) for i in (pp, other))
         return any(
             node_of(rank, gpus_per_node) != node_of(peer, gpus_per_node)
             for rank, peer in zip(ranks, peers, strict=True)

@@ -21,8 +21,8 @@ from ptdp_core.schedules.checks import (
     check_groups,
     check_order,
     check_progress,
-    fullest,
     peak_stash,
+    stash_fronts,
 )
 from ptdp_core.schedules.definition import Definition
 from ptdp_core.schedules.execution import Time, bubble_fraction, execute, execute_program
@@ -78,7 +78,6 @@ __all__ = [
     "execute",
     "execute_program",
     "exists",
-    "fullest",
     "looped",
     "lower",
     "message_into",
@@ -87,5 +86,6 @@ __all__ = [
     "peak_stash",
     "placement_of",
     "register",
+    "stash_fronts",
     "wave",
 ]

@@ -41,9 +41,9 @@ def check_complete(schedule: Schedule) -> None:
                     f"try {Action(before, stage, microbatch)} first"
                 )
             seen |= {action, action.output}
-    every = (Action(k, g, i) for k in "FB" for g in range(stages) for i in range(m))
+    whole = (Action(k, g, i) for k in "FB" for g in range(stages) for i in range(m))
     due = (Action("W", g, i) for actions in schedule.ranks for kind, g, i in actions if kind == "I")
-    missing = next((action for action in chain(every, due) if action not in seen), None)
+    missing = next((action for action in chain(whole, due) if action not in seen), None)
     if missing:
         raise ValueError(
             f"action={missing} is missing from rank {placement.rank_of(missing.stage)}; needs every action once; "
@@ -114,28 +114,29 @@ def peak_stash(schedule: Schedule) -> list[int]:
     microbatch: divide by v for whole-device units. GPipe m, 1F1B min(m, p - r), interleaved on rank 0 pv + p - 1
     (m > p) or mv (m = p), ZB-H1 min(m, p).
     """
-    return [max(map(sum, states)) for states in fullest(schedule)]
+    return [max(map(sum, states)) for states in stash_fronts(schedule)]
 
 
-def fullest(schedule: Schedule) -> list[list[tuple[int, int]]]:
-    """Per rank, its fullest moments: (microbatches of a chunk between F and B or I, those between I and W).
+def stash_fronts(schedule: Schedule) -> list[list[tuple[int, int]]]:
+    """Per rank, the Pareto front of (microbatches stashed, microbatches whose weight gradients are deferred).
 
-    What is kept between I and W, the inputs and output gradients of the linear layers, is not what is kept before: only
-    their sizes say which of the moments is the fullest. Every other moment of the rank has no more of either.
+    A microbatch of a chunk is stashed between F and B or I, deferred between I and W. Deferred ones keep only the
+    inputs and output gradients of the linear layers, so which pair is the memory peak depends on the sizes of the two.
+    At every other moment the rank has no more of either.
     """
     ranks = []
     for actions in schedule.ranks:
-        stashed = owed = 0
-        moments: dict[int, int] = {}  # the most stashed by how many are owed
+        stashed = deferred = 0
+        most_stashed: dict[int, int] = {}  # by how many are deferred
         for kind, _, _ in actions:
             stashed += (kind == "F") - (kind in "BI")
-            owed += (kind == "I") - (kind == "W")
-            moments[owed] = max(moments.get(owed, 0), stashed)
+            deferred += (kind == "I") - (kind == "W")
+            most_stashed[deferred] = max(most_stashed.get(deferred, 0), stashed)
         ranks.append(
             [
-                (stashed, owed)
-                for owed, stashed in sorted(moments.items())
-                if all(stashed > other for more, other in moments.items() if more > owed)
+                (stashed, deferred)
+                for deferred, stashed in sorted(most_stashed.items())
+                if all(stashed > other for more, other in most_stashed.items() if more > deferred)
             ]
         )
     return ranks

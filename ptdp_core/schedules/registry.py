@@ -12,8 +12,8 @@ from ptdp_core.schedules.placement import StagePlacement
 
 def _of_the_zoo() -> dict[str, Definition]:
     modules = [import_module(f"{zoo.__name__}.{module.name}") for module in iter_modules(zoo.__path__)]
-    found: list[Definition] = sorted((m.SCHEDULE for m in modules), key=lambda schedule: (schedule.year, schedule.name))
-    return {schedule.name: schedule for schedule in found}
+    schedules: list[Definition] = [module.SCHEDULE for module in modules]
+    return {schedule.name: schedule for schedule in sorted(schedules, key=lambda item: (item.year, item.name))}
 
 
 # Oldest first: the order in which they are listed everywhere.

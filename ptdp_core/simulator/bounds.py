@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import longest_chunk, rank_elements
-from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, fullest
+from ptdp_core.schedules import MESSAGES_AT_ONCE, build, definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import rank_memory
@@ -16,12 +16,12 @@ from ptdp_core.simulator.memory import rank_memory
 _ROUNDING = 1e-6
 
 
-def fullest_moments(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
-    """`schedules.fullest` of every rank: by the schedule's formula where there is one, else from its table."""
+def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, int]]]:
+    """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from its table."""
     parallel, schedule = config.parallel, definition(config.parallel.schedule)
     p, m, v = parallel.p, parallel.m, parallel.v
     if schedule.splits or schedule.stash is None:
-        return fullest(build(schedule.name, p, m, v))
+        return stash_fronts(build(schedule.name, p, m, v))
     return [[(stash, 0)] for stash in schedule.stash(p, m, v)]
 
 
@@ -30,8 +30,8 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     parameters, last = rank_elements(config), config.parallel.placement.last
     # Of ranks that are otherwise alike, the one that stashes most.
     stashes: dict[tuple[int, int, bool, int], int] = {}
-    for rank, moments in enumerate(fullest_moments(config)):
-        for stash, deferred in moments:
+    for rank, front in enumerate(rank_stash_fronts(config)):
+        for stash, deferred in front:
             alike = parameters[rank], longest_chunk(config, rank), rank == last, deferred
             stashes[alike] = max(stash, stashes.get(alike, 0))
     return max(

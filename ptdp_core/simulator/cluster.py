@@ -111,8 +111,8 @@ def read_parameters(name: str) -> dict[str, Parameter]:
     """
     path = cluster_path(name)
     data = _read(path)
-    own = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
-    parameters = (read_parameters(data[BASE]) if BASE in data else {}) | own
+    given = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
+    parameters = (read_parameters(data[BASE]) if BASE in data else {}) | given
     known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name not in NO_NUMBERS}
     needed = {name for name, required in known.items() if required}
     missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())

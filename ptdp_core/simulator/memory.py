@@ -46,8 +46,8 @@ def stash_bytes(config: TrainingConfig, cluster: Cluster, layers: int) -> int:
     return -(-layers // config.parallel.checkpoint_layers) * layer_input_bytes(config)
 
 
-def owed_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> int:
-    """Bytes that a chunk of so many layers keeps of one microbatch between the two halves of a split backward pass.
+def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> int:
+    """Bytes that a chunk of so many layers keeps of one microbatch for its deferred weight gradients (between I and W).
 
     The inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer, and on the last
     stage those of the output layer. With or without recomputation: what a layer recomputes in I, W does not again.
@@ -82,13 +82,13 @@ def rank_memory(
     layers: int,
     stash: int,
     computes_loss: bool,
-    owed: int = 0,
+    deferred: int = 0,
     software: Software = PAPER,
 ) -> dict[str, int]:
     """Bytes on one GPU of a pipeline rank at its fullest, by use.
 
     `parameters` of that GPU; `layers` of its longest chunk; `stash`, the most microbatches of a chunk whose activations
-    it holds at once, and `owed` those whose backward pass is only half done meanwhile (`ptdp_core.schedules.fullest`).
+    it holds at once, and `deferred` those whose weight gradients are deferred then (`schedules.stash_fronts`).
     The fullest moment is in a backward pass, or in the optimizer step. A rank whose chunks differ in length is taken to
     hold only the longest.
     """
@@ -102,7 +102,7 @@ def rank_memory(
     }
     backward = {
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
-        + owed * owed_bytes(config, cluster, layers, computes_loss),
+        + deferred * deferred_bytes(config, cluster, layers, computes_loss),
         "working_activations": working_bytes(config, computes_loss),
         # the outputs sent and not yet given up, and one buffer for each message on its way
         "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,

@@ -59,7 +59,7 @@ class Search:
 
     def rank(self, config: TrainingConfig) -> int | None:
         """The place of a configuration among all that fit, from 1; None if it was not simulated."""
-        return next((i for i, found in enumerate(self.ranked, 1) if found.config == config), None)
+        return next((i for i, estimate in enumerate(self.ranked, 1) if estimate.config == config), None)
 
 
 def search(
@@ -81,15 +81,15 @@ def search(
     short = [config for config in fitting if passes(config) <= MAX_PASSES]
     bounded = [(least_time(config, model), i) for i, config in enumerate(short)]
     wanted = set(include)
-    found: dict[int, Estimate] = {}
+    estimates: dict[int, Estimate] = {}
     times: list[float] = []
 
     def run(i: int) -> Estimate:
-        if i not in found:
-            found[i] = simulate(short[i], cluster)
-            insort(times, found[i].iteration_time)
-            on_step(len(found), len(short))
-        return found[i]
+        if i not in estimates:
+            estimates[i] = simulate(short[i], cluster)
+            insort(times, estimates[i].iteration_time)
+            on_step(len(estimates), len(short))
+        return estimates[i]
 
     slowest_wanted = max((run(i).iteration_time for i, config in enumerate(short) if config in wanted), default=0.0)
     for least, i in sorted(bounded):
@@ -99,12 +99,12 @@ def search(
     complete = max(times[min(top, len(times)) - 1], slowest_wanted) if times else 0.0
     return Search(
         job=job,
-        ranked=tuple(sorted(found.values(), key=order)),
+        ranked=tuple(sorted(estimates.values(), key=order)),
         legal=len(legal),
         too_large=len(legal) - len(fitting),
         too_long=len(fitting) - len(short),
-        discarded=len(short) - len(found),
-        complete_to_s=complete if len(found) < len(short) else float("inf"),
+        discarded=len(short) - len(estimates),
+        complete_to_s=complete if len(estimates) < len(short) else float("inf"),
     )
 
 

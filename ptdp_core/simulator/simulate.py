@@ -66,7 +66,7 @@ def simulate(
 
     communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
     phases = _phases(config, cluster, iteration_time, stages, pipeline, communication, steps)
-    memory = max(rank_memories(config, cluster, pipeline.fullest, software), key=lambda rank: sum(rank.values()))
+    memory = max(rank_memories(config, cluster, pipeline.stash_fronts, software), key=lambda rank: sum(rank.values()))
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -126,22 +126,29 @@ def _phases(
 def rank_memories(
     config: TrainingConfig,
     cluster: Cluster,
-    fullest: Sequence[list[tuple[int, int]]],
+    stash_fronts: Sequence[list[tuple[int, int]]],
     software: Software = PAPER,
 ) -> list[dict[str, int]]:
-    """Bytes by use on a GPU of each pipeline rank, at its fullest of the moments that `fullest` gives for it."""
+    """Bytes by use on a GPU of each pipeline rank at its memory peak, one of its `schedules.stash_fronts`."""
     last, parameters = config.parallel.placement.last, rank_elements(config)
     return [
         max(
             (
                 rank_memory(
-                    config, cluster, parameters[rank], longest_chunk(config, rank), stash, rank == last, owed, software
+                    config,
+                    cluster,
+                    parameters[rank],
+                    longest_chunk(config, rank),
+                    stash,
+                    rank == last,
+                    deferred,
+                    software,
                 )
-                for stash, owed in moments
+                for stash, deferred in front
             ),
             key=lambda memory: sum(memory.values()),
         )
-        for rank, moments in enumerate(fullest)
+        for rank, front in enumerate(stash_fronts)
     ]
 
 

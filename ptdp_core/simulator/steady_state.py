@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from ptdp_core.schedules import TimelineEvent, build, definition, fullest
+from ptdp_core.schedules import TimelineEvent, build, definition, stash_fronts
 from ptdp_core.simulator.executor import Costs, Event, Events, compile_blocking, execute_blocking
 
 
@@ -29,13 +29,13 @@ class Flush(NamedTuple):
     """A pipeline flush (Section 2.2), in picoseconds from its start.
 
     `ends[r]`: when rank r has finished its last computation and exchange; `communication[r]`: how long its exchanges
-    take if every peer is ready; `fullest[r]`: see `ptdp_core.schedules.fullest`; `executed`: how many microbatches were
+    take if every peer is ready; `stash_fronts[r]`: see `schedules.stash_fronts`; `executed`: how many microbatches were
     executed, the others being added periods.
     """
 
     ends: tuple[int, ...]
     communication: tuple[int, ...]
-    fullest: tuple[list[tuple[int, int]], ...]
+    stash_fronts: tuple[list[tuple[int, int]], ...]
     executed: int
 
 
@@ -49,11 +49,11 @@ class Stretch(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A schedule's events, its fullest moments by rank (`schedules.fullest`), and by rank the part of its events that
+    """A schedule's events, its `schedules.stash_fronts` by rank, and by rank the part of its events that
     repeats; empty if they do not on every rank."""
 
     events: Events
-    fullest: tuple[list[tuple[int, int]], ...]
+    stash_fronts: tuple[list[tuple[int, int]], ...]
     stretches: tuple[Stretch, ...]
 
 
@@ -98,7 +98,7 @@ def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
-        return Compiled(events, tuple(fullest(schedule)), stretches)
+        return Compiled(events, tuple(stash_fronts(schedule)), stretches)
     finally:
         if collects:
             gc.enable()
@@ -187,7 +187,7 @@ def _result(
     exchanged = [sum([durations[event[2]] for event in events]) for events in compiled.events.ranks]
     for rank, window in enumerate(steady.windows if steady else ()):
         exchanged[rank] += periods * sum([durations[event[2]] for event in window])
-    return Flush(tuple(ends), tuple(exchanged), compiled.fullest, m)
+    return Flush(tuple(ends), tuple(exchanged), compiled.stash_fronts, m)
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:

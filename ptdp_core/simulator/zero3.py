@@ -36,9 +36,9 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     host = cluster.iteration_host_time + stage.fetch * parallel.m
     busy, wire = sum(compute.values()), sent / cluster.zero3_bandwidth
     exposed = max(wire, busy * cluster.zero3_interference) - busy
-    own = parameters(config.model) / parallel.d
+    shard = parameters(config.model) / parallel.d
     phases = dict.fromkeys(PHASES, 0.0) | compute
-    phases |= {"data_parallel": exposed, "optimizer": model.optimizer(config, own), "host": host}
+    phases |= {"data_parallel": exposed, "optimizer": model.optimizer(config, shard), "host": host}
     memory = _memory(config, model)
     peak = sum(memory.values())
     return Estimate(
@@ -64,12 +64,12 @@ def communication_bytes(config: TrainingConfig, element_bytes: int) -> float:
 
 def _memory(config: TrainingConfig, model: CostModel) -> dict[str, int]:
     """Sharded states, activations as without ZeRO, and one 4h x h tensor whole: weight, gradient, send buffer."""
-    own = parameters(config.model) / config.parallel.d
+    shard = parameters(config.model) / config.parallel.d
     whole = 3 * FP16_BYTES * 4 * config.model.hidden**2
     return {
-        "weights": round(WEIGHT_BYTES * own) + whole,
-        "gradients": round(GRADIENT_BYTES * own),
-        "optimizer": round(OPTIMIZER_BYTES * own),
+        "weights": round(WEIGHT_BYTES * shard) + whole,
+        "gradients": round(GRADIENT_BYTES * shard),
+        "optimizer": round(OPTIMIZER_BYTES * shard),
         "stashed_activations": stash_bytes(config, model.cluster, config.model.layers),
         "working_activations": working_bytes(config, computes_loss=True),
         "boundary_buffers": 0,

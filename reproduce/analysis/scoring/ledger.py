@@ -13,7 +13,7 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
-from ptdp_core.schedules import build, fullest
+from ptdp_core.schedules import build, stash_fronts
 from ptdp_core.simulator import Cluster, Software, load_cluster, rank_memories, simulate
 from reproduce.analysis.scoring.scores import Pair, Score, score
 
@@ -143,7 +143,7 @@ def first_rank_bytes(config: TrainingConfig, cluster: Cluster, software: Softwar
     parallel = config.parallel
     # A schedule holds its most activations within the first few rounds of p microbatches.
     microbatches = min(parallel.m, 4 * parallel.p)
-    moments = fullest(build(parallel.schedule, parallel.p, microbatches, parallel.v))
+    moments = stash_fronts(build(parallel.schedule, parallel.p, microbatches, parallel.v))
     return sum(rank_memories(config, cluster, moments, software)[0].values()) + cluster.memory_reserved
 
 

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.emulation.calibration import fit
 from ptdp_core.emulation.plan import SHRINK, make_plan
 from ptdp_core.emulation.prediction import describe
-from ptdp_core.emulation.report import Iteration, Measured, Timing
+from ptdp_core.emulation.report import Iteration, MeasuredLinks, Timing
 from ptdp_core.emulation.result import bubble_fraction, in_order, timelines
 from ptdp_core.layout import RankGrid
 from ptdp_core.schedules import Compute, TimelineEvent, build, lower
@@ -74,7 +74,7 @@ def test_a_fit_finds_latency_and_rate():
 
 def test_the_emulated_machine_has_the_measured_links_and_all_else_of_the_cluster():
     job, cluster = config(LARGE, p=2, t=2, d=2, b=1, B=8), SELENE.in_nodes_of(2)
-    measured = Measured(
+    measured = MeasuredLinks(
         {("pair", True): [Timing(1e-3, 4e6)], ("both", True): [Timing(2e-3, 3e6)]}, {"data": Timing(5e-3, 3e6)}
     )
     links = describe(make_plan(job, cluster, 1, 0), cluster, [measured] * 8)

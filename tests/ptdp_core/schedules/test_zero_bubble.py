@@ -19,9 +19,9 @@ from ptdp_core.schedules import (
     definition,
     execute,
     execute_program,
-    fullest,
     lower,
     peak_stash,
+    stash_fronts,
 )
 
 SIZES = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 5, 8, 16, 19)]
@@ -102,10 +102,10 @@ def test_peak_stash_is_1f1bs_peak_on_every_rank() -> None:
         assert max(peak_stash(build("1f1b", p, m))) == min(m, p)
 
 
-def test_fullest_moments() -> None:
+def test_stash_fronts() -> None:
     """After an F, rank r stashes p - r and owes r W; after the I that follows, one less and one more."""
-    assert fullest(build("zb-h1", 4, 9)) == [[(4 - r, r), (3 - r, r + 1)] for r in range(4)]
-    assert fullest(build("1f1b", 4, 9)) == [[(4 - r, 0)] for r in range(4)]
+    assert stash_fronts(build("zb-h1", 4, 9)) == [[(4 - r, r), (3 - r, r + 1)] for r in range(4)]
+    assert stash_fronts(build("1f1b", 4, 9)) == [[(4 - r, 0)] for r in range(4)]
 
 
 def test_config_takes_it_without_chunks_only() -> None:

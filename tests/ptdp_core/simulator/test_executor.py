@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptdp_core.schedules import build, definition, execute_program, fullest, lower, names
+from ptdp_core.schedules import build, definition, execute_program, lower, names, stash_fronts
 from ptdp_core.simulator import steady_state
 from ptdp_core.simulator.executor import Costs, compile_blocking, execute_blocking
 from tests.ptdp_core.schedules.cases import existing, sizes
@@ -82,7 +82,7 @@ def test_periodic_steady_state_equals_the_stepped_result(case: tuple[str, int, i
     timeline = steady_state.pipeline_timeline(name, p, m, v, costs)
     exchanged = [sum(event.end - event.start for event in row if event.kind == "exchange") for row in timeline]
     assert list(short.communication) == exchanged
-    assert list(short.fullest) == fullest(build(name, p, m, v))
+    assert list(short.stash_fronts) == stash_fronts(build(name, p, m, v))
 
 
 def test_a_trillion_parameter_row_is_not_stepped_through() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult
-from benchmarks.suite.checkpoint import Found
+from benchmarks.suite.checkpoint import CheckpointTimes
 from benchmarks.suite.fused_step import Fusion
 from reproduce.artifacts.shared import measured_checkpoint, measured_fusion
 from reproduce.experiment import catalog
@@ -67,7 +67,7 @@ def test_a_gpu_has_the_custom_kernels():
 
 
 def test_checkpoints(tmp_path):
-    launcher = Answer(Found(Samples((0.2, 0.1, 0.4)), Samples((0.05,)), 1000), tmp_path)
+    launcher = Answer(CheckpointTimes(Samples((0.2, 0.1, 0.4)), Samples((0.05,)), 1000), tmp_path)
     points = catalog.load("table_checkpoint").points(CPU)
     metrics = measured_checkpoint.measure(launcher)(points[2])
     ((_, ranks, (_, parallel, _, folder), device),) = launcher.calls
