@@ -1,5 +1,6 @@
 """`reproduce accuracy`: print the assessment, or give it as JSON, and write its record and figures."""
 
+import json
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,18 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.records import atomic_write_bytes
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED
+from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import ledger_text, measured, measured_text
+from reproduce.analysis.scoring import ledger_text, measured, measured_text, refit
 from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess, evaluators_of, predict
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.analysis.scoring.ledger import ledger
+from reproduce.analysis.scoring.published_points import published_points
 from reproduce.analysis.scoring.scores import Score
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands import options
 from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
 from reproduce.output.terminal import WIDTH, console, percent, shown, shown_path, wrapped
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 PAPER, MEASURED = "paper", "measured"
+NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble": "bubble"}
 HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:
 mean absolute relative error, worst point, bias (mean signed error), Spearman's rank correlation, by artifact and over
 all, where a configuration that the paper plots twice counts once. Beside them naive baselines, each fitted to the very
@@ -43,6 +49,10 @@ With a --cluster that reproduce calibrate made, or --against measured, the predi
 of all that were measured on that machine and lie in --results ({measured_text.PLACES}), each in one line, with
 two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
 Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png.
+
+The column "left out" is the mean error on an artifact when the parameters that were set with it are fitted without it.
+--refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/{FOLDER}/{refit.FILE}.
+Where DIR has none, that of results/reference holds, until parameters, published values or predictions change.
 
 With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
 of throughput, memory (bias) where it is published, what is missing, and other simulators' scores beside ours. None
@@ -60,6 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
     parser.add_argument("--ledger", action="store_true", help="score what other papers measured, on their clusters")
+    parser.add_argument("--refit", action="store_true", help="fit the parameters anew without each artifact, first")
     options.add_json(parser)
     options.add_results(parser)
 
@@ -77,12 +88,15 @@ def _against_paper(parsed: Namespace) -> int:
     artifacts = [catalog.load(id) for id in catalog.ids()]
     started = datetime.now(UTC)
     require_folder(parsed.results / FOLDER)
+    if parsed.refit:
+        _refit(artifacts, parsed)
     with ExitStack() as stack:
 
         def start(total: int) -> OnDone:
             return stack.enter_context(progress("accuracy", total))
 
-        assessment = assess(artifacts, parsed.cluster, start, parsed.debug)
+        refitted = refit.read(parsed.results / FOLDER)
+        assessment = assess(artifacts, parsed.cluster, start, parsed.debug, refitted)
     files = write(assessment, parsed.results / FOLDER, parsed.command, started)
     if parsed.json:
         print_document("accuracy", 1, {**as_json(assessment), "files": [path.name for path in files]})
@@ -104,6 +118,18 @@ def _against_measured(parsed: Namespace) -> int:
         print_measured(assessment)
         print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
     return DONE
+
+
+def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
+    chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
+    evaluators = evaluators_of(chosen, parsed.cluster)
+    published = {artifact.id: points for artifact in chosen if (points := published_points(artifact))}
+    cluster, _ = open_cluster(parsed.cluster)
+    task = refit.Fit(published, evaluators, cluster, read_parameters(parsed.cluster))
+    with progress("refit", len(published)) as on_done:
+        document = refit.refit(task, on_done)
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    atomic_write_bytes(parsed.results / FOLDER / refit.FILE, text.encode())
 
 
 def _ledger(parsed: Namespace) -> int:
@@ -151,19 +177,22 @@ def print_measured(assessment: measured.Assessment) -> None:
 
 
 def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
-    found, baselines = scored.score, scored.baselines
+    found = scored.score
     if found is None:
         return (name, "0", *[NONE] * 7, f"no result for {scored.missing}")
+    naive = min(scored.baselines, key=scored.baselines.__getitem__) if scored.baselines else None
+    error = scored.baselines[naive] if scored.baselines and naive else None
+    ours = found.mean if scored.left_out is None else scored.left_out
+    wins = " wins" if error is not None and error < ours else ""
     return (
         name,
         str(found.n),
         percent(found.mean),
+        percent(scored.left_out),
+        percent(error),
+        f"{NAIVE[naive]}{wins}" if naive else NONE,
         percent(found.bias, signed=True),
         NONE if found.rank is None else f"{found.rank:.3f}",
-        *(
-            percent(baselines[name] if baselines else None)
-            for name in ("constant", "line_in_h", "constant_with_bubble")
-        ),
         percent(found.worst, signed=True),
         found.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
     )
@@ -171,7 +200,7 @@ def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
 
 def score_table(assessment: Assessment) -> "DataFrame":
     """One row per artifact, then the parts and the whole."""
-    headings = ("", "n", "mean", "bias", "rank", "const", "line h", "bubble", "worst", "at")
+    headings = ("", "n", "shipped", "left out", "naive", "by", "bias", "rank", "worst", "at")
     rows = [_row(group.artifact.id, group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
     rows += [_row(name, scored) for name, scored in assessment.parts.items()]
     rows.append(_row("all", assessment.overall))

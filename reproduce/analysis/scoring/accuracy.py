@@ -5,10 +5,12 @@ fitted here but the baselines, which are fitted to the published values themselv
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import Parameter, read_parameters
+from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
 from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
@@ -40,11 +42,15 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Scored:
-    """A set of published values: the score and, if all are throughputs, the baselines fitted to the same ones."""
+    """A set of published values: the score and, if all are throughputs, the baselines fitted to the same ones.
+
+    `left_out` is the mean error with the artifact left out of the fit, None where that is not known.
+    """
 
     score: Score | None
     baselines: Mapping[str, float] | None
     missing: int
+    left_out: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,11 @@ def assess(
     cluster: str,
     start: Callable[[int], OnDone] = lambda total: lambda label: None,
     debug: bool = False,
+    refitted: Mapping[str, Any] | None = None,
 ) -> Assessment:
     """Predict, score, and move every parameter. `start(total)` gives what is called with each step done.
+
+    `refitted` is the outcome of a refit without each artifact; a stale one is not used.
 
     Raises `ReproduceError` for a cluster that is none.
     """
@@ -109,18 +118,20 @@ def assess(
 
     groups, unpublished = predict(chosen, evaluators, on_done)
     points = [one for group in groups for one in group.predicted]
+    left_out, note = _left_out(refitted, parameters, points)
+    groups = [replace(group, scored=_scored(group.predicted, left_out)) for group in groups]
     counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
     known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
     return Assessment(
         cluster=some.cluster_ref,
         groups=tuple(groups),
-        overall=_scored(counted),
-        parts=_parts(groups),
+        overall=_scored(counted, left_out),
+        parts=_parts(groups, left_out),
         duplicates=sum(not one.counted for one in points),
         unpublished=tuple(unpublished),
         parameters=parameters,
         moves=tuple(moves(known, evaluators, some.cluster, parameters, on_done)),
-        notes=(*disagreements([one.published for one in points]), *_references(points)),
+        notes=(*disagreements([one.published for one in points]), *_references(points), *note),
         code_digest=fingerprint({id: one.code_digest for id, one in evaluators.items()}),
     )
 
@@ -160,17 +171,36 @@ def _references(points: Sequence[Predicted]) -> list[str]:
     )
 
 
-def _parts(groups: Sequence[Group]) -> dict[str, Scored]:
+LeftOut = Mapping[tuple[str, str], float]  # errors by artifact and key of the point
+
+
+def _left_out(
+    refitted: Mapping[str, Any] | None, parameters: Mapping[str, Parameter], points: Sequence[Predicted]
+) -> tuple[LeftOut, tuple[str, ...]]:
+    """The errors of a refit that belongs to these predictions, else none and a line that says why."""
+    if refitted is None:
+        return {}, ("no refit without each artifact is known: reproduce accuracy --refit",)
+    predicted = [(one.published, one.pair and one.pair.error) for one in points]
+    if refitted["digest"] != refit.digest(parameters, predicted):
+        why = "the refit without each artifact is stale (of other parameters, published values or predictions)"
+        return {}, (f"{why}: reproduce accuracy --refit",)
+    return refit.left_out(refitted), ()
+
+
+def _parts(groups: Sequence[Group], left_out: LeftOut) -> dict[str, Scored]:
     """Parts of the whole that are worth a line: the throughputs, which have baselines."""
     counted = [one for group in groups for one in group.predicted if one.counted]
     parts = {"throughput per GPU only": [one for one in counted if one.published.is_throughput]}
-    return {name: _scored(points) for name, points in parts.items() if points}
+    return {name: _scored(points, left_out) for name, points in parts.items() if points}
 
 
-def _scored(points: Sequence[Predicted]) -> Scored:
+def _scored(points: Sequence[Predicted], left_out: LeftOut | None = None) -> Scored:
     pairs = [pair for one in points if (pair := one.pair) is not None]
+    keys = [(one.published.artifact, one.published.point.key) for one in points if one.pair is not None]
     missing = sum(one.missing for one in points)
     if not pairs:
         return Scored(None, None, missing)
     throughputs = all(one.published.is_throughput for one in points)
-    return Scored(score(pairs), baselines(pairs) if throughputs else None, missing)
+    errors = [abs(left_out[key]) for key in keys if left_out and key in left_out]
+    mean = sum(errors) / len(errors) if len(errors) == len(pairs) else None
+    return Scored(score(pairs), baselines(pairs) if throughputs else None, missing, mean)

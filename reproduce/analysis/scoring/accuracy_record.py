@@ -58,7 +58,7 @@ def _scored(scored: Scored) -> dict[str, Any]:
         "rank": found.rank,
         "missing": scored.missing,
     }
-    return {"score": body, "baselines": scored.baselines and dict(scored.baselines)}
+    return {"score": body, "left_out": scored.left_out, "baselines": scored.baselines and dict(scored.baselines)}
 
 
 def _point(one: Predicted) -> dict[str, Any]:
@@ -81,6 +81,8 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
         f"all: each configuration once ({assessment.duplicates} repeat an earlier artifact's). Errors are relative to "
         "the published value; the baselines (a constant, a line in h, a constant over 1 + (p-1)/(vm)) are fitted to "
         "the very values they are scored on. Rank correlation: Spearman's.",
+        "left out: the mean error on an artifact when the parameters set with it, or with one that has a "
+        "configuration in common, are fitted anew without its values; a baseline wins if its error is smaller.",
         *assessment.notes,
     ]
     if assessment.unpublished:

@@ -99,7 +99,7 @@ def moves(
     """Every parameter at both ends of its range and every mechanism dropped, scored on `points`, each once."""
     found = []
     for name, way, value, meaning, changed in _variants(cluster, parameters):
-        found.append(_scored(points, _evaluation(evaluators, changed), name, way, value, meaning))
+        found.append(_scored(points, evaluation(evaluators, changed), name, way, value, meaning))
         on_move(f"{name} {way}")
     found.append(_scored(points, _without_logits(evaluators), LOGITS.name, DROPPED, None, LOGITS.meaning))
     on_move(f"{LOGITS.name} {DROPPED}")
@@ -127,7 +127,8 @@ def _variants(
 Evaluation = Callable[[Published], PointResult]
 
 
-def _evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:
+def evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:
+    """Evaluates published points on a changed cluster."""
     changed = {id: replace(evaluator, cluster=cluster) for id, evaluator in evaluators.items()}
     return lambda published: changed[published.artifact].evaluate(published.point)
 

@@ -127,7 +127,7 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
 def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
     """The command line gets the assessment that there is, if it asks for it."""
 
-    def assess(artifacts, cluster, start, debug):
+    def assess(artifacts, cluster, start, debug, refitted):
         assert [artifact.id for artifact in artifacts] == list(IDS)
         assert cluster == "selene"
         start(3)("a step")

@@ -1,0 +1,158 @@
+"""Leave one artifact out: what the simulator's error on it is when none of its values set a parameter.
+
+The cluster file says of every parameter which artifacts it was set with (`set_with`). For each artifact, the parameters
+set with it, or with an artifact that has a configuration in common, are fitted anew to all other published throughputs,
+and the artifact is predicted with them. The outcome is a JSON document, which holds until the cluster file, the
+published values or the simulator's predictions change (`digest`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import fingerprint
+from benchmarks.records.storage import PROJECT
+from ptdp_core.simulator import Cluster, Parameter
+from reproduce.analysis.scoring.published_points import Published, unique
+from reproduce.analysis.scoring.sensitivity import evaluation
+from reproduce.running.fidelities import Simulated
+
+FILE = "refit.json"
+REFERENCE = PROJECT / "results" / "reference" / "accuracy" / FILE
+EVALUATIONS = 15  # of the objective, for each parameter that is fitted
+STEP = 0.2  # of the first simplex, as a part of the parameter's range
+TOLERANCES = {"xatol": 0.02, "fatol": 1e-4}  # of the range, and of the mean error
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Published values and the simulators that predict them, on a cluster whose parameters can be fitted."""
+
+    published: Mapping[str, Sequence[Published]]
+    evaluators: Mapping[str, Simulated]
+    cluster: Cluster
+    parameters: Mapping[str, Parameter]
+
+    @cached_property
+    def throughputs(self) -> tuple[Published, ...]:
+        """Every published throughput, each configuration once."""
+        return unique(one for points in self.published.values() for one in points if one.is_throughput)
+
+    def linked(self, id: str) -> frozenset[str]:
+        """The artifact, and those that publish a value of a configuration it has too."""
+        own = {one.identity for one in self.published[id]}
+        others = (other for other, points in self.published.items() if any(one.identity in own for one in points))
+        return frozenset({id, *others})
+
+    def errors(self, points: Sequence[Published], values: Mapping[str, float]) -> list[float | None]:
+        """Relative errors with these parameters changed; None where there is no result to compare."""
+        evaluate = evaluation(self.evaluators, replace(self.cluster, **values))  # type: ignore[arg-type]
+        pairs = [one.pair(evaluate(one)) for one in points]
+        return [None if pair is None else pair.error for pair in pairs]
+
+    def without(self, id: str) -> dict[str, Any]:
+        """The parameters fitted without an artifact, and its errors, as plain data."""
+        linked = self.linked(id)
+        left = {one.identity for other in linked for one in self.published[other]}
+        rest = [one for one in self.throughputs if one.identity not in left]
+        names = [name for name, parameter in self.parameters.items() if set_with(parameter) & linked]
+        fitted = fit({name: self.parameters[name] for name in names}, lambda values: self._loss(rest, values))
+        points = self.published[id]
+        errors = zip(points, self.errors(points, {}), self.errors(points, fitted), strict=True)
+        return {
+            "fitted_to": len(rest),
+            "parameters": {name: {"shipped": self.parameters[name].value, "refitted": fitted[name]} for name in names},
+            "errors": {one.point.key: {"shipped": before, "left_out": after} for one, before, after in errors},
+        }
+
+    def _loss(self, points: Sequence[Published], values: Mapping[str, float]) -> float:
+        """Mean absolute error; a point that has no result any more counts as 100% off."""
+        return sum(1.0 if error is None else abs(error) for error in self.errors(points, values)) / len(points)
+
+
+def set_with(parameter: Parameter) -> set[str]:
+    """The artifacts whose published values set a parameter. One marked '(text only ...)' gave words, not values."""
+    if parameter.low == parameter.high:
+        return set()
+    return set(re.findall(r"\b(?:fig|table)_\w+", re.sub(r"\w+ \(text only[^)]*\)", "", parameter.set_with)))
+
+
+def fit(parameters: Mapping[str, Parameter], loss: Callable[[Mapping[str, float]], float]) -> dict[str, float]:
+    """The parameters, in their ranges, that make `loss` smallest: Nelder-Mead from the shipped values, deterministic.
+
+    A parameter that `loss` does not depend on takes the middle of its range: its shipped value would be what the data
+    left out had set.
+    """
+    import numpy
+    from scipy.optimize import minimize
+
+    shipped = {name: parameter.value for name, parameter in parameters.items()}
+    start = loss(shipped)
+    free, fitted = [], {}
+    for name, parameter in parameters.items():
+        if any(loss({**shipped, name: end}) != start for end in (parameter.low, parameter.high)):
+            free.append(parameter)
+        else:
+            fitted[name] = (parameter.low + parameter.high) / 2
+    if not free:
+        return fitted
+
+    def values(x: Sequence[float]) -> dict[str, float]:
+        ends = zip(free, x, strict=True)
+        return {**fitted, **{one.name: float(one.low + part * (one.high - one.low)) for one, part in ends}}
+
+    x = numpy.array([(one.value - one.low) / (one.high - one.low) for one in free])
+    steps = numpy.diag(numpy.where(x > 0.5, -STEP, STEP))
+    options = {"maxfev": EVALUATIONS * len(free), "initial_simplex": numpy.vstack([x, x + steps]), **TOLERANCES}
+    best = minimize(lambda x: loss(values(x)), x, method="Nelder-Mead", bounds=[(0, 1)] * len(free), options=options)
+    return values(best.x)
+
+
+def digest(parameters: Mapping[str, Parameter], predicted: Sequence[tuple[Published, float | None]]) -> str:
+    """What an outcome belongs to: the parameters, the published values, the errors of the predictions as shipped."""
+    numbers = {name: [one.value, one.low, one.high, one.set_with] for name, one in parameters.items()}
+    points = [
+        [one.artifact, one.point.key, one.value.value, None if error is None else round(error, 9)]
+        for one, error in predicted
+    ]
+    return fingerprint({"parameters": numbers, "points": points})
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The outcome in a folder, else the project's own; None if there is none."""
+    path = next((path for path in (folder / FILE, REFERENCE) if path.is_file()), None)
+    return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+
+
+def left_out(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """By artifact and key of a point: its error with the artifact left out, where there is one."""
+    return {
+        (id, key): errors["left_out"]
+        for id, artifact in document["artifacts"].items()
+        for key, errors in artifact["errors"].items()
+        if errors["left_out"] is not None
+    }
+
+
+def refit(task: Fit, on_done: Callable[[str], None] = lambda label: None) -> dict[str, Any]:
+    """Leave out each artifact in turn. A few minutes: hundreds of predictions of every published throughput."""
+    artifacts = {}
+    for id, points in task.published.items():
+        if points:
+            artifacts[id] = task.without(id)
+            on_done(id)
+    predicted = [
+        (one, artifacts[id]["errors"][one.point.key]["shipped"])
+        for id, points in task.published.items()
+        for one in points
+    ]
+    return {
+        "about": "Relative errors as shipped, and with the artifact left out of the fit: reproduce accuracy --refit",
+        "cluster": task.cluster.name,
+        "digest": digest(task.parameters, predicted),
+        "artifacts": artifacts,
+    }
