@@ -180,7 +180,7 @@ def _left_out(
     """The errors of a refit that belongs to these predictions, else none and a line that says why."""
     if refitted is None:
         return {}, ("no refit without each artifact is known: reproduce accuracy --refit",)
-    predicted = [(one.published, one.pair and one.pair.error) for one in points]
+    predicted = [(one.published, pair.error if (pair := one.pair) else None) for one in points]
     if refitted["digest"] != refit.digest(parameters, predicted):
         why = "the refit without each artifact is stale (of other parameters, published values or predictions)"
         return {}, (f"{why}: reproduce accuracy --refit",)
