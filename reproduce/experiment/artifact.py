@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, Record
 from reproduce.experiment import quantities as q
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import OURS, Claim, Judge, Results, on_papers_points
-from reproduce.experiment.sweep import CPU, GPU, GPUS, LAPTOP, PAPER, SCALES, Point, Sweep
+from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Take = Callable[[Point], Mapping[str, Metric]]
 
 NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
-MEASURED_SCALES = (CPU, GPU, GPUS)
+MEASURED_SCALES = tuple(FIDELITIES["measured"].scales)
 
 
 def out_of_memory(results: Results) -> tuple[str, ...]:
@@ -93,14 +94,16 @@ class Artifact:
     @property
     def scales(self) -> tuple[str, ...]:
         """The scales that it has, the default first."""
-        return tuple(sorted((name for names in self.sweeps for name in names.split()), key=SCALES.index))
+        return tuple(sorted((name for names in self.sweeps for name in names.split()), key=_order))
 
     @property
     def fidelities(self) -> tuple[str, ...]:
-        """The fidelities that it has, the default first: they follow from its scales and from `derive`."""
-        emulated = ("emulated",) if LAPTOP in self.scales else ()
-        measured = ("measured",) if set(MEASURED_SCALES) & set(self.scales) else ()
-        return ("derived" if self.derive else "simulated", *emulated, *measured)
+        """The fidelities that it has, the default first: those of the table that share a scale with it.
+
+        It is derived if it has `derive`, and simulated if not.
+        """
+        other = "simulated" if self.derive else "derived"
+        return tuple(name for name, row in FIDELITIES.items() if name != other and set(row.scales) & set(self.scales))
 
     def sweep(self, scale: str) -> Sweep:
         """Its sweep at a scale. Raises KeyError if it has none."""
@@ -172,6 +175,11 @@ class Artifact:
             return judge
 
         return add
+
+
+def _order(scale: str) -> tuple[int, str]:
+    """Scales in the order of `SCALES`, then others by name."""
+    return SCALES.index(scale) if scale in SCALES else len(SCALES), scale
 
 
 def _description(subject: str, sweep: Sweep, scale: str) -> str:

@@ -36,7 +36,7 @@ def guessed(monkeypatch, small):
     monkeypatch.setitem(sys.modules, "toy_fidelity", module)
     row = Fidelity("guessed", "toy_fidelity", {"paper": 0, "tiny": 0}, True, True, "a toy", "guessed by a toy")
     monkeypatch.setitem(FIDELITIES, "guessed", row)
-    return replace(small, fidelities=("derived", "guessed"), scales=("paper", "tiny"))
+    return replace(small, sweeps={"paper tiny": small.sweeps["paper"]})
 
 
 def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> None:

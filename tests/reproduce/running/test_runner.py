@@ -13,6 +13,7 @@ from benchmarks.records import StorageError, read_record
 from benchmarks.records.errors import InvalidResultsError, UsageError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.sweep import Sweep
 from reproduce.output import export
 from reproduce.running import derived, fidelities, runner
 
@@ -62,7 +63,7 @@ def test_changed_sources_or_parameters_are_computed_again(small, counter, tmp_pa
     counter.calls.clear()
     points = small.points("paper")
     changed = (replace(points[0], parameters={"x": 7}), *points[1:])
-    done = run(replace(small, points=lambda scale: changed), tmp_path)
+    done = run(replace(small, sweeps={"paper": Sweep(lambda: changed)}), tmp_path)
     assert counter.calls == ["x1"]
     assert done.record.points[0].metrics["square"].value == 49
     counter.calls.clear()
@@ -75,7 +76,7 @@ def test_what_does_not_determine_the_numbers_is_taken_anew(small, counter, tmp_p
     run(small, tmp_path)
     counter.calls.clear()
     points = tuple(replace(p, label=f"new {p.label}", paper={}) for p in small.points("paper"))
-    done = run(replace(small, points=lambda scale: points), tmp_path)
+    done = run(replace(small, sweeps={"paper": Sweep(lambda: points)}), tmp_path)
     assert counter.calls == []
     assert done.record.points[0].label == "new x=1"
     assert done.record.points[0].paper == {}
@@ -129,7 +130,7 @@ def test_a_second_interruption_does_not_lose_what_the_first_kept(small, counter,
     changed = (replace(first, parameters={"x": 9}), *small.points("paper")[1:])
     counter.fail_at = {2: KeyboardInterrupt()}
     with pytest.raises(runner.InterruptedRun):
-        run(replace(small, points=lambda scale: changed), tmp_path)
+        run(replace(small, sweeps={"paper": Sweep(lambda: changed)}), tmp_path)
     record = read_record(tmp_path / "fig_squares" / "derived" / "record.json")
     assert {p.key for p in record.points} == {"x1", "x2", "x3", "x4"}
 
