@@ -7,7 +7,7 @@ import pytest
 from ptdp_core import layout
 from reproduce.artifacts import fig_parallelism_grid as module
 from reproduce.experiment.results import Results
-from reproduce.output import figures
+from reproduce.output import figures, theme
 from reproduce.running import runner
 
 
@@ -53,9 +53,9 @@ def test_the_claims_can_fail(record):
     assert module.tensor_inside_pipeline_across(between).verdict == "contradicted"
 
 
-def test_layers_that_do_not_split_are_invalid():
-    point = module.ARTIFACT.points()[0]
-    with pytest.raises(ValueError, match="layers=7 does not split"):
+def test_fewer_layers_than_stages_are_invalid():
+    point = module.ARTIFACT.points()[-1]
+    with pytest.raises(ValueError, match="layers=7 for 64 stages"):
         module.derive(replace(point, parameters={**point.parameters, "layers": 7}))
 
 
@@ -65,7 +65,7 @@ def test_the_figure_shows_the_grid(record):
     assert [text for text in below if text.isdigit()] == [str(rank) for rank in range(32)]
     assert "rank 0's groups: tensor 0–7; data 0, 8; pipeline 0, 16" in below
     assert len(figure.axes[0].patches) == 8 * 8  # layers, each in t slices
-    assert figure.get_size_inches()[0] == figures.WIDTH
+    assert figure.get_size_inches()[0] == theme.WIDTH
 
 
 def test_the_figure_changes_with_the_code(record, monkeypatch):
