@@ -29,7 +29,7 @@ ORDER = "def order(p: int, m: int, v: int) -> Order:\n"  # how every schedule's 
 @pytest.fixture
 def mutant(tmp_path: Path) -> Mutant:
     """The differences that the checks of these sections find after the edits in a copy."""
-    for name in ("kernels", "ptdp_core", "benchmarks", "results/reference/exact"):
+    for name in ("kernels", "ptdp_core", "benchmarks", "results/schema", "results/reference/exact"):
         shutil.copytree(PROJECT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(sections: str, *edits: Edit) -> list[dict[str, Any]]:
