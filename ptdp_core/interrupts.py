@@ -42,7 +42,8 @@ class _Delivery:
     def __enter__(self) -> None:
         global _held
         self.before, _held = _held, self.hold
-        _raise_first()
+        if not self.hold:  # work begins: also if what a signal raised got lost
+            check()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _held
@@ -67,8 +68,10 @@ def received() -> signal.Signals | None:
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal came and what it raised got lost."""
+    """Raise `Interrupted` if a signal came: it was held, or what it raised got lost."""
+    global _raised
     if _received is not None:
+        _raised = True
         raise Interrupted
 
 

@@ -1,13 +1,17 @@
-"""Importing this lets the kernel, on Linux, end this process with the thread that started it.
+"""Importing this makes the end of a process its parent's business alone: for what is imported first, before torch.
 
-For processes that would see their parent's end only after seconds of imports.
+Signals to the parent's process group, such as a terminal's, no longer reach it. On Linux the kernel ends it with the
+thread that started it, where it would itself see the end of its parent only after seconds of imports.
 """
 
 import ctypes
+import os
 import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
 
+if os.getpgrp() != os.getpid():
+    os.setpgid(0, 0)
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

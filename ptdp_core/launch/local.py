@@ -265,9 +265,11 @@ def _innermost(stack: str) -> str:
 
 
 def _end(members: list[_Rank]) -> None:
-    for member in members:
-        if member.process.is_alive() and not member.done:
-            member.process.kill()
+    running = [member.process.pid for member in members if member.process.is_alive() and not member.done]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # all stand still first: none complains that another has gone
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     for member in members:
         member.process.join(5)
         if member.process.is_alive():

@@ -41,6 +41,12 @@ CASES = {
         130,
         "SIGINT",
     ),
+    "lost, it comes back where work begins": (
+        "try: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: print('lost')\n"
+        "with held(), allowed(): print('not reached')",
+        130,
+        "lost",
+    ),
     "ignored by whoever started it": (
         "signal.signal(signal.SIGINT, signal.SIG_IGN); run_program('it', lambda: signal.raise_signal(2) or 0)",
         0,
