@@ -1,8 +1,13 @@
 """What all tests need before the first of them imports a kernel."""
 
 import os
+import signal
 
 import torch
 
 if not torch.cuda.is_available():  # Triton's kernels run through its interpreter, which is chosen at their import
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# A shell without job control starts what runs in its background with SIGINT ignored, which every program that a test
+# starts would inherit: Ctrl-C would do nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,9 +1,11 @@
 """Programs that tests start and stop, with everything that descends from them: found by a mark in its environment."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -30,14 +32,15 @@ def wait_for(condition: Callable[[], object], patience: float = PATIENCE_S) -> N
 class Program:
     """`python *arguments` from the project's root, in a session of its own; leaving the `with` ends all of it.
 
-    What it writes goes to files in `folder`; its temporary files go to the folder `temporary` there. Ctrl-C works in
-    it, also where this process ignores it, as in the background of a shell.
+    What it writes goes to files in `folder`; its temporary files go to the folder `temporary`, which goes with it.
+    Ctrl-C works in it, also where this process ignores it, as in the background of a shell.
     """
 
     def __init__(self, folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.mark = f"{MARK}={uuid.uuid4()}"
-        self.temporary, self.out_path, self.err_path = folder / "temporary", folder / "stdout", folder / "stderr"
-        self.temporary.mkdir(exist_ok=True)
+        self.out_path, self.err_path = folder / "stdout", folder / "stderr"
+        # Sockets in it may have paths of at most 107 bytes, which pytest's folders can exceed.
+        self.temporary = Path(tempfile.mkdtemp(prefix="ptdp-", dir="/tmp"))
         own = {MARK: self.mark.partition("=")[2], "TMPDIR": str(self.temporary)}
         with self.out_path.open("w") as out, self.err_path.open("w") as err:
             self.process = subprocess.Popen(
@@ -61,6 +64,7 @@ class Program:
             if pid != self.process.pid or self.process.poll() is None:
                 kill(pid)
         self.process.wait()
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def processes(self) -> set[int]:
         """The program's living processes, those included that have outlived it."""
