@@ -1,4 +1,4 @@
-"""Exact checks: what is deterministic may not change unnoticed, compared at zero tolerance with a committed reference.
+"""Exact checks compare everything that is deterministic with a committed reference, at zero tolerance.
 
     python -m benchmarks exact [SECTION ...] [--accept] [--json]
 
@@ -6,7 +6,7 @@
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
 - `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`
-- `differences.py`, `wording.py`: what changed, grouped so that one cause is one message
+- `differences.py`, `wording.py`: what changed, grouped so that one cause is one difference
 - `command.py`: the command line
 
 Every value is a whole number, a text, or a list of them by rank. Simulated times are whole nanoseconds and the bubble

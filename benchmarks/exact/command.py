@@ -1,11 +1,11 @@
-"""`python -m benchmarks exact`: collect, compare with the reference, say what changed; or accept it."""
+"""`python -m benchmarks exact` collects the values, compares them with the reference and prints or accepts changes."""
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.exact import reference, wording
-from benchmarks.exact.differences import Change, Message, compare, explain
+from benchmarks.exact.differences import Change, Difference, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
 from benchmarks.harness.command import Parser
 from benchmarks.records import errors
@@ -24,19 +24,19 @@ DESCRIPTION = "Exact checks: everything that is deterministic, compared with the
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What the checks found: the sections, and what differs from the reference; nothing if all is the same."""
+class ExactResult:
+    """The collected sections, and their differences from the reference."""
 
     sections: dict[str, Section]
-    messages: list[Message]
+    differences: list[Difference]
 
     @property
     def code(self) -> int:
         """The exit code."""
-        return errors.REGRESSED if self.messages else errors.DONE
+        return errors.REGRESSED if self.differences else errors.DONE
 
 
-def check(names: Sequence[str] = SECTIONS) -> Outcome:
+def check(names: Sequence[str] = SECTIONS) -> ExactResult:
     """Collect the sections and compare them with the reference.
 
     Raises `InvalidResultsError` where there is no reference, `UnavailableError` where a section cannot be collected.
@@ -46,11 +46,11 @@ def check(names: Sequence[str] = SECTIONS) -> Outcome:
     changes: list[Change] = []
     for name in names:
         changes += compare(name, committed[name], sections[name])
-    return Outcome(sections, explain(changes))
+    return ExactResult(sections, explain(changes))
 
 
 def collect(name: str) -> Section:
-    """The values of a section as they are now."""
+    """The values of a section as the code computes them now."""
     from benchmarks.exact import engine, schedules, simulated
 
     if name == "schedules":
@@ -61,7 +61,7 @@ def collect(name: str) -> Section:
 def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Add the command to those of `python -m benchmarks`."""
     codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
-    made = commands.add_parser(
+    parser = commands.add_parser(
         "exact",
         help="compare all that is deterministic with the committed reference",
         description=DESCRIPTION,
@@ -69,9 +69,9 @@ def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
-    made.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
-    made.add_argument("--json", action="store_true", help=JSON_HELP)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
+    parser.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
+    parser.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -82,20 +82,20 @@ def run(parsed: argparse.Namespace) -> int:
     names = [name for name in SECTIONS if name in parsed.sections] or list(SECTIONS)
     if parsed.accept:
         return _accept(names, parsed.json)
-    outcome = check(names)
+    result = check(names)
     if parsed.json:
-        print_document("exact", 1, _document(outcome))
+        print_document("exact", 1, _document(result))
     else:
-        _print(outcome)
-    return outcome.code
+        _print(result)
+    return result.code
 
 
 def _accept(names: Sequence[str], as_json: bool) -> int:
     sections = {name: collect(name) for name in names}
     for name, section in sections.items():
-        for entry, found in section.items():
-            if why := found.problem:
-                raise UnavailableError(f"nothing accepted: {name}, {entry}: {why}")
+        for label, entry in section.items():
+            if why := entry.problem:
+                raise UnavailableError(f"nothing accepted: {name}, {label}: {why}")
     files = [reference.write(name, section) for name, section in sections.items()]
     if as_json:
         names = [path.name for path in files]
@@ -106,24 +106,24 @@ def _accept(names: Sequence[str], as_json: bool) -> int:
     return errors.DONE
 
 
-def _document(outcome: Outcome) -> dict[str, object]:
+def _document(result: ExactResult) -> dict[str, object]:
     return {
-        "exit_code": outcome.code,
-        "status": "different" if outcome.messages else "same",
-        "sections": {name: {"entries": len(section)} for name, section in outcome.sections.items()},
-        "differences": [wording.as_json(message) for message in outcome.messages],
+        "exit_code": result.code,
+        "status": "different" if result.differences else "same",
+        "sections": {name: {"entries": len(section)} for name, section in result.sections.items()},
+        "differences": [wording.as_json(difference) for difference in result.differences],
     }
 
 
-def _print(outcome: Outcome) -> None:
-    counts = ", ".join(f"{len(section)} {name}" for name, section in outcome.sections.items())
-    if not outcome.messages:
+def _print(result: ExactResult) -> None:
+    counts = ", ".join(f"{len(section)} {name}" for name, section in result.sections.items())
+    if not result.differences:
         print(f"exact: the same as the reference ({counts})")
         return
-    number = len(outcome.messages)
+    number = len(result.differences)
     print(f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({counts})")
-    for i, message in enumerate(outcome.messages, 1):
-        print(f"\n{i}. {wording.headline(message)}")
-        for line in wording.body(message):
+    for i, difference in enumerate(result.differences, 1):
+        print(f"\n{i}. {wording.headline(difference)}")
+        for line in wording.body(difference):
             print(f"     {line}")
     print(f"\nIf this is meant: {reference.ACCEPT}, and commit the reference with the change.")

@@ -1,8 +1,8 @@
-"""What differs from the reference, and what of it explains what: one cause, one message.
+"""Finds what changed against the reference, and groups the changes so that one cause is one difference.
 
-Kinds of quantities stand in the order in which one explains the next (`KINDS`). A change that a message of an earlier
-kind explains is listed with that message: so a swapped action is one message, and the bytes and times that move with it
-are not further ones.
+The kinds of quantities are ordered (`KINDS`) so that a change of one kind explains changes of later kinds. A change
+that a difference of an earlier kind explains is listed in that difference: a swapped action, with the bytes and times
+that move with it, is one difference.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from benchmarks.exact.quantities import KINDS, Entry, Quantities, Scalar, Sectio
 
 @dataclass(frozen=True)
 class Change:
-    """One quantity of an entry, on one rank if it has ranks: None is a value that is not there."""
+    """The change of one quantity of an entry, on one rank if it has ranks. A value of None means that there is none."""
 
     section: str
     entry: str
@@ -34,8 +34,8 @@ class Change:
 
 
 @dataclass
-class Message:
-    """Changes of one kind that have one cause as far as can be told, and what changed with them."""
+class Difference:
+    """Changes of one kind that seem to have one cause, and the changes of later kinds that they explain."""
 
     kind: str
     changes: list[Change]
@@ -43,31 +43,31 @@ class Message:
 
     @property
     def sections(self) -> list[str]:
-        """Where the changes are."""
+        """The sections of the changes."""
         return list(dict.fromkeys(change.section for change in self.changes))
 
 
-def compare(name: str, reference: Mapping[str, Quantities], found: Section) -> list[Change]:
-    """Every difference of a section, in the order of its entries."""
+def compare(name: str, reference: Mapping[str, Quantities], current: Section) -> list[Change]:
+    """Every change of a section, in the order of its entries."""
     changes: list[Change] = []
-    for entry in dict.fromkeys([*reference, *found]):
-        if entry not in found:
+    for entry in dict.fromkeys([*reference, *current]):
+        if entry not in current:
             changes.append(Change(name, entry, KINDS[0], "entry", None, "in the reference", "gone"))
         elif entry not in reference:
             changes.append(Change(name, entry, KINDS[0], "entry", None, None, "not in the reference"))
         else:
-            changes += _of_entry(name, entry, reference[entry], found[entry])
+            changes += _changes_of_entry(name, entry, reference[entry], current[entry])
     return changes
 
 
-def _of_entry(section: str, entry: str, reference: Quantities, found: Entry) -> Iterable[Change]:
+def _changes_of_entry(section: str, label: str, reference: Quantities, entry: Entry) -> Iterable[Change]:
     for kind in KINDS[1:]:
-        old, new = reference.get(kind, {}), found.quantities.get(kind, {})
+        old, new = reference.get(kind, {}), entry.quantities.get(kind, {})
         for name in dict.fromkeys([*old, *new]):
             for rank, before, after in _by_rank(old.get(name), new.get(name)):
-                # Unlike 1 == 1.0, a value that changes its type changes.
+                # 1 == 1.0, but a whole number that becomes a float is a change, too.
                 if before != after or type(before) is not type(after):
-                    yield Change(section, entry, kind, name, rank, before, after, found.schedule, found.shards)
+                    yield Change(section, label, kind, name, rank, before, after, entry.schedule, entry.shards)
 
 
 def _by_rank(old: Value | None, new: Value | None) -> Iterable[tuple[int | None, Scalar | None, Scalar | None]]:
@@ -78,34 +78,34 @@ def _by_rank(old: Value | None, new: Value | None) -> Iterable[tuple[int | None,
     return [(r, before[r] if r < len(before) else None, after[r] if r < len(after) else None) for r in ranks]
 
 
-def explain(changes: Sequence[Change]) -> list[Message]:
-    """The changes as few messages: what an earlier kind explains goes with it."""
-    messages: list[Message] = []
+def explain(changes: Sequence[Change]) -> list[Difference]:
+    """Group the changes into few differences: a change is listed with one of an earlier kind that explains it."""
+    differences: list[Difference] = []
     for kind in KINDS:
-        own: dict[str, list[Change]] = {}
-        explaining = list(messages)
+        unexplained: dict[str, list[Change]] = {}  # by section
+        explaining = list(differences)
         for change in changes:
             if change.kind != kind:
                 continue
-            cause = next((message for message in explaining if _explains(message, change)), None)
+            cause = next((difference for difference in explaining if _explains(difference, change)), None)
             if cause is not None:
                 cause.with_it.append(change)
-            else:  # the same order of actions is in every section
-                own.setdefault("" if kind == "order" else change.section, []).append(change)
-        messages += [Message(kind, found) for found in own.values()]
-    return messages
+            else:  # sections share their orders of actions, so these are one difference over all sections
+                unexplained.setdefault("" if kind == "order" else change.section, []).append(change)
+        differences += [Difference(kind, group) for group in unexplained.values()]
+    return differences
 
 
-def _explains(message: Message, change: Change) -> bool:
-    if message.kind == "entries":
+def _explains(difference: Difference, change: Change) -> bool:
+    if difference.kind == "entries":
         return False
-    if message.kind == "parameters":
-        return change.section in message.sections
-    if message.kind == "order" and _schedule_kinds([change]) & _schedule_kinds(message.changes):
+    if difference.kind == "parameters":
+        return change.section in difference.sections
+    if difference.kind == "order" and _schedule_kinds([change]) & _schedule_kinds(difference.changes):
         return True
-    return any((one.section, one.entry) == (change.section, change.entry) for one in message.changes)
+    return any((cause.section, cause.entry) == (change.section, change.entry) for cause in difference.changes)
 
 
 def _schedule_kinds(changes: Iterable[Change]) -> set[str]:
-    """gpipe, 1f1b, interleaved."""
+    """The names of the schedules that the changed entries run, such as gpipe and 1f1b, without their p, m and v."""
     return {change.schedule.split()[0] for change in changes if change.schedule}

@@ -1,6 +1,6 @@
-"""Section `engine`: one training step of tiny models in real ranks, and what every rank counted.
+"""Section `engine`: one training step of tiny models in real ranks, with every rank's counts.
 
-Loads no torch here: `ranks.py` does, in the ranks.
+This module imports no torch: `ranks.py` does, in the ranks.
 """
 
 import importlib.util
@@ -15,11 +15,12 @@ from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build, lower
 
-TIMEOUT = 120.0  # seconds without a finished case: the ranks hang
+TIMEOUT = 120.0  # seconds after which ranks that finished no case count as hung
 
 Case = dict[str, Any]
 
-# By number of ranks, started once. Fields of ParallelConfig, EngineSettings, and `layers` (default: one a chunk).
+# By number of ranks, which are started once for all cases. A case has fields of ParallelConfig and EngineSettings, and
+# `layers` (default: one a chunk, at least 2).
 CASES: dict[int, tuple[Case, ...]] = {
     4: (
         {"p": 2, "t": 2, "B": 4, "layers": 4},
@@ -43,7 +44,7 @@ ENGINE = set(EngineSettings.__dataclass_fields__)
 
 
 def settings(case: Case) -> Settings:
-    """The complete configuration of a case, on CPUs."""
+    """The complete configuration of a case; it runs on CPUs."""
     engine = {key: value for key, value in case.items() if key in ENGINE}
     parallel = {key: value for key, value in case.items() if key not in ENGINE and key != "layers"}
     layers = case.get("layers", max(2, case.get("p", 1) * case.get("v", 1)))
@@ -52,7 +53,7 @@ def settings(case: Case) -> Settings:
 
 
 def name(case: Case) -> str:
-    """A case in one line."""
+    """The name of a case: its settings in one line."""
     return " ".join(f"{key}={str(value).lower() if value is False else value}" for key, value in case.items())
 
 
@@ -70,7 +71,10 @@ def collect() -> Section:
 
 
 def _run(count: int, cases: Sequence[Case]) -> Mapping[str, Quantities]:
-    """The quantities of each case. A program that would hang is not started; a rank that fails says so in all cases."""
+    """The quantities of each case, by its name.
+
+    A case whose program would hang is not started. If a rank fails, all cases have its error in place of quantities.
+    """
     problems = {name(case): _problem(case) for case in cases}
     runnable = [case for case in cases if not problems[name(case)]]
     quantities: dict[str, Quantities] = {case: {"order": {PROBLEM: why}} for case, why in problems.items() if why}
@@ -94,14 +98,14 @@ def _problem(case: Case) -> str:
 
 
 def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
-    """What runs in every rank."""
+    """Count each case on this rank; every rank runs this function."""
     from benchmarks.exact.ranks import count
 
     return [count(settings(case), beat) for case in cases]
 
 
 def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
-    """From quantities of each rank to lists by rank; what a rank never did counts 0."""
+    """Turn a list of each rank's quantities into quantities with a list by rank. A count that a rank lacks is 0."""
     kinds: dict[str, dict[str, Value]] = {}
     for kind in by_rank[0]:
         names = dict.fromkeys(key for rank in by_rank for key in rank[kind])

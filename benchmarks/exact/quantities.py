@@ -1,4 +1,4 @@
-"""What the sections collect: entries (a point, a schedule, a case) with exact quantities of a few kinds."""
+"""The data of the exact checks: sections of entries (a point, a schedule, a case), each with quantities by kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from ptdp_core.config import ParallelConfig
 
 SECTIONS = ("simulated", "schedules", "engine")
 
-# In this order one explains the next: another order of actions sends other messages, those take other time. The first,
-# an entry that is new or gone, is no kind of quantity.
+# Each kind explains the later ones: another order of actions sends other messages, which take another time. The first
+# is no kind of quantity: it stands for an entry that is new or gone.
 KINDS = ("entries", "parameters", "order", "communication", "work", "memory", "time")
 
-PROBLEM = "cannot run"  # the quantity of an entry that has no others: why
+PROBLEM = "cannot run"  # the only quantity of an entry that cannot run; its value says why
 
 Scalar = int | float | str
 Value = Scalar | list[int] | list[str]
@@ -22,8 +22,8 @@ Quantities = Mapping[str, Mapping[str, Value]]  # by kind, by name
 class Entry:
     """The quantities of one entry, by kind and name; a list has one item per rank.
 
-    `schedule` names the table of actions the entry runs ('' for none), `shards` says into how many parts
-    scatter/gather would cut its boundary tensors: both only to explain differences.
+    `schedule` names the table of actions that the entry runs ('' for none), and `shards` is the number of parts into
+    which scatter/gather would cut its boundary tensors. Both serve only to explain differences.
     """
 
     quantities: Quantities = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """Why the entry has no quantities, such as a schedule that deadlocks; empty if it has."""
+        """Why the entry could not run, such as a deadlock of its schedule; empty if it could."""
         return str(self.quantities.get("order", {}).get(PROBLEM, ""))
 
 
@@ -45,12 +45,12 @@ def schedule_name(schedule: str, p: int, m: int, v: int) -> str:
 
 
 def schedule_of(parallel: ParallelConfig) -> str:
-    """The name of the table that a configuration runs; '' for ZeRO-3, which has no pipeline."""
+    """The name of the schedule's table that a configuration runs; '' for ZeRO-3, which has no pipeline."""
     if parallel.data_parallel == "zero3":
         return ""
     return schedule_name(parallel.schedule, parallel.p, parallel.m, parallel.v)
 
 
 def shards_of(parallel: ParallelConfig) -> int:
-    """Into how many parts scatter/gather cuts a boundary tensor, whether it is on or not (Section 4.1)."""
+    """The number of parts into which scatter/gather cuts a boundary tensor, were it on (Section 4.1)."""
     return parallel.t if parallel.p > 1 else 1

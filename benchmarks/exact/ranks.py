@@ -1,7 +1,7 @@
-"""What one rank counts while it trains one batch: below the engine, at PyTorch's dispatcher.
+"""Counts on one rank what the training of one batch does, below the engine, at PyTorch's dispatcher.
 
-There every collective and message shows, with its tensor and its process group, whoever issued it; and every GEMM that
-is really executed.
+Every collective and message passes there with its tensor and its process group, whatever code issued it, and so does
+every GEMM that is really executed.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
 
-# Which argument of an operator of c10d holds what this rank gives; the first, unless it is named here.
-GIVEN = {"_allgather_base_": 1, "_reduce_scatter_base_": 1, "allgather_": 1, "reduce_scatter_": 1}
+# The index of a c10d operator's argument that holds this rank's input, if that is not the first one.
+INPUT_ARGUMENT = {"_allgather_base_": 1, "_reduce_scatter_base_": 1, "allgather_": 1, "reduce_scatter_": 1}
 NAMES = {"allreduce_": "all_reduce", "_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter"}
 
 
 class Counts(TorchDispatchMode):
-    """Counts, while it is active: `calls` and `bytes` by group and operator, and `flops` of GEMMs."""
+    """While it is active, counts `calls` and `bytes` by group and operator, and the `flops` of GEMMs."""
 
     def __init__(self, groups: Groups) -> None:
         super().__init__()
@@ -40,36 +40,35 @@ class Counts(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if func.namespace == "c10d":
             operator = func._schema.name.split("::")[1]
-            if operator != "recv_":  # its peer's send has been counted
+            if operator != "recv_":  # the peer counts its send
                 self._count(operator, args)
         elif formula := self._formula(func):
             self.flops += formula(*args, **(kwargs or {}), out_val=out)
         return out
 
     def _formula(self, func: Any) -> Callable[..., int] | None:
-        """How many FLOPs an operator takes, if it is a GEMM: that of addmm for addmm_."""
+        """The function that computes an operator's FLOPs; None if it is no GEMM. `addmm_` uses that of `addmm`."""
         if func not in self._formulas:
             packet = getattr(torch.ops.aten, func._overloadpacket.__name__.rstrip("_"), None)
             self._formulas[func] = flop_registry.get(packet)
         return self._formulas[func]
 
     def _count(self, operator: str, args: Any) -> None:
-        given = args[GIVEN.get(operator, 0)]
-        tensors = torch.utils._pytree.tree_leaves(given)
+        tensors = torch.utils._pytree.tree_leaves(args[INPUT_ARGUMENT.get(operator, 0)])
         key = f"{self._group(args)} {NAMES.get(operator, operator.strip('_'))}"
         self.calls[key] += 1
         self.bytes[key] += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor))
 
     def communication(self) -> dict[str, int]:
-        """Calls and bytes by group and operator."""
+        """The calls and bytes as quantities, such as 'tp all_reduce calls'."""
         return {
-            f"{key} {what}": count[key]
+            f"{key} {unit}": count[key]
             for key in sorted(self.calls)
-            for what, count in (("calls", self.calls), ("bytes", self.bytes))
+            for unit, count in (("calls", self.calls), ("bytes", self.bytes))
         }
 
     def _group(self, args: Any) -> str:
-        """The axis or lane: the first argument that is a process group says which."""
+        """The name of the axis or lane whose process group is among the arguments."""
         for arg in args:
             if isinstance(arg, torch.ScriptObject):
                 name = dist.ProcessGroup.unbox(arg).group_name

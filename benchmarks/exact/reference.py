@@ -1,4 +1,4 @@
-"""The committed values: one JSON file per section, one line per quantity, so that a change reads well in a diff."""
+"""Reads and writes the committed values: a JSON file per section, a line per quantity, so that diffs read well."""
 
 import json
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ ACCEPT = "python -m benchmarks exact --accept"
 
 
 def write(name: str, section: Section, folder: Path | None = None) -> Path:
-    """Write a section's values, whole or not at all, and return the file. Raises `StorageError`."""
+    """Write a section's values, whole or not at all, and return the file's path. Raises `StorageError`."""
     path = (folder or FOLDER) / f"{name}.json"
-    entries = {entry: found.quantities for entry, found in section.items()}
+    entries = {label: entry.quantities for label, entry in section.items()}
     document = {"format": FORMAT, "section": name, "entries": entries}
     atomic_write_bytes(path, (_text(document, 4) + "\n").encode())
     return path
 
 
 def _text(value: Any, depth: int, indent: str = "") -> str:
-    """JSON with objects of the first `depth` levels on lines of their own, and all else inline."""
+    """JSON text in which the items of objects stand on lines of their own down to level `depth`, all else inline."""
     if not depth or not isinstance(value, Mapping) or not value:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     inner = indent + " "
@@ -51,15 +51,15 @@ def read(name: str, folder: Path | None = None) -> Mapping[str, Quantities]:
 
 
 def shown(path: Path) -> str:
-    """A path as messages say it: from the project's root."""
+    """A path as messages print it: relative to the project's root if it is below it."""
     return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
 
 
 def _problem(document: Any, name: str) -> str:
     """What is wrong with a parsed reference file; empty if nothing is."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        found = document.get("format") if isinstance(document, dict) else type(document).__name__
-        return f"format={found!r}; needs {FORMAT!r}"
+        value = document.get("format") if isinstance(document, dict) else type(document).__name__
+        return f"format={value!r}; needs {FORMAT!r}"
     if document.get("section") != name:
         return f"section={document.get('section')!r}; needs {name!r}"
     entries = document.get("entries")

@@ -1,7 +1,7 @@
-"""Section `schedules`: the tables of actions, what they are lowered to, what they stash, and their bubble.
+"""Section `schedules`: tables of actions, the programs they are lowered to, their peak stash and their bubble.
 
-Small tables are kept whole, so that a difference can name the action; those of the paper's points by a digest, but for
-the few whose size would cost more time than all the rest.
+Small tables are kept whole, so that a difference can name the action. Of the tables of the paper's points only a digest
+is kept; the few that are larger than `MAX_ACTIONS` are left out, as they would cost more time than all others together.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ SMALL: tuple[Key, ...] = (
 
 
 def collect(configurations: dict[str, TrainingConfig]) -> Section:
-    """The small tables, and those that these configurations run."""
+    """The entries of the small tables, and of the tables that these configurations run."""
     parallels = [config.parallel for config in configurations.values() if config.parallel.data_parallel != "zero3"]
     large = {(c.schedule, c.p, c.m, c.v) for c in parallels if 2 * c.p * c.m * c.v <= MAX_ACTIONS} - set(SMALL)
     return {schedule_name(*key): _small(build(*key)) for key in SMALL} | {
@@ -62,7 +62,7 @@ def _large(schedule: Schedule) -> Entry:
 
 def _entry(schedule: Schedule, order: dict[str, Value]) -> Entry:
     program = lower(schedule, "blocking")
-    exchanges = [[one for one in instructions if isinstance(one, Exchange)] for instructions in program.ranks]
+    exchanges = [[i for i in instructions if isinstance(i, Exchange)] for instructions in program.ranks]
     quantities: dict[str, dict[str, Value]] = {
         "order": order,
         "communication": {
@@ -89,7 +89,7 @@ def problem(program: Program) -> str:
 
 
 def _bubble(schedule: Schedule) -> str:
-    """Idle over ideal time with t_b = 2 t_f, an exact fraction (Section 2.2)."""
+    """The bubble with t_b = 2 t_f, idle over ideal time (Section 2.2), as an exact fraction; or why there is none."""
     try:
         return str(bubble_fraction(schedule, T_F, T_B))
     except ValueError as error:
@@ -97,8 +97,8 @@ def _bubble(schedule: Schedule) -> str:
 
 
 def _text(instruction: Instruction) -> str:
-    """An action as `2F0`, a group of messages as `[>2F0,<3B1]`: sent what 2F0 made, received what 3B1 made."""
+    """An instruction as text: an action is `2F0`; `[>2F0,<3B1]` sends the output of 2F0 and receives that of 3B1."""
     if isinstance(instruction, Compute):
         return str(instruction.action)
-    sent = [f">{message.made_by}" for message in instruction.sends]
-    return f"[{','.join(sent + [f'<{message.made_by}' for message in instruction.receives])}]"
+    sends = [f">{message.made_by}" for message in instruction.sends]
+    return f"[{','.join(sends + [f'<{message.made_by}' for message in instruction.receives])}]"

@@ -1,4 +1,4 @@
-"""Section `simulated`: one iteration of every point of the paper, and of a few others, by the simulator."""
+"""Section `simulated`: the simulator's iteration of every point of the paper, and of a few other configurations."""
 
 import json
 
@@ -12,12 +12,12 @@ from ptdp_core.simulator import operators as ops
 PAPER_POINTS = PROJECT / "benchmarks" / "paper_points.json"
 CLUSTER = "selene"
 NANOSECONDS = 10**9
-PARTS = 10**9  # of the bubble
+PARTS = 10**9  # the bubble is kept in parts per billion
 
 _175B = ModelConfig(layers=96, hidden=12288, heads=96)
 _SMALL = ModelConfig(layers=32, hidden=3840, heads=32)
 
-# What no point of the paper file has: ZeRO-3, other schedules, unfused operators, other groups of recomputed layers.
+# What no point in the paper's file has: ZeRO-3, other schedules, unfused operators, several layers per checkpoint.
 FURTHER = {
     "ZeRO-3, 175B on 384 GPUs": TrainingConfig(_175B, ParallelConfig(d=384, b=4, B=1536, data_parallel="zero3")),
     "GPipe, p=8, m=32": TrainingConfig(_SMALL, ParallelConfig(p=8, B=32, schedule="gpipe")),
@@ -29,13 +29,13 @@ FURTHER = {
 
 
 def configurations() -> dict[str, TrainingConfig]:
-    """The configurations by their label."""
+    """The configurations that are simulated, by label."""
     points = json.loads(PAPER_POINTS.read_text(encoding="utf-8"))
     return {point["label"]: TrainingConfig.from_plain(point) for point in points} | FURTHER
 
 
 def collect() -> Section:
-    """Simulate everything on the default cluster, whose parameters come first."""
+    """Simulate every configuration on the default cluster. The first entry holds the cluster's parameters."""
     cluster = load_cluster(CLUSTER)
     numbers = {name: parameter.value for name, parameter in read_parameters(CLUSTER).items()}
     return {f"cluster {CLUSTER}": Entry({"parameters": numbers})} | {
@@ -51,9 +51,9 @@ def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
     except ValueError as error:  # such as a schedule that deadlocks
         return Entry({"order": {PROBLEM: str(error)}}, schedule, shards)
     times = {"iteration": estimate.iteration_time} | dict(estimate.phase_times)
-    sent = {f"{use} bytes": count for use, count in estimate.traffic.items()}
+    traffic = {f"{use} bytes": count for use, count in estimate.traffic.items()}
     quantities: Quantities = {
-        "communication": sent | _all_reduces(config),
+        "communication": traffic | _all_reduces(config),
         "work": _work(config),
         "memory": {"peak memory bytes": estimate.peak_memory}
         | {f"{use} bytes": count for use, count in estimate.memory_bytes.items()},
@@ -64,7 +64,7 @@ def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
 
 
 def _passes(config: TrainingConfig) -> dict[str, list[ops.Work]]:
-    """What one microbatch costs in one layer, and at the two ends of the pipeline together."""
+    """The work of one microbatch in one layer, forward and backward, and at both ends of the pipeline together."""
     model, b, t = config.model, config.parallel.b, config.parallel.t
     ends = (ops.embedding_forward, ops.embedding_backward, ops.logits_forward, ops.logits_backward)
     return {
@@ -83,7 +83,7 @@ def _all_reduces(config: TrainingConfig) -> dict[str, Value]:
 
 
 def _work(config: TrainingConfig) -> dict[str, Value]:
-    """FLOPs by the paper's formulas, and what the operators do."""
+    """FLOPs by the paper's formulas, and the operators' GEMM FLOPs, memory traffic and number of kernels."""
     model, B = config.model, config.parallel.B
     counts: dict[str, Value] = {
         "parameters": parameters(model),

@@ -1,18 +1,19 @@
-"""Differences in words: a headline that names what changed, and the first few values, old -> new."""
+"""Puts differences into words: a headline that names what changed, and the first few values, old -> new."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
-from benchmarks.exact.differences import Change, Message
+from benchmarks.exact.differences import Change, Difference
 from benchmarks.exact.quantities import PROBLEM, Scalar
 
-# The plainest first: what a headline says of an order.
+# The quantities of kind `order`, the most readable first: a headline quotes the first of them that changed.
 _ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")
-QUANTITIES = 4  # shown of a message
-EXAMPLES = 3  # entries shown of a quantity
-TEXT = 60  # characters shown of a text
+QUANTITIES = 4  # how many quantities of a difference are shown
+EXAMPLES = 3  # how many entries of a quantity are shown
+TEXT = 60  # how many characters of a text are shown
 
 TITLES = {
     "entries": "entries",
@@ -25,28 +26,28 @@ TITLES = {
 }
 
 
-def headline(message: Message) -> str:
+def headline(difference: Difference) -> str:
     """What changed, in one line."""
-    where = ", ".join(message.sections)
-    return f"{TITLES[message.kind]} ({where}): {_WHAT.get(message.kind, _quantities)(message.changes)}"
+    sections = ", ".join(difference.sections)
+    return f"{TITLES[difference.kind]} ({sections}): {_SUMMARY.get(difference.kind, _quantities)(difference.changes)}"
 
 
-def body(message: Message) -> list[str]:
-    """The first few values of each quantity, and what changed with them."""
-    lines = _names(message.changes) if message.kind == "entries" else _values(message.changes)
-    for section in dict.fromkeys(change.section for change in message.with_it):
-        also = [change for change in message.with_it if change.section == section]
+def body(difference: Difference) -> list[str]:
+    """The lines below the headline: the first few values of each quantity, and what changed with them."""
+    lines = _names(difference.changes) if difference.kind == "entries" else _values(difference.changes)
+    for section in dict.fromkeys(change.section for change in difference.with_it):
+        also = [change for change in difference.with_it if change.section == section]
         lines.append(f"with it, in {section}: {_quantities(also)}")
     return lines
 
 
-def as_json(message: Message) -> dict[str, Any]:
-    """A message for machines: the changes in full."""
+def as_json(difference: Difference) -> dict[str, Any]:
+    """A difference with all its changes, as JSON."""
     return {
-        "kind": message.kind,
-        "headline": headline(message),
-        "changes": [_change(change) for change in message.changes],
-        "with_it": [_change(change) for change in message.with_it],
+        "kind": difference.kind,
+        "headline": headline(difference),
+        "changes": [_change(change) for change in difference.changes],
+        "with_it": [_change(change) for change in difference.with_it],
     }
 
 
@@ -56,25 +57,27 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _by_name(changes: Iterable[Change]) -> dict[str, list[Change]]:
-    """Changes by quantity: first those of most entries, but actions before what follows from them."""
-    found: dict[str, list[Change]] = {}
-    for change in changes:
-        found.setdefault(change.name, []).append(change)
+    """Changes by quantity: orders of actions first, then the quantities that changed in most entries."""
+    named = _grouped(changes, attrgetter("name"))
     rank = {name: i for i, name in enumerate(_ORDER)}
-    return dict(sorted(found.items(), key=lambda item: (rank.get(item[0], len(rank)), -len(_entries(item[1])))))
+    return dict(sorted(named.items(), key=lambda item: (rank.get(item[0], len(rank)), -len(_by_entry(item[1])))))
 
 
-def _entries(changes: Iterable[Change]) -> dict[str, list[Change]]:
-    found: dict[str, list[Change]] = {}
+def _by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    return _grouped(changes, attrgetter("entry"))
+
+
+def _grouped(changes: Iterable[Change], key: Callable[[Change], str]) -> dict[str, list[Change]]:
+    groups: dict[str, list[Change]] = {}
     for change in changes:
-        found.setdefault(change.entry, []).append(change)
-    return found
+        groups.setdefault(key(change), []).append(change)
+    return groups
 
 
 def _quantities(changes: Sequence[Change]) -> str:
     """The quantities, in how many entries each changed, and by how much."""
     named = list(_by_name(changes).items())
-    parts = [f"{name} in {len(_entries(found))}{_range(found)}" for name, found in named[:QUANTITIES]]
+    parts = [f"{name} in {len(_by_entry(group))}{_range(group)}" for name, group in named[:QUANTITIES]]
     rest = len(named) - QUANTITIES
     return "; ".join(parts) + (f"; and {rest} more quantities" if rest > 0 else "")
 
@@ -109,7 +112,7 @@ def _parameters(changes: Sequence[Change]) -> str:
 
 
 def _order(changes: Sequence[Change]) -> str:
-    """The first action that changed, in the plainest of the quantities that say it."""
+    """The first action that changed, quoted from the most readable quantity that changed with it."""
     first, *_ = next(iter(_by_name(changes).values()))
     rank = "" if first.rank is None else f"rank {first.rank}: "
     others = len({(change.section, change.entry) for change in changes}) - 1
@@ -128,34 +131,35 @@ def moved(old: str, new: str) -> str:
             return f"{before[i]} and {before[j]} swapped (positions {i} and {j})"
     for tag, i, j, k, n in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         if tag != "equal":
-            was, now = (" ".join(part) or "nothing" for part in (before[i:j], after[k:n]))
-            return f"position {i}: {_short(was)} -> {_short(now)}"
+            removed, added = (" ".join(part) or "nothing" for part in (before[i:j], after[k:n]))
+            return f"position {i}: {_short(removed)} -> {_short(added)}"
     return "no difference"
 
 
 def _communication(changes: Sequence[Change]) -> str:
-    """Names the collective that came or went, and scatter/gather where boundary tensors grew by the factor t."""
+    """Names the collectives that are new or gone, and scatter/gather where boundary tensors grew by the factor t."""
     parts = [_scatter_gather(changes)]
     named = _by_name(changes)
-    counted = {name: found for name, found in named.items() if not name.endswith("bytes")}
-    for name, found in counted.items():
-        what = name.removesuffix(" calls")
-        if all(not change.new for change in found):
-            parts.append(f"no {what} any more")
-        elif all(not change.old for change in found):
-            parts.append(f"{what} added")
+    counted = {name: group for name, group in named.items() if not name.endswith("bytes")}
+    for name, group in counted.items():
+        operation = name.removesuffix(" calls")
+        if all(not change.new for change in group):
+            parts.append(f"no {operation} any more")
+        elif all(not change.old for change in group):
+            parts.append(f"{operation} added")
         else:
-            by = [_number(change.new) - _number(change.old) for change in found]
-            low, high = f"{min(by):+.0f}", f"{max(by):+.0f}"
-            parts.append(f"{'more' if max(by) > 0 else 'fewer'} {what}: {low if low == high else f'{low} to {high}'}")
+            growth = [_number(change.new) - _number(change.old) for change in group]
+            low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
+            sign = "more" if max(growth) > 0 else "fewer"
+            parts.append(f"{sign} {operation}: {low if low == high else f'{low} to {high}'}")
     if not counted:
         parts.append(_quantities(changes))
-    entries = len(_entries(changes))
+    entries = len(_by_entry(changes))
     return "; ".join(filter(None, parts)) + f" (in {entries} {'entry' if entries == 1 else 'entries'})"
 
 
 def _scatter_gather(changes: Sequence[Change]) -> str:
-    """Whether every boundary tensor grew, or shrank, by exactly t (Section 4.1)."""
+    """Says so if every boundary tensor grew or shrank by exactly t, as without or with scatter/gather (Section 4.1)."""
     boundary = [change for change in changes if change.name in ("message bytes", "pipeline bytes")]
     pairs = [(change.shards, _number(change.old), _number(change.new)) for change in boundary]
     if pairs and all(t > 1 and new == t * old for t, old, new in pairs):
@@ -169,16 +173,16 @@ def _number(value: Scalar | None) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-_WHAT = {"entries": _gone_or_new, "parameters": _parameters, "order": _order, "communication": _communication}
+_SUMMARY = {"entries": _gone_or_new, "parameters": _parameters, "order": _order, "communication": _communication}
 
 
 def _values(changes: Sequence[Change]) -> list[str]:
     lines = []
     named = list(_by_name(changes).items())
-    for name, found in named[:QUANTITIES]:
-        entries = _entries(found)
-        lines.append(f"{name}{_range(found)}")
-        lines += [f"  {entry}: {_of_entry(one)}" for entry, one in list(entries.items())[:EXAMPLES]]
+    for name, group in named[:QUANTITIES]:
+        entries = _by_entry(group)
+        lines.append(f"{name}{_range(group)}")
+        lines += [f"  {entry}: {_of_entry(of_entry)}" for entry, of_entry in list(entries.items())[:EXAMPLES]]
         if len(entries) > EXAMPLES:
             lines.append(f"  and {len(entries) - EXAMPLES} more")
     if len(named) > QUANTITIES:
@@ -187,11 +191,11 @@ def _values(changes: Sequence[Change]) -> list[str]:
 
 
 def _of_entry(changes: Sequence[Change]) -> str:
-    """The change of one quantity of an entry; ranks with the same change together."""
-    ranks: dict[str, list[int]] = {}
+    """The change of one quantity of an entry, with the ranks that changed alike named together."""
+    by_text: dict[str, list[int]] = {}
     for change in changes:
-        ranks.setdefault(_old_and_new(change), []).append(-1 if change.rank is None else change.rank)
-    texts = [text if of == [-1] else f"rank {_ranks(of)}: {text}" for text, of in ranks.items()]
+        by_text.setdefault(_old_and_new(change), []).append(-1 if change.rank is None else change.rank)
+    texts = [text if ranks == [-1] else f"rank {_ranks(ranks)}: {text}" for text, ranks in by_text.items()]
     return "; ".join(texts[:2]) + (f"; and {len(texts) - 2} more" if len(texts) > 2 else "")
 
 

@@ -1,8 +1,9 @@
-"""The guard: a canary that runs between the slices of a round, and never sees what these measured.
+"""The guard decides from a canary, run between the slices of a round, whether the machine was disturbed.
 
-The canary is a fixed matrix product on the core on which everything is measured, and has two readings: the fastest of
-its parts, which follows the speed of the core as the times of the launches do; and how long it waited for the core,
-which tells of other programs even if they have been running all the time.
+It never sees the measured times, so that redoing a disturbed round cannot bias the result. The canary is a fixed matrix
+product on the core on which everything is measured. It is read in two ways: the time of its fastest part follows the
+speed of the core, as the measured times do; the time that it waited for the core shows other programs, even if these
+have been running all along.
 """
 
 import os
@@ -17,12 +18,12 @@ from benchmarks.harness.timing import DISTURBED
 
 PARTS, PRODUCTS, PAUSE_S = 3, 4, 0.005
 SHAPE = (200, 64, 64)  # a stack of products too small for the BLAS to use threads of its own: about 3 ms
-QUARTER = 25  # the percentile of the session's canaries that stands for a quiet machine
+QUIET_PERCENTILE = 25  # of the session's canaries: stands for a quiet machine
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One canary: seconds of its fastest part, and elapsed time over time on a core (1: it never waited)."""
+    """One canary: the seconds of its fastest part, and its elapsed time over its CPU time (1: it never waited)."""
 
     seconds: float
     waited: float
@@ -30,14 +31,15 @@ class Reading:
 
 @dataclass
 class Guard:
-    """All canaries of a session."""
+    """Keeps all canaries of a session and judges rounds by them."""
 
     readings: list[Reading] = field(default_factory=list)
 
     def disturbed(self, readings: Iterable[Reading]) -> bool:
-        """Whether each of these was 10% slower than the session's 25th percentile, or waited 10% of its time.
+        """Whether every one of these readings was 10% slower than the quiet time, or waited for 10% of its CPU time.
 
-        Each: base and head measure in turn, and see the same short disturbances. What matters is what lasts.
+        One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only one
+        that lasts for the whole round counts.
         """
         limit = DISTURBED * self.quiet_s
         return all(reading.seconds > limit or reading.waited > DISTURBED for reading in readings)
@@ -45,17 +47,17 @@ class Guard:
     @property
     def quiet_s(self) -> float:
         """The 25th percentile of the session's canaries, in seconds."""
-        return float(np.percentile([reading.seconds for reading in self.readings], QUARTER))
+        return float(np.percentile([reading.seconds for reading in self.readings], QUIET_PERCENTILE))
 
 
 def measured_core() -> int | None:
-    """The core on which a session measures: the last one allowed here. None where cores cannot be chosen."""
+    """The core on which a session measures: the last one that this process may use. None where none can be chosen."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def canary() -> Reading:
-    """Run the canary, for about 0.05 s, in a thread of its own: only that one is bound to the core."""
-    found: list[Reading] = []
+    """Run the canary, about 0.05 s, in a thread of its own, so that only this thread is bound to the core."""
+    results: list[Reading] = []
     core = measured_core()
 
     def run() -> None:
@@ -71,9 +73,9 @@ def canary() -> Reading:
             parts.append(time.perf_counter() - start)
             on_core += time.thread_time() - before
             time.sleep(PAUSE_S)
-        found.append(Reading(min(parts), sum(parts) / on_core))
+        results.append(Reading(min(parts), sum(parts) / on_core))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]

@@ -1,4 +1,4 @@
-"""Launches: the processes of both sides that run the workload, taking turns: one measures while the other waits."""
+"""Starts the processes that run the workload, of base and of head. They take turns: one measures, the other waits."""
 
 import json
 import os
@@ -18,36 +18,36 @@ from benchmarks.gate.trees import HEAD, Tree, last_line
 from benchmarks.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
-STARTS = 3  # processes that measure, after one another, of a process that has loaded what takes long
-PATIENCE_S = 120.0  # a process answers within seconds
+STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
+ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """A benchmark of a session: what it runs, and by which ratio head is slowed down on purpose (self-test)."""
+class GateBenchmark:
+    """A benchmark of a session: the workload it runs, and the ratio by which the self-test slows head down."""
 
     name: str
     workload: str
     injected: float = 0.0
 
 
-class Launcher(Protocol):
-    """What a session needs to have measured."""
+class SideLauncher(Protocol):
+    """What a session needs in order to measure: it starts and stops a process of each side, and times slices in it."""
 
     def start(self, names: Sequence[str]) -> None:
-        """A fresh process of each side, ready to measure these benchmarks."""
+        """Start a fresh process of each side, ready to measure these benchmarks."""
 
     def run(self, side: str, name: str) -> float:
-        """Let this side's process measure a slice of a benchmark: the seconds of its median iteration."""
+        """Let this side's process measure a slice of a benchmark, and return the seconds of its median iteration."""
 
     def stop(self) -> None:
-        """End the processes that run."""
+        """End all running processes."""
 
 
-class Processes:
-    """The launcher of the real thing."""
+class ProcessLauncher:
+    """The launcher that starts real processes (tests make their own)."""
 
-    def __init__(self, trees: Mapping[str, Tree], benchmarks: Sequence[Benchmark]) -> None:
+    def __init__(self, trees: Mapping[str, Tree], benchmarks: Sequence[GateBenchmark]) -> None:
         self.trees = trees
         self.benchmarks = {benchmark.name: benchmark for benchmark in benchmarks}
         self._loaded: dict[str, _Loaded] = {}
@@ -65,20 +65,21 @@ class Processes:
             loaded.answer("ready")
 
     def run(self, side: str, name: str) -> float:
-        """See `Launcher`."""
+        """See `SideLauncher`."""
         loaded = self._loaded[side]
         loaded.say({"slice": name})
         return statistics.median(loaded.answer("seconds"))
 
     def stop(self) -> None:
-        """See `Launcher`."""
+        """See `SideLauncher`."""
         while self._loaded:
             self._loaded.popitem()[1].stop()
 
     def lacking(self) -> dict[str, str]:
-        """Try all once on both sides: why those benchmarks cannot be measured of which a side lacks something.
+        """Try every benchmark once on both sides; return the reasons, by name, of those that a side cannot run.
 
-        Raises `UnavailableError` for a side that does not run. Also compiles both trees' modules.
+        A side lacks a benchmark if its tree does not have the modules yet, or has them no more. This first run also
+        compiles both trees' modules. Raises `UnavailableError` for a side that does not run at all.
         """
         lacks: dict[str, str] = {}
         for tree in self.trees.values():
@@ -88,8 +89,8 @@ class Processes:
                         lacks[name] = f"{tree} lacks what it measures: {why}"
         return lacks
 
-    def _try(self, tree: Tree, benchmarks: Sequence[Benchmark]) -> str | None:
-        """Set up, which also runs each once, or say what the tree lacks."""
+    def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> str | None:
+        """Set the benchmarks up, which also runs each once; return what the tree lacks for them, or None."""
         loaded = _Loaded(tree, {benchmark.workload for benchmark in benchmarks})
         try:
             loaded.start(benchmarks)
@@ -100,7 +101,7 @@ class Processes:
 
 
 class _Loaded:
-    """A process of one side that has loaded what takes long, and starts the processes that measure."""
+    """A process of one side that has imported the slow packages (torch) and forks the processes that measure."""
 
     def __init__(self, tree: Tree, workloads: Iterable[str]) -> None:
         self.tree = tree
@@ -118,26 +119,29 @@ class _Loaded:
         )
         self._received = b""
 
-    def start(self, benchmarks: Sequence[Benchmark]) -> None:
-        """Start a process, in place of the last one."""
-        wanted = [
-            {"name": one.name, "workload": one.workload, "slowdown": one.injected if self.tree.side == HEAD else 0.0}
-            for one in benchmarks
+    def start(self, benchmarks: Sequence[GateBenchmark]) -> None:
+        """Fork a process that measures these benchmarks, in place of the last one."""
+        requests = [
+            {"name": b.name, "workload": b.workload, "slowdown": b.injected if self.tree.side == HEAD else 0.0}
+            for b in benchmarks
         ]
         if self.starts:
             self.say({"end": True})
-        self.say({"start": wanted})
+        self.say({"start": requests})
         self.starts += 1
 
     def say(self, command: Mapping[str, Any]) -> None:
-        """A command, which `workload.py` documents."""
+        """Send a command; `workload.py` documents them."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died: the answer says why
+        with suppress(BrokenPipeError):  # the process has died; `answer` reads why
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
 
     def answer(self, *keys: str) -> Any:
-        """The next answer's value under the first of `keys` that it has."""
+        """Read the next answer, and return its value under the first of `keys` that it has.
+
+        Raises `UnavailableError` with the process's last line on stderr if it has none of them.
+        """
         try:
             line = json.loads(self._line())
         except ValueError:
@@ -149,12 +153,12 @@ class _Loaded:
         raise UnavailableError(f"{self.tree} does not run: {last_line(self._errors.read())}")
 
     def _line(self) -> bytes:
-        """The next line of its output, or what there is of it at its end."""
+        """Read the process's next line of output, which is cut short if the process ended."""
         assert self._process.stdout is not None
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + ANSWER_LIMIT_S
         while b"\n" not in self._received:
             if not select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise UnavailableError(f"{self.tree} does not run: it has said nothing for {PATIENCE_S:.0f} s")
+                raise UnavailableError(f"{self.tree} does not run: it has said nothing for {ANSWER_LIMIT_S:.0f} s")
             if not (part := os.read(self._process.stdout.fileno(), 1 << 16)):
                 break
             self._received += part
@@ -162,7 +166,7 @@ class _Loaded:
         return line
 
     def stop(self) -> None:
-        """End it, with its ranks."""
+        """Kill the process and its ranks, which share its process group."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
@@ -173,7 +177,7 @@ class _Loaded:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    """This process's environment, with the tree's packages first, one thread per rank and no GPU."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
+    """This process's environment, changed so that the tree's packages come first, with one thread and without a GPU."""
+    inherited = {k: value for k, value in os.environ.items() if not k.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return kept | threads | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
+    return inherited | threads | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}

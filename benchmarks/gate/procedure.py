@@ -1,10 +1,10 @@
-"""The decision: from pairs of launches to a verdict. Pure numpy, without clock, process or file.
+"""Decides from pairs of launches whether head is slower than base. Pure numpy, without clock, process or file.
 
-Input are differences [pairs, rounds]: by how much head was slower than base, as logarithms, in each round of each pair.
-The statistic T is their interquartile mean: what disturbs one process of a round does not count, and what disturbs both
-cancels. A hypothesis "the slow-down is 3%" is tested by taking 3% off and swapping base and head inside pairs at
-random: if it holds, the labels mean nothing, whatever the distribution of the noise and however it drifts from pair to
-pair. For 12 pairs all 4096 swaps are tried, for more pairs that many at random.
+The input is an array [pairs, rounds] of differences: log(head / base) of the seconds in each round of each pair. The
+statistic T is their interquartile mean: a disturbance of one process of a round is cut off as an outlier, one of both
+cancels. A hypothesis "the slow-down is 3%" is tested by subtracting log(1.03) and swapping base and head inside pairs
+at random: if it is true, the labels mean nothing, whatever the distribution of the noise and however it drifts from
+pair to pair. For 12 pairs all 4096 swaps are tried, for more pairs that many at random.
 
     regressed      "slow-down <= 3%" is rejected
     ok             "slow-down >= 10%" is rejected
@@ -30,9 +30,9 @@ Swaps = NDArray[np.bool_]
 
 REGRESSED, OK, IMPROVED, INCONCLUSIVE = "regressed", "ok", "improved", "inconclusive"
 TOLERATED, EXCLUDED = math.log(1.03), math.log(1.10)
-SWAPS = 4096  # 2^12: all there are for the first look
+SWAPS = 4096  # 2^12: every possible swap of the first look's 12 pairs
 BLOCK = 512  # swaps that are tried at once
-TIE = 1e-12  # sums of the same numbers in another order
+TIE = 1e-12  # T of equal numbers summed in another order may differ by this much
 
 
 class Look(NamedTuple):
@@ -43,11 +43,11 @@ class Look(NamedTuple):
 
 
 LOOKS = (Look(12, 0.001), Look(20, 0.002), Look(32, 0.002))
-HOPELESS = max(look.alpha for look in LOOKS)
+LARGEST_ALPHA = max(look.alpha for look in LOOKS)
 
 
 class Hypothesis(NamedTuple):
-    """What a look tries to reject: a slow-down (as a logarithm) of at most, or at least, `shift`."""
+    """A hypothesis that a look tries to reject: the slow-down (a logarithm) is at most, or at least, `shift`."""
 
     shift: float
     at_most: bool
@@ -60,7 +60,7 @@ NO_SPEED_UP = Hypothesis(-TOLERATED, at_most=False)
 
 @dataclass(frozen=True)
 class Interval:
-    """Slow-downs as ratios minus one: the estimate, and those that a look cannot reject."""
+    """Slow-downs as ratios minus one: the estimate, and the bounds of those that a look cannot reject."""
 
     estimate: float
     lower: float
@@ -68,7 +68,7 @@ class Interval:
 
 
 def swap_table(pairs: int, rng: np.random.Generator) -> Swaps:
-    """[pairs, SWAPS]: whether a swap exchanges the labels of a pair. The first exchanges none."""
+    """Booleans [pairs, SWAPS]: whether a swap exchanges the labels of a pair. The first swap exchanges none."""
     if 2**pairs <= SWAPS:
         return np.array(list(product((False, True), repeat=pairs))).T
     table = rng.random((pairs, SWAPS)) < 0.5
@@ -83,18 +83,18 @@ def swap_tables(seed: int, looks: Sequence[Look] = LOOKS) -> dict[int, Swaps]:
 
 
 def statistic(differences: Logs) -> float:
-    """T of differences [pairs, rounds]: their interquartile mean; a logarithm."""
+    """The statistic T of differences [pairs, rounds]: their interquartile mean, a logarithm."""
     return float(_interquartile_mean(differences.reshape(1, -1))[0])
 
 
 def null_distribution(differences: Logs, swaps: Swaps) -> Logs:
-    """[swaps]: T of each relabelling."""
+    """The statistic T of the differences under each swap of labels: an array [swaps]."""
     signs = np.where(swaps.T, -1.0, 1.0)[:, :, None]
     return _interquartile_mean((signs * differences).reshape(len(signs), -1))
 
 
 def _interquartile_mean(rows: Logs) -> Logs:
-    """Of each row: the mean without its lowest and its highest quarter."""
+    """The mean of each row without its lowest and its highest quarter."""
     quarter = rows.shape[1] // 4
     middle: Logs = np.sort(rows)[:, quarter : rows.shape[1] - quarter].mean(axis=1)
     return middle
@@ -111,15 +111,15 @@ def p_value(differences: Logs, hypothesis: Hypothesis, swaps: Swaps) -> float:
         return 1.0
     total, extreme = swaps.shape[1], 0
     for first in range(0, total, BLOCK):
-        found = null_distribution(away, swaps[:, first : first + BLOCK])
-        extreme += int((found >= measured - TIE).sum())
-        if extreme > HOPELESS * total:
+        swapped = null_distribution(away, swaps[:, first : first + BLOCK])
+        extreme += int((swapped >= measured - TIE).sum())
+        if extreme > LARGEST_ALPHA * total:
             break
     return extreme / total
 
 
 def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
-    """The slow-downs that a test at `alpha` on either side does not reject, by bisection."""
+    """The interval of the slow-downs that a test at `alpha` on either side does not reject, found by bisection."""
     estimate = statistic(differences)
 
     def bound(at_most: bool) -> float:
@@ -138,7 +138,7 @@ def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
 
 
 def holm(p_values: Mapping[str, float], alpha: float, family: int) -> set[str]:
-    """The hypotheses rejected by Holm's procedure, among `family` of which only these have been tested."""
+    """The names whose hypothesis Holm's procedure rejects, in a family of `family` of which only these were tested."""
     rejected: set[str] = set()
     for name, p in sorted(p_values.items(), key=lambda entry: entry[1]):
         if p > alpha / (family - len(rejected)):
@@ -148,10 +148,11 @@ def holm(p_values: Mapping[str, float], alpha: float, family: int) -> set[str]:
 
 
 class Procedure:
-    """The verdicts of a suite over the looks of a session; a benchmark that has one is not looked at again.
+    """Collects the verdicts of a suite over the looks of a session. A benchmark with a verdict is not looked at again.
 
-    A hypothesis rejected at an earlier look leaves the family, and what it spent goes to the others, as within Holm's
-    procedure. One that is no longer tested because the opposite verdict fell stays in: its going depends on the data.
+    A hypothesis that an earlier look rejected leaves the family, and its share of the error goes to the others, as
+    within Holm's procedure. One that is no longer tested because the opposite verdict was reached stays in the family:
+    that it is not tested depends on the data.
     """
 
     def __init__(self, names: Sequence[str], tables: Mapping[int, Swaps], looks: Sequence[Look] = LOOKS) -> None:
@@ -173,13 +174,16 @@ class Procedure:
         return tuple(name for name in self.names if name not in self.verdicts)
 
     def look(self, differences: Mapping[str, Logs]) -> None:
-        """Decide what can be, from the first pairs of the undecided benchmarks: as many as the look needs, or more."""
+        """Decide what can be decided from differences [pairs, rounds] of each undecided benchmark.
+
+        The look uses the first `look.pairs` pairs; more may be given.
+        """
         look = self.looks[self.done]
         self.done += 1
-        seen = {name: differences[name][: look.pairs] for name in self.undecided}
-        regressed = self._reject(SLOW_DOWN_TOLERATED, seen, look)
-        ok = self._reject(SLOW_DOWN_EXCLUDED, seen, look) - regressed
-        improved = self._reject(NO_SPEED_UP, {name: seen[name] for name in ok}, look)
+        first_pairs = {name: differences[name][: look.pairs] for name in self.undecided}
+        regressed = self._reject(SLOW_DOWN_TOLERATED, first_pairs, look)
+        ok = self._reject(SLOW_DOWN_EXCLUDED, first_pairs, look) - regressed
+        improved = self._reject(NO_SPEED_UP, {name: first_pairs[name] for name in ok}, look)
         for verdict, names in ((OK, ok), (IMPROVED, improved), (REGRESSED, regressed)):
             self.verdicts.update(dict.fromkeys(names, verdict))
 
@@ -192,7 +196,7 @@ class Procedure:
 
 
 def overall(verdicts: Sequence[str]) -> str:
-    """The verdict of a suite: it is ok only if every benchmark is, and regressed if any is."""
+    """The verdict of a suite: regressed if any benchmark is, else inconclusive if any is, else improved, else ok."""
     for verdict in (REGRESSED, INCONCLUSIVE, IMPROVED):
         if verdict in verdicts:
             return verdict

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.gate.launcher import WORKLOAD
 from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
-from benchmarks.gate.run import Result
+from benchmarks.gate.run import CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
 from benchmarks.records import Metric, PointResult, Record, provenance
@@ -29,7 +29,7 @@ MEANINGS = (
 )
 
 
-def headline(result: Result) -> str:
+def headline(result: CheckResult) -> str:
     """The verdict in one sentence, in Markdown."""
     base, head = (f"{side} `{tree.ref}` ({tree.commit[:10]})" for side, tree in _sides(result))
     if not result.measured:
@@ -37,41 +37,41 @@ def headline(result: Result) -> str:
     return f"**{result.verdict}**: {HEADLINES[result.verdict].format(head=head, base=base)}"
 
 
-def body(result: Result) -> str:
-    """The table of the findings and how they came about, in Markdown that a terminal shows well, too."""
+def body(result: CheckResult) -> str:
+    """The table of the findings and how the session went, in Markdown that also reads well on a terminal."""
     rows = [COLUMNS, *(_row(finding) for finding in result.findings)]
     lines = [*_table(rows), ""]
     lines += [f"{finding.name}: {finding.reason}" for finding in result.findings if finding.reason]
     lines += [f"{name}: not measured: {why}" for name, why in result.lacking.items()]
-    if result.outcome:
+    if result.session:
         lines += [
-            f"{result.outcome.pairs} pairs of {ROUNDS} processes a side, {result.outcome.redone} of "
-            f"{result.outcome.rounds} rounds redone, "
-            f"{result.outcome.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
+            f"{result.session.pairs} pairs of {ROUNDS} processes a side, {result.session.redone} of "
+            f"{result.session.rounds} rounds redone, "
+            f"{result.session.seconds:.0f} s of {result.budget_s:.0f} s, seed {result.seed}; times are measured here, "
             "medians, and the slow-down is that of neighbouring measurements",
         ]
     return "\n".join([*lines, MEANINGS])
 
 
-def document(result: Result) -> dict[str, Any]:
+def document(result: CheckResult) -> dict[str, Any]:
     """The result as JSON. Times in seconds, one for each round; slow-downs as ratios minus one."""
-    outcome = result.outcome
+    session = result.session
     return {
         "verdict": result.verdict if result.measured else None,
         **{side: {"ref": tree.ref, "commit": tree.commit} for side, tree in _sides(result)},
         "seed": result.seed,
         "budget_s": result.budget_s,
-        "seconds": outcome.seconds if outcome else None,
-        "pairs": outcome.pairs if outcome else 0,
-        "rounds": outcome.rounds if outcome else 0,
-        "redone": outcome.redone if outcome else 0,
+        "seconds": session.seconds if session else None,
+        "pairs": session.pairs if session else 0,
+        "rounds": session.rounds if session else 0,
+        "redone": session.redone if session else 0,
         "workload": digest_file(WORKLOAD),
         "benchmarks": [_entry(finding) for finding in result.findings],
         "not_measured": result.lacking,
     }
 
 
-def record(result: Result, command: Sequence[str], started: datetime) -> Record:
+def record(result: CheckResult, command: Sequence[str], started: datetime) -> Record:
     """The result as a record of kind 'comparison': a point for each benchmark, with its verdict as the series."""
     points = [_point(result, finding) for finding in result.findings]
     for name, why in result.lacking.items():
@@ -86,26 +86,26 @@ def record(result: Result, command: Sequence[str], started: datetime) -> Record:
         scale="laptop",
         state="complete",
         provenance=provenance.collect(
-            command, result.seed, started, result.outcome.seconds if result.outcome else 0.0, packages=("torch",)
+            command, result.seed, started, result.session.seconds if result.session else 0.0, packages=("torch",)
         ),
         points=tuple(points),
         notes=tuple(provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line),
     )
 
 
-def _sides(result: Result) -> list[tuple[str, Any]]:
+def _sides(result: CheckResult) -> list[tuple[str, Any]]:
     return [(side, result.trees[side]) for side in (BASE, HEAD)]
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
     if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
-    found = finding.interval
+    interval = finding.interval
     return (
         finding.name,
         finding.verdict,
         f"{finding.slowdown:+.1%}",
-        f"{found.lower:+.1%} to {found.upper:+.1%}" if found else "no look yet",
+        f"{interval.lower:+.1%} to {interval.upper:+.1%}" if interval else "no look yet",
         f"{np.median(finding.base_s) * 1e3:.2f} ms",
         f"{np.median(finding.head_s) * 1e3:.2f} ms",
         str(len(finding.rounds) // ROUNDS),
@@ -121,14 +121,14 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _entry(finding: Finding) -> dict[str, Any]:
-    found = finding.interval
+    interval = finding.interval
     return {
         "name": finding.name,
         "verdict": finding.verdict,
         "reason": finding.reason,
-        "slowdown": found.estimate if found else None,
-        "lower": _bound(found, "lower"),
-        "upper": _bound(found, "upper"),
+        "slowdown": interval.estimate if interval else None,
+        "lower": _bound(interval, "lower"),
+        "upper": _bound(interval, "upper"),
         "pairs": len(finding.rounds) // ROUNDS,
         "base_s": list(finding.base_s),
         "head_s": list(finding.head_s),
@@ -136,16 +136,17 @@ def _entry(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _bound(found: Interval | None, which: str) -> float | None:
-    """A bound that is one: JSON has no infinity."""
-    value = getattr(found, which) if found else math.inf
+def _bound(interval: Interval | None, which: str) -> float | None:
+    """The lower or upper bound of an interval; None where it is infinite, as JSON has no infinity."""
+    value = getattr(interval, which) if interval else math.inf
     return value if math.isfinite(value) and value > -1 else None
 
 
-def _point(result: Result, finding: Finding) -> PointResult:
-    label, made = f"{finding.name}: {finding.verdict}", _fingerprint(result, finding.name)
+def _point(result: CheckResult, finding: Finding) -> PointResult:
+    name, verdict = finding.name, finding.verdict
+    label, digest = f"{name}: {verdict}", _fingerprint(result, name)
     if not finding.rounds:
-        return PointResult(finding.name, finding.verdict, label, {}, "skipped", finding.reason, made)
+        return PointResult(name, verdict, label, {}, "skipped", finding.reason, digest)
     metrics = {
         "slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns),
         "base_time": Metric(float(np.median(finding.base_s)), "s", "measured", finding.base_s),
@@ -154,9 +155,9 @@ def _point(result: Result, finding: Finding) -> PointResult:
     for which in ("lower", "upper"):
         if (bound := _bound(finding.interval, which)) is not None:
             metrics[f"slowdown_{which}"] = Metric(bound, "1", "derived")
-    return PointResult(finding.name, finding.verdict, label, {}, "ok", None, made, metrics)
+    return PointResult(name, verdict, label, {}, "ok", None, digest, metrics)
 
 
-def _fingerprint(result: Result, name: str) -> str:
+def _fingerprint(result: CheckResult, name: str) -> str:
     commits = {side: tree.commit for side, tree in _sides(result)}
     return fingerprint({"benchmark": name, "workload": digest_file(WORKLOAD), **commits})

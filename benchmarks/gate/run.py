@@ -1,4 +1,4 @@
-"""A check from start to end: trees, launches, session, result; and the self-test of all that, live."""
+"""Runs a check from start to end: trees, launches, session, result; and the self-test, which checks the gate itself."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
-from benchmarks.gate.launcher import Benchmark, Processes
+from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
 from benchmarks.gate.procedure import Procedure, overall, swap_tables
-from benchmarks.gate.session import Finding, Outcome, Session
+from benchmarks.gate.session import Finding, Session, SessionResult
 from benchmarks.gate.trees import Tree
 from benchmarks.records.errors import (
     DONE,
@@ -32,28 +32,28 @@ EXIT_CODES = {
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a check found. `lacking`: why some benchmarks were not measured; `outcome` is None if none was."""
+class CheckResult:
+    """The result of a check. `lacking` says why some benchmarks were not measured; `session` is None if none was."""
 
     trees: dict[str, Tree]
     seed: int
     budget_s: float
     lacking: dict[str, str]
-    outcome: Outcome | None
+    session: SessionResult | None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all that was measured."""
-        return tuple(finding for suite in self.outcome.suites for finding in suite) if self.outcome else ()
+        """The findings of all benchmarks that were measured."""
+        return tuple(finding for suite in self.session.suites for finding in suite) if self.session else ()
 
     @property
     def measured(self) -> bool:
         """Whether both sides ran at least once."""
-        return self.outcome is not None and self.outcome.rounds > 0
+        return self.session is not None and self.session.rounds > 0
 
     @property
     def verdict(self) -> str:
-        """Of the suite: what was asked for and not measured leaves it inconclusive, unless it regressed."""
+        """The verdict of the suite. A benchmark that was asked for and not measured counts as inconclusive."""
         return overall([finding.verdict for finding in self.findings] + [procedure.INCONCLUSIVE] * len(self.lacking))
 
     @property
@@ -79,9 +79,9 @@ def check(
     budget_s: float,
     progress: Callable[[str], None],
     started: float | None = None,
-) -> Result:
+) -> CheckResult:
     """Measure both trees and decide. Raises `UnavailableError` for a side that does not run."""
-    return _measure(trees, [[Benchmark(name, name) for name in names]], seed, budget_s, progress, started)
+    return _measure(trees, [[GateBenchmark(name, name) for name in names]], seed, budget_s, progress, started)
 
 
 def self_test(
@@ -91,40 +91,44 @@ def self_test(
     budget_s: float,
     progress: Callable[[str], None],
     started: float | None = None,
-) -> Result:
-    """Two suites on trees of the same commit: as they are, and with head's iterations stretched by 15%."""
-    identical = [Benchmark(name, name) for name in names]
-    slowed = [Benchmark(f"{name}+{INJECTED:.0%}", name, INJECTED) for name in names]
+) -> CheckResult:
+    """Measure two suites on trees of the same commit: one as it is, one with head's iterations stretched by 15%."""
+    identical = [GateBenchmark(name, name) for name in names]
+    slowed = [GateBenchmark(f"{name}+{INJECTED:.0%}", name, INJECTED) for name in names]
     return _measure(trees, [identical, slowed], seed, budget_s, progress, started)
 
 
-def self_test_code(result: Result) -> int:
-    """0 if identical code is ok and the slowed one regressed; inconclusive if it cannot tell; else the gate errs."""
+def self_test_code(result: CheckResult) -> int:
+    """The exit code of a self-test.
+
+    It is 0 if identical code is ok and the slowed code regressed, `INCONCLUSIVE` if a verdict is missing, and
+    `INTERNAL` if a verdict is wrong.
+    """
     if not result.measured:
         return NOTHING_SELECTED
     expected = {True: procedure.OK, False: procedure.REGRESSED}
-    found = [(finding.verdict, expected[finding.name in WORKLOADS]) for finding in result.findings]
-    if any(verdict not in (wanted, procedure.INCONCLUSIVE) for verdict, wanted in found):
+    verdicts = [(finding.verdict, expected[finding.name in WORKLOADS]) for finding in result.findings]
+    if any(verdict not in (right, procedure.INCONCLUSIVE) for verdict, right in verdicts):
         return INTERNAL
-    return DONE if all(verdict == wanted for verdict, wanted in found) and not result.lacking else INCONCLUSIVE
+    return DONE if all(verdict == right for verdict, right in verdicts) and not result.lacking else INCONCLUSIVE
 
 
 def _measure(
     trees: dict[str, Tree],
-    suites: Sequence[Sequence[Benchmark]],
+    suites: Sequence[Sequence[GateBenchmark]],
     seed: int,
     budget_s: float,
     progress: Callable[[str], None],
     started: float | None,
-) -> Result:
-    launcher = Processes(trees, [benchmark for suite in suites for benchmark in suite])
+) -> CheckResult:
+    launcher = ProcessLauncher(trees, [benchmark for suite in suites for benchmark in suite])
     started = time.monotonic() if started is None else started
     progress("trying both sides")
     lacking = launcher.lacking()
     tables = swap_tables(seed)
-    chosen = [[one.name for one in suite if one.name not in lacking] for suite in suites]
-    if not any(chosen):
-        return Result(trees, seed, budget_s, lacking, None)
-    procedures = [Procedure(names, tables) for names in chosen]
+    measurable = [[benchmark.name for benchmark in suite if benchmark.name not in lacking] for suite in suites]
+    if not any(measurable):
+        return CheckResult(trees, seed, budget_s, lacking, None)
+    procedures = [Procedure(names, tables) for names in measurable]
     session = Session(procedures, launcher, canary, seed, budget_s, started=started, progress=progress)
-    return Result(trees, seed, budget_s, lacking, session.run())
+    return CheckResult(trees, seed, budget_s, lacking, session.run())

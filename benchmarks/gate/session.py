@@ -1,10 +1,10 @@
-"""A session: rounds in random order under the guard, looks, redone rounds, and an end in any case.
+"""A session measures rounds in random order, redoes the disturbed ones, looks at the data, and ends in any case.
 
-A pair is a launch of base and one of head. A launch is `ROUNDS` fresh processes: under heavy noise one is not enough to
-tell 15% (`tests/benchmarks/gate/test_power.py`). In every round one process of each side is started, and they measure
-in turn, slice by slice, in random order, balanced in blocks of two. A shared machine has phases, of a tenth of a second
-to minutes, in which it is half as fast: what counts is how much slower head is than base in two slices that are
-neighbours, and of that the median over the round.
+A pair is `ROUNDS` rounds: under heavy noise one round is not enough to tell a slow-down of 15%
+(`tests/benchmarks/gate/test_power.py`). In every round a fresh process of each side is started, and the two measure in
+turn, slice by slice, in random order, balanced in blocks of two. A shared machine has phases, of a tenth of a second to
+minutes, in which it is half as fast. So head is compared with base in two neighbouring slices, and the round's
+difference is the median over these.
 """
 
 import math
@@ -18,80 +18,80 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
-from benchmarks.gate.launcher import Launcher
+from benchmarks.gate.launcher import SideLauncher
 from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Logs, Look, Procedure, interval, statistic
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUNDS = 3
-SLICES = 8  # of each benchmark in a round, by each side; even, for the balance
+SLICES = 8  # of each benchmark and side in a round; even, for the balance
 FIRST_READINGS = 16  # of the canary, before anything is measured
-SPARE_REDOS = 9  # rounds that may be redone beyond one for each one kept; more, and the machine is too loaded
+SPARE_REDOS = 9  # redone rounds that are allowed beyond one for each undisturbed round; with more, the session gives up
 
 
-class Times(NamedTuple):
-    """What a round says of a benchmark, as medians over its slices: seconds, and log(head / base) of neighbours."""
+class RoundTimes(NamedTuple):
+    """A benchmark's times in one round, as medians over its slices: seconds, and log(head / base) of neighbours."""
 
     base_s: float
     head_s: float
     difference: float
 
     @classmethod
-    def of(cls, base: Sequence[float], head: Sequence[float]) -> "Times":
-        """From the slices, in seconds, of which those at the same place are neighbours."""
+    def of(cls, base: Sequence[float], head: Sequence[float]) -> "RoundTimes":
+        """The medians of slices in seconds; slices at the same place of `base` and `head` are neighbours."""
         difference = np.log(head) - np.log(base)
         return cls(float(np.median(base)), float(np.median(head)), float(np.median(difference)))
 
 
 @dataclass
 class Round:
-    """A place in the session: whether head goes first in each slice, and its latest measurement."""
+    """A round of the session: whether head goes first in each slice, and the latest measurement of the round."""
 
     head_first: tuple[bool, ...]
-    times: dict[str, Times] = field(default_factory=dict)  # by benchmark
+    times: dict[str, RoundTimes] = field(default_factory=dict)  # by benchmark
     readings: list[Reading] = field(default_factory=list)  # the canaries between the slices
 
 
-class Seen(NamedTuple):
-    """A benchmark at the last look that it was part of: its rounds, those of the same pair after one another."""
+class LookedAt(NamedTuple):
+    """What the last look at a benchmark was based on: its rounds (those of one pair stand together), and the look."""
 
-    rounds: tuple[Times, ...]
+    rounds: tuple[RoundTimes, ...]
     look: Look
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a session says of one benchmark, from which rounds. `reason` if there is no verdict."""
+    """The verdict on one benchmark, and the rounds it is based on. `reason` says why if there is no verdict."""
 
     name: str
     verdict: str
-    rounds: tuple[Times, ...]
+    rounds: tuple[RoundTimes, ...]
     interval: Interval | None
     reason: str | None = None
 
     @property
     def base_s(self) -> tuple[float, ...]:
-        """Seconds on base, of each round."""
-        return tuple(one.base_s for one in self.rounds)
+        """The seconds on base in each round."""
+        return tuple(times.base_s for times in self.rounds)
 
     @property
     def head_s(self) -> tuple[float, ...]:
-        """Seconds on head, of each round."""
-        return tuple(one.head_s for one in self.rounds)
+        """The seconds on head in each round."""
+        return tuple(times.head_s for times in self.rounds)
 
     @property
     def slowdowns(self) -> tuple[float, ...]:
-        """Of each round, as ratios minus one."""
-        return tuple(math.expm1(one.difference) for one in self.rounds)
+        """The slow-down in each round, as a ratio minus one."""
+        return tuple(math.expm1(times.difference) for times in self.rounds)
 
     @property
     def slowdown(self) -> float:
-        """Of all rounds, as a ratio minus one, whether or not there was a look."""
+        """The slow-down over all rounds, as a ratio minus one, whether or not there was a look."""
         return math.expm1(statistic(differences(self.rounds)))
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a session says: a finding per benchmark, by suite; and how it went: `redone` of `rounds`."""
+class SessionResult:
+    """The findings of a session, by suite and benchmark, and how many rounds it measured, redone ones included."""
 
     suites: tuple[tuple[Finding, ...], ...]
     pairs: int
@@ -101,15 +101,15 @@ class Outcome:
 
 
 class Session:
-    """One session of suites that are measured together, each with its own procedure of decision.
+    """A session of suites that are measured together, each with its own decision procedure.
 
-    `started` is when the budget, in seconds of `clock`, began to run.
+    The budget counts seconds of `clock` from `started`, which is now if not given.
     """
 
     def __init__(
         self,
         suites: Sequence[Procedure],
-        launcher: Launcher,
+        launcher: SideLauncher,
         canary: Callable[[], Reading],
         seed: int,
         budget_s: float = math.inf,
@@ -125,12 +125,12 @@ class Session:
         self.guard = Guard()
         self.rounds: list[Round] = []
         self.redone = 0
-        self._seen: dict[str, Seen] = {}
+        self._looked_at: dict[str, LookedAt] = {}
         self._orders = _balanced(random.Random(seed))
         self._longest = 0.0
 
-    def run(self) -> Outcome:
-        """Measure and decide until all is decided, no look is left, or it makes no sense to go on."""
+    def run(self) -> SessionResult:
+        """Measure and decide until all is decided, no look is left, the budget is spent or the machine too loaded."""
         reason = "the pairs of all looks do not tell"
         try:
             self.guard.readings += [self.canary() for _ in range(FIRST_READINGS)]
@@ -143,73 +143,76 @@ class Session:
             self.launcher.stop()
         suites = tuple(tuple(self._finding(suite, name, reason) for name in suite.names) for suite in self.suites)
         pairs, rounds = len(self.rounds) // ROUNDS, len(self.rounds) + self.redone
-        return Outcome(suites, pairs, rounds, self.redone, self.clock() - self.started)
+        return SessionResult(suites, pairs, rounds, self.redone, self.clock() - self.started)
 
-    def _measure(self, wanted: int) -> str | None:
-        """Get `wanted` pairs of undisturbed rounds; or say why that is not possible."""
+    def _measure(self, pairs: int) -> str | None:
+        """Measure until there are `pairs` pairs of undisturbed rounds. Returns the reason if that is not possible."""
         while True:
-            bad = [one for one in self.rounds if self.guard.disturbed(one.readings)]
-            kept = len(self.rounds) - len(bad)
-            if kept == wanted * ROUNDS:
+            disturbed = [measured for measured in self.rounds if self.guard.disturbed(measured.readings)]
+            good = len(self.rounds) - len(disturbed)
+            if good == pairs * ROUNDS:
                 return None
-            if self.redone > SPARE_REDOS + kept:
+            if self.redone > SPARE_REDOS + good:
                 return (
-                    f"the machine is too loaded: {self.redone} rounds redone, {kept} undisturbed; stop what else runs"
+                    f"the machine is too loaded: {self.redone} rounds redone, {good} undisturbed; stop what else runs"
                 )
             if self.clock() + self._longest > self.end:
-                return f"the budget of {self.budget_s:.0f} s is exhausted after {kept // ROUNDS} of {wanted} pairs"
-            self.progress(f"round {kept + 1} of {wanted * ROUNDS}, {self.redone} redone")
-            self.redone += bool(bad)
+                return f"the budget of {self.budget_s:.0f} s is exhausted after {good // ROUNDS} of {pairs} pairs"
+            self.progress(f"round {good + 1} of {pairs * ROUNDS}, {self.redone} redone")
+            self.redone += bool(disturbed)
             before = self.clock()
-            if bad:
-                self._launch(bad[0])
+            if disturbed:
+                self._launch(disturbed[0])
             else:
                 self.rounds.append(self._launch(Round(tuple(islice(self._orders, SLICES)))))
             self._longest = max(self._longest, self.clock() - before)
 
     def _look(self, look: Look) -> None:
-        """Decide, and keep what the decision saw: rounds may be redone later, without what is decided now."""
+        """Decide, and keep the times that the decision is based on.
+
+        A round that is redone later measures the undecided benchmarks only, so its `times` lose the decided ones.
+        """
         for suite in self.suites:
             if suite.next_look:
-                self._seen |= {name: Seen(self._times(name), look) for name in suite.undecided}
-                suite.look({name: differences(self._seen[name].rounds) for name in suite.undecided})
+                self._looked_at |= {name: LookedAt(self._times(name), look) for name in suite.undecided}
+                suite.look({name: differences(self._looked_at[name].rounds) for name in suite.undecided})
 
-    def _times(self, name: str) -> tuple[Times, ...]:
-        """Of the pairs that are complete."""
-        return tuple(one.times[name] for one in self.rounds[: len(self.rounds) // ROUNDS * ROUNDS])
+    def _times(self, name: str) -> tuple[RoundTimes, ...]:
+        """A benchmark's times in the rounds of all complete pairs."""
+        return tuple(measured.times[name] for measured in self.rounds[: len(self.rounds) // ROUNDS * ROUNDS])
 
-    def _launch(self, one: Round) -> Round:
-        """Measure a round, in place of what it may hold."""
+    def _launch(self, target: Round) -> Round:
+        """Measure a round, replacing what was measured in it before, and return it."""
         names = [name for suite in self.suites for name in suite.undecided]
         self.launcher.start(names)
         readings = []
         slices: dict[str, dict[str, list[float]]] = {name: {BASE: [], HEAD: []} for name in names}
-        for head_first in one.head_first:
+        for head_first in target.head_first:
             for name in names:
                 for side in (HEAD, BASE) if head_first else (BASE, HEAD):
                     slices[name][side].append(self.launcher.run(side, name))
             readings.append(self.canary())
-        one.times = {name: Times.of(sides[BASE], sides[HEAD]) for name, sides in slices.items()}
-        one.readings = readings
+        target.times = {name: RoundTimes.of(sides[BASE], sides[HEAD]) for name, sides in slices.items()}
+        target.readings = readings
         self.guard.readings += readings
-        return one
+        return target
 
     def _finding(self, suite: Procedure, name: str, reason: str) -> Finding:
-        if name not in self._seen:  # not even one look
+        if name not in self._looked_at:  # there was not even one look
             return Finding(name, INCONCLUSIVE, self._times(name), None, reason)
-        seen = self._seen[name]
-        found = interval(differences(seen.rounds), seen.look.alpha, suite.tables[seen.look.pairs])
+        rounds, look = self._looked_at[name]
+        bounds = interval(differences(rounds), look.alpha, suite.tables[look.pairs])
         verdict = suite.verdicts.get(name)
-        return Finding(name, verdict or INCONCLUSIVE, seen.rounds, found, None if verdict else reason)
+        return Finding(name, verdict or INCONCLUSIVE, rounds, bounds, None if verdict else reason)
 
 
-def differences(rounds: Sequence[Times]) -> Logs:
-    """[pairs, ROUNDS]: by how much head was slower, as logarithms."""
-    return np.array([one.difference for one in rounds]).reshape(-1, ROUNDS)
+def differences(rounds: Sequence[RoundTimes]) -> Logs:
+    """The differences log(head / base) of the rounds of complete pairs, as an array [pairs, ROUNDS]."""
+    return np.array([times.difference for times in rounds]).reshape(-1, ROUNDS)
 
 
 def _balanced(rng: random.Random) -> Iterator[bool]:
-    """Whether head goes first: random, but once each way in every block of two."""
+    """Yield without end whether head goes first: at random, but once each way in every block of two."""
     while True:
         first = rng.random() < 0.5
         yield from (first, not first)

@@ -1,6 +1,7 @@
-"""Base and head as folders: the commits exported from the repository, which stays as it is, and their environments.
+"""Exports the commits of base and head from the repository into folders, and finds an interpreter for each.
 
-Both run under this interpreter, unless their dependencies differ: then each gets a virtual environment of its own.
+The checkout itself is not changed. Both sides run under this interpreter, unless their dependencies differ: then each
+gets a virtual environment of its own.
 """
 
 import io
@@ -38,17 +39,17 @@ def resolve(project: Path, ref: str) -> str:
         raise UnavailableError(
             f"{project} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
         )
-    found = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    if found.returncode:
+    parsed = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    if parsed.returncode:
         raise UsageError(
             f"REF={ref!r} names no commit here; needs a branch, tag or commit of this checkout; "
             "try git fetch, or another REF"
         )
-    return found.stdout.decode().strip()
+    return parsed.stdout.decode().strip()
 
 
 def require_clean(project: Path) -> None:
-    """Raise `UsageError` if the sources differ from HEAD: what would be measured has no name."""
+    """Raise `UsageError` if the sources differ from the commit HEAD: the result could not name what was measured."""
     if git_state(project)[1]:
         raise UsageError(
             "the working tree has changes that no commit holds, so that head is not what is in front of you; "
@@ -57,7 +58,7 @@ def require_clean(project: Path) -> None:
 
 
 def export(project: Path, commit: str, folder: Path) -> None:
-    """The files of a commit, in the new folder `folder`."""
+    """Write the files of a commit to the new folder `folder`. Raises `UnavailableError` if git cannot."""
     archive = _git(project, "archive", "--format=tar", commit)
     if archive.returncode:
         raise UnavailableError(f"cannot export commit {commit[:10]}: {last_line(archive.stderr)}")
@@ -66,21 +67,24 @@ def export(project: Path, commit: str, folder: Path) -> None:
 
 
 def build(project: Path, refs: Sequence[tuple[str, str, str]], folder: Path) -> dict[str, Tree]:
-    """The trees of (side, ref, commit) by side, below `folder`. Raises `UnavailableError` if one does not build."""
-    wanted = {}
+    """Build a tree below `folder` for each (side, ref, commit); return them by side.
+
+    Raises `UnavailableError` if one does not build.
+    """
+    requirements = {}
     for side, ref, commit in refs:
         export(project, commit, folder / side)
-        wanted[side] = dependencies(folder / side, f"{side} {ref} ({commit[:10]})")
-    same = len(set(wanted.values())) == 1
+        requirements[side] = dependencies(folder / side, f"{side} {ref} ({commit[:10]})")
+    same = len(set(requirements.values())) == 1
     trees = {}
     for side, ref, commit in refs:
-        python = Path(sys.executable) if same else _environment(folder / f"{side}-venv", wanted[side], side, ref)
+        python = Path(sys.executable) if same else _environment(folder / f"{side}-venv", requirements[side], side, ref)
         trees[side] = Tree(side, ref, commit, folder / side, python)
     return trees
 
 
 def dependencies(tree: Path, name: str) -> tuple[str, ...]:
-    """What a tree's pyproject.toml depends on, sorted."""
+    """The dependencies in a tree's pyproject.toml, sorted. Raises `UnavailableError`, with `name`, without them."""
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         return tuple(sorted(map(str, project.get("dependencies", ()))))
@@ -88,24 +92,24 @@ def dependencies(tree: Path, name: str) -> tuple[str, ...]:
         raise UnavailableError(f"{name} does not build: its pyproject.toml cannot be used: {error}") from None
 
 
-def _environment(folder: Path, wanted: Sequence[str], side: str, ref: str) -> Path:
-    """The interpreter of a new virtual environment with these requirements."""
+def _environment(folder: Path, requirements: Sequence[str], side: str, ref: str) -> Path:
+    """Make a virtual environment with these requirements and return its interpreter."""
     python = folder / "bin" / "python"
     for command in (
         [sys.executable, "-m", "venv", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted],
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements],
     ):
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-        if done.returncode:
+        finished = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        if finished.returncode:
             raise UnavailableError(
                 f"{side} {ref} does not build: its dependencies differ from the other side's, and its own environment "
-                f"cannot be made: {last_line(done.stderr)}"
+                f"cannot be made: {last_line(finished.stderr)}"
             )
     return python
 
 
 def last_line(output: bytes) -> str:
-    """The last line that says something, of what a program wrote."""
+    """The last line of a program's output that is not blank."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return lines[-1] if lines else "it says nothing"
 

@@ -2,16 +2,17 @@
 
     PYTHONPATH=TREE python -P workload.py TREE CORE WORKLOAD ...
 
-It loads the packages of others that these workloads need (an empty CORE: any), and then reads commands on standard
-input, one line of JSON each:
+It imports the third-party packages that these workloads need, and then reads commands on standard input, one line of
+JSON each:
 
-    {"start": [{"name": "a", "workload": "simulator", "slowdown": 0.0}]}    set up, in a fresh process, all on CORE
-    {"slice": "a"}    answered with the seconds of a few iterations; in between that process waits without using a core
-    {"end": true}     of that process
+    {"start": [{"name": "a", "workload": "simulator", "slowdown": 0.0}]}    fork a process on core CORE and set these up
+    {"slice": "a"}    measure: answered with the seconds of a few iterations
+    {"end": true}     end the forked process
 
-A process that starts has loaded nothing of the tree, from which it imports only what has been there since the engine
-is. The script imports nothing of the gate: base and head run this same file. Every iteration of a rank is stretched by
-`slowdown`: what the self-test injects.
+An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
+the tree when it starts, and imports only modules of it that are as old as the engine. The script imports nothing of the
+gate, so that base and head run this same file. Every iteration of a rank is stretched by the ratio `slowdown`, which
+the self-test sets.
 """
 
 import json
@@ -26,13 +27,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-Slices = Iterator[list[float]]  # seconds of the iterations of one slice after the other
+Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its iterations
 
 OWN = ("kernels", "ptdp_core")
 RANKS = {"pipeline_step": 2, "train_step": 1}  # the workloads of the engine
 ENGINE = ("kernels", "ptdp_core.engine.trainer")
-OTHERS = ("torch", "torch._dynamo")  # what the engine takes seconds to load; the last one for the first optimizer
-COMMANDS = open(0, "rb", buffering=0)  # noqa: SIM115 - never reads more than a line, so that processes can share it
+THIRD_PARTY = ("torch", "torch._dynamo")  # slow to import; making the first optimizer imports torch._dynamo
+COMMANDS = open(0, "rb", buffering=0)  # noqa: SIM115 - unbuffered, so that parent and child each read whole lines
 STEPS, PASSES = 4, 6  # iterations of a slice: about a tenth of a second
 # Small, so that a slice of a tenth of a second holds several iterations.
 MODEL = {"layers": 2, "hidden": 32, "heads": 4, "seq": 32, "vocab": 64}
@@ -54,7 +55,7 @@ def require_own(tree: Path) -> None:
 
 
 def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[float]:
-    """Seconds of each of `count` iterations."""
+    """Run `step` `count` times and return the seconds of each run."""
     seconds = []
     for _ in range(count):
         start = time.perf_counter()
@@ -66,7 +67,7 @@ def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[flo
 
 
 def simulator(slowdown: float) -> Slices:
-    """Estimates of some of the paper's configurations."""
+    """Time passes over the estimates of some of the paper's configurations."""
     from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
     from ptdp_core.simulator import load_cluster, simulate
 
@@ -82,10 +83,10 @@ def simulator(slowdown: float) -> Slices:
 
 
 def training(ranks: int, slowdown: float) -> Slices:
-    """Training steps of a small GPT on a pipeline of `ranks` stages; each as long as on its slowest rank."""
-    for name in ENGINE:  # before the processes of the ranks, which share them
+    """Time training steps of a small GPT on a pipeline of `ranks` stages, each by its slowest rank."""
+    for name in ENGINE:  # imported before the ranks are forked, which then share the modules
         import_module(name)
-    context = multiprocessing.get_context("fork")  # no thread runs yet
+    context = multiprocessing.get_context("fork")  # safe: no thread runs yet
     pipes: list[Any] = []
 
     def one_slice() -> list[float]:
@@ -110,7 +111,7 @@ def training(ranks: int, slowdown: float) -> Slices:
 
 
 def _rank(rank: int, ranks: int, folder: str, slowdown: float, pipe: Any) -> None:
-    """One pipeline rank. It ends when it is killed, with its parent."""
+    """Run one pipeline rank until it is killed with its parent."""
     import torch
     import torch.distributed as dist
 
@@ -141,18 +142,18 @@ def _rank(rank: int, ranks: int, folder: str, slowdown: float, pipe: Any) -> Non
 
 
 def prepare(workload: str, slowdown: float) -> Slices:
-    """The slices of a workload from the second on: the first warms up."""
+    """The slices of a workload from the second on: the first one is run here, to warm up."""
     slices = training(RANKS[workload], slowdown) if workload in RANKS else simulator(slowdown)
     next(slices)
     return slices
 
 
-def serve(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
-    """Get ready, and measure slices as they are asked for."""
+def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
+    """Set the benchmarks up, then measure a slice for every "slice" command until another command comes."""
     if core:
         os.sched_setaffinity(0, {int(core)})
     try:
-        slices = {one["name"]: prepare(one["workload"], one["slowdown"]) for one in wanted}
+        slices = {b["name"]: prepare(b["workload"], b["slowdown"]) for b in benchmarks}
     except ImportError as error:
         if (error.name or "").split(".")[0] not in OWN:
             raise
@@ -164,15 +165,15 @@ def serve(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
         say({"seconds": next(slices[command["slice"]])})
 
 
-def fork(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
-    """Serve in a fresh process, to its end. Ends this one, too, if that fails."""
+def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
+    """Serve in a fresh process and wait for its end. Ends this process, too, if that one fails."""
     if child := os.fork():
         if os.waitpid(child, 0)[1]:
             sys.exit(1)
         return
     status = 1
     try:
-        serve(tree, core, wanted)
+        serve(tree, core, benchmarks)
         status = 0
     except Exception:
         traceback.print_exc()
@@ -184,22 +185,22 @@ def fork(tree: Path, core: str, wanted: list[dict[str, Any]]) -> None:
 
 
 def say(answer: dict[str, Any]) -> None:
-    """One line of JSON to the gate."""
+    """Write one line of JSON to the gate."""
     print(json.dumps(answer), flush=True)
 
 
 def hear() -> dict[str, Any]:
-    """The gate's next command; none at its end."""
+    """The gate's next command; empty when the gate has ended."""
     line = COMMANDS.readline()
     return json.loads(line) if line else {}
 
 
 def main() -> None:
-    """Load, and start processes as they are asked for."""
+    """Import what is slow, and fork a process for every "start" command."""
     tree, core, *workloads = sys.argv[1:]
     # An editable install of another checkout would fill in the modules that this tree lacks.
     sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
-    for name in OTHERS if RANKS.keys() & workloads else ():
+    for name in THIRD_PARTY if RANKS.keys() & workloads else ():
         import_module(name)
     while "start" in (command := hear()):
         fork(Path(tree), core, command["start"])

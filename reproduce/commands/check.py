@@ -152,7 +152,7 @@ def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict
 
 def _print(
     parsed: argparse.Namespace,
-    result: gate.Result,
+    result: gate.CheckResult,
     code: int,
     exact: dict[str, Any] | None,
     started: datetime,
@@ -173,7 +173,7 @@ def _print(
     return code
 
 
-def _self_test_headline(result: gate.Result, code: int) -> str:
+def _self_test_headline(result: gate.CheckResult, code: int) -> str:
     said = {
         DONE: "identical code is ok, and an injected slow-down is found",
         INTERNAL: "a verdict below is wrong",

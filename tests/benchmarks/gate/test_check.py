@@ -20,7 +20,7 @@ class Fake:
     factor = 1.0
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
-    def __init__(self, trees: object, benchmarks: list[run.Benchmark]) -> None:
+    def __init__(self, trees: object, benchmarks: list[run.GateBenchmark]) -> None:
         self.injected = {one.name: one.injected for one in benchmarks}
         self.rng = np.random.default_rng(0)
 
@@ -42,7 +42,7 @@ class Fake:
 def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -> type[Fake]:
     """The small repository is the project, and nothing takes time."""
     made = type("Machine", (Fake,), {})
-    monkeypatch.setattr(run, "Processes", made)
+    monkeypatch.setattr(run, "ProcessLauncher", made)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
     monkeypatch.setattr("reproduce.DEFAULT_RESULTS", tmp_path / "results")
     run_check = check.run

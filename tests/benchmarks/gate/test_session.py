@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED, Procedure, swap_tables
-from benchmarks.gate.session import FIRST_READINGS, ROUNDS, SLICES, SPARE_REDOS, Session, Times
+from benchmarks.gate.session import FIRST_READINGS, ROUNDS, SLICES, SPARE_REDOS, RoundTimes, Session
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUND_S, CANARY_S = 4.0, 0.005
@@ -99,7 +99,7 @@ def test_benchmarks_and_sides_take_turns() -> None:
 
 def test_a_round_says_how_much_slower_head_is_in_neighbouring_slices() -> None:
     phases = np.array([1.0, 2.0, 1.0, 2.0, 2.0])
-    found = Times.of(phases * [1, 1, 1, 1, 5], phases * [1.1, 1.1, 1.1, 7, 1.1])
+    found = RoundTimes.of(phases * [1, 1, 1, 1, 5], phases * [1.1, 1.1, 1.1, 7, 1.1])
     assert found == pytest.approx((2.0, 2.2, np.log(1.1)))
 
 

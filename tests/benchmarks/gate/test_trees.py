@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gate import trees
-from benchmarks.gate.launcher import WORKLOAD, Benchmark, Processes
+from benchmarks.gate.launcher import WORKLOAD, GateBenchmark, ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
-SIMULATOR = Benchmark("simulator", "simulator")
+SIMULATOR = GateBenchmark("simulator", "simulator")
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_different_dependencies_need_environments_of_their_own(
 
 
 def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
-    launcher = Processes(built, [SIMULATOR])
+    launcher = ProcessLauncher(built, [SIMULATOR])
     assert launcher.lacking() == {}
     launcher.start(["simulator"])
     try:
@@ -102,7 +102,7 @@ def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
 def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:
     git(repository, "rm", "-r", "--quiet", "ptdp_core/simulator")
     commit("README.md", "no simulator\n")
-    launcher = Processes(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
     assert list(launcher.lacking()) == ["simulator"]
     assert "base HEAD" in launcher.lacking()["simulator"]
     assert "No module named 'ptdp_core.simulator'" in launcher.lacking()["simulator"]
@@ -116,7 +116,7 @@ def test_a_base_that_does_not_run_is_said(
     repository: Path, commit: Commit, tmp_path: Path, text: str, message: str
 ) -> None:
     commit("ptdp_core/config.py", text)
-    launcher = Processes(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
+    launcher = ProcessLauncher(build(repository, tmp_path, "HEAD", "first"), [SIMULATOR])
     with pytest.raises(UnavailableError, match=rf"^base HEAD \(\w+\) does not run: .*{message}"):
         launcher.lacking()
 
@@ -137,7 +137,7 @@ def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: P
 
 @pytest.mark.parametrize("workload", ["pipeline_step", "train_step"])
 def test_the_engine_is_measured(repository: Path, built: dict[str, Tree], workload: str) -> None:
-    launcher = Processes({HEAD: built[HEAD]}, [Benchmark("a", workload, injected=0.15)])
+    launcher = ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", workload, injected=0.15)])
     launcher.start(["a"])
     try:
         assert all(launcher.run(HEAD, "a") > 0 for _ in range(2))
