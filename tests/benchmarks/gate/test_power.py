@@ -1,7 +1,6 @@
 """What the whole decision procedure does under noise, in seeded simulation: looks, randomisation test, margins, Holm.
 
-The suite has the default one's size. All cases together take less than a minute on one core; with `-m slow` there are
-2000 trials of each.
+The suite has the default one's size. The default run makes 100 trials of each case; `-m slow` makes 2000.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ def test_noise_is_anchored_at_what_single_runs_do(noise: Noise) -> None:
     assert np.mean(differences > np.log(1.10)) == pytest.approx(noise.single_run_false_alarms, abs=0.02)
 
 
-@pytest.mark.parametrize("trials", [400, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [100, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("slowdown", [0.0, 0.03, 0.10])
 @pytest.mark.parametrize("noise", [MODERATE, HEAVY], ids=["moderate", "heavy"])
 def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdown: float, trials: int) -> None:
@@ -52,7 +51,7 @@ def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdo
         assert found[f"suite {INCONCLUSIVE}"] <= 0.05
 
 
-@pytest.mark.parametrize("trials", [400, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [100, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("noise", "power"), [(MODERATE, 0.95), (HEAVY, 0.90)], ids=["moderate", "heavy"])
 def test_a_regression_of_one_benchmark_is_found(noise: Noise, power: float, trials: int) -> None:
     assert simulate(noise, 0.15, trials)[REGRESSED] >= power

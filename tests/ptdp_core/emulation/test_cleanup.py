@@ -74,6 +74,7 @@ def test_a_killed_rank(start):
     assert not run.temporary_files()
 
 
+@pytest.mark.slow
 def test_a_dropped_link(start):
     run = start("12")
     os.kill(run.fabric(), signal.SIGKILL)  # with the process that holds them, all links go

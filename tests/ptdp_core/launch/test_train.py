@@ -261,7 +261,7 @@ def ranks_of(run: Program) -> list[int]:
 
 
 @needs_proc
-@pytest.mark.parametrize("who", [0, 3])
+@pytest.mark.parametrize("who", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
     with start(tmp_path, cache) as run:
         os.kill(ranks_of(run)[who], signal.SIGKILL)
@@ -287,7 +287,7 @@ def test_interrupt(tmp_path: Path, cache: str) -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun"])
+@pytest.mark.parametrize("to", ["launcher", "group", pytest.param("one rank under torchrun", marks=pytest.mark.slow)])
 def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path: Path, cache: str) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4") if "torchrun" in to else ()
     log = tmp_path / "log"
@@ -310,6 +310,7 @@ def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path:
     assert said == [f"ptdp-train: {'rank 0: ' if torchrun else ''}{line}"]
 
 
+@pytest.mark.slow
 @needs_proc
 def test_ranks_end_when_torchrun_is_killed(tmp_path: Path, cache: str) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4")
@@ -318,6 +319,7 @@ def test_ranks_end_when_torchrun_is_killed(tmp_path: Path, cache: str) -> None:
         run.wait_until_gone()
 
 
+@pytest.mark.slow
 @needs_proc
 def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path, cache: str) -> None:
     with start(tmp_path, cache) as run:
@@ -326,6 +328,7 @@ def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path, cache: str)
         assert not run.temporary_files()
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_frozen_rank_is_found_by_the_timeout(tmp_path: Path, cache: str) -> None:
     """A rank that is stopped cannot even say where it is."""
