@@ -2,6 +2,7 @@
 
 record       the types of one result file (`Record` and its parts), writing and reading it
 documents    what `--json` prints: documents with a schema of their own
+version_1    reading records of version 1
 validation   the check against `results/schema/`, with one line that says what is wrong and where
 storage      files written whole or not at all; digests of files and of configurations
 provenance   what a record says about the commit, the machine and the command that made it
@@ -25,6 +26,8 @@ from benchmarks.records.record import (
     PointResult,
     Provenance,
     Record,
+    RecordedEvent,
+    RecordedTimeline,
     read_record,
     write_record,
 )
@@ -49,6 +52,8 @@ __all__ = [
     "Provenance",
     "Record",
     "RecordError",
+    "RecordedEvent",
+    "RecordedTimeline",
     "StorageError",
     "atomic_write_bytes",
     "digest_file",

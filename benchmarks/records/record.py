@@ -1,7 +1,7 @@
 """Records: the one format of everything the suite writes, and how it gets to disk.
 
 A `Record` holds the results of one artifact, benchmark or comparison at one fidelity. The classes mirror
-`results/schema/record-1.schema.json` field by field, in its order. The schema is what counts: every record is
+`results/schema/record-2.schema.json` field by field, in its order. The schema is what counts: every record is
 checked against it when it is written and when it is read; the classes catch the likeliest slips where they
 are made (ValueError). Numbers are in base units (seconds, bytes, FLOP/s; no prefixes, no percent), always
 with a unit and an origin, and always finite.
@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from benchmarks.records import version_1
 from benchmarks.records.storage import atomic_write_bytes
 from benchmarks.records.validation import check, parse
 
-SCHEMA = "ptdp-record/1"
+SCHEMA = "ptdp-record/2"
 FIDELITIES = ("simulated", "emulated", "measured", "derived")
 ORIGINS = (*FIDELITIES, "paper")
 UNITS = ("1", "count", "s", "d", "1/s", "B", "B/s", "FLOP", "FLOP/s", "FLOP/B", "tokens/s", "sequences/s")
@@ -124,8 +125,39 @@ class PaperValue(_Part):
 
 
 @dataclass(frozen=True)
+class RecordedEvent(_Part):
+    """A pass of a microbatch through a stage: F, B, I or W (`kind`), from `start` to `end`, in seconds."""
+
+    kind: str
+    stage: int
+    microbatch: int
+    start: int | float
+    end: int | float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("start", "end"):
+            self._set(name, _number(name, getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class RecordedTimeline(_Part):
+    """When each pass of one training iteration ran: `ranks[r]` are the events of pipeline rank r, in their order."""
+
+    origin: str
+    ranks: tuple[tuple[RecordedEvent, ...], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_of("origin", self.origin, ORIGINS)
+
+
+@dataclass(frozen=True)
 class PointResult(_Part):
-    """One marker of a figure or row of a table; `fingerprint` is that of all that determines it."""
+    """One marker of a figure or row of a table; `fingerprint` is that of all that determines it.
+
+    `timelines` are of one iteration of it, at most one of each origin.
+    """
 
     key: str
     series: str
@@ -136,6 +168,7 @@ class PointResult(_Part):
     fingerprint: str
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     paper: Mapping[str, PaperValue] = field(default_factory=dict)
+    timelines: tuple[RecordedTimeline, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,6 +180,12 @@ class PointResult(_Part):
             if self.status == "ok" and metric.value is None:
                 raise ValueError(f"metrics.{name}=None of a point whose status is 'ok'; needs a number")
         self._set("parameters", {k: _scalar(f"parameters.{k}", v) for k, v in self.parameters.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        if not self.timelines:
+            del document["timelines"]
+        return document
 
 
 @dataclass(frozen=True)
@@ -239,6 +278,8 @@ class Record(_Part):
     @classmethod
     def from_json(cls, document: Any, source: str = "record") -> "Record":
         """The record that `document` (parsed JSON) is; if it is none, a `RecordError` that names `source`."""
+        if isinstance(document, Mapping) and document.get("schema") == version_1.SCHEMA:
+            document = version_1.to_version_2(document, source)
         check(document, source)
         made_by = dict(document["provenance"], host=Host(**document["provenance"]["host"]))
         if made_by["cluster"] is not None:
@@ -257,7 +298,13 @@ class Record(_Part):
 def _point(document: Mapping[str, Any]) -> PointResult:
     metrics = {name: Metric(**metric) for name, metric in document["metrics"].items()}
     paper = {name: PaperValue(**value) for name, value in document["paper"].items()}
-    return PointResult(**{**document, "metrics": metrics, "paper": paper})
+    timelines = tuple(
+        RecordedTimeline(
+            timeline["origin"], tuple(tuple(RecordedEvent(**event) for event in rank) for rank in timeline["ranks"])
+        )
+        for timeline in document.get("timelines", ())
+    )
+    return PointResult(**{**document, "metrics": metrics, "paper": paper, "timelines": timelines})
 
 
 def write_record(record: Record, path: str | os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.records.storage import PROJECT
 
 SCHEMAS = PROJECT / "results" / "schema"
-RECORD = "record-1"
+RECORD = "record-2"
 
 Place = tuple[str | int, ...]
 Problem = tuple[Place, str, str]  # where, what was found, what is needed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from benchmarks.records import Host, Metric, PointResult, Record, RecordError, read_record
+from benchmarks.records import Host, Metric, PointResult, Record, RecordedTimeline, RecordError, read_record
 from benchmarks.records.errors import DONE, INVALID_RESULTS, InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.experiment.fidelity import FIDELITIES
 
@@ -43,7 +43,8 @@ class Difference:
 class Pair:
     """A record in A and in B: why they cannot be compared (empty: they can), and otherwise what differs.
 
-    `changes` are statuses and verdicts, as (what, a, b); `missing` are points, or values of points, of one side only;
+    `changes` are statuses, timelines and verdicts, as (what, a, b); `missing` are points, or values or timelines of
+    points, of one side only;
     `notes` explain differences without forbidding them; `values` counts the values compared.
     """
 
@@ -152,7 +153,7 @@ def _pair(key: Key, a: Record, b: Record) -> Pair:
         key,
         a.title,
         differences=tuple(difference for difference in found if difference is not None),
-        changes=(*_statuses(both), *_verdicts(a, b)),
+        changes=(*_statuses(both), *_timelines(both), *_verdicts(a, b)),
         missing=_missing(a, b, both),
         notes=tuple(_notes(a, b, both)),
         points=len(both),
@@ -210,6 +211,20 @@ def _statuses(both: Sequence[tuple[PointResult, PointResult]]) -> list[tuple[str
     return [(f"status of {p.key}", p.status, q.status) for p, q in both if p.status != q.status]
 
 
+def _timelines(both: Sequence[tuple[PointResult, PointResult]]) -> list[tuple[str, str, str]]:
+    """Timelines of one origin that are not the same, each by when its last pass ends."""
+    pairs = [(p.key, mine, theirs) for p, q in both for mine in p.timelines for theirs in q.timelines]
+    return [
+        (f"{mine.origin} timeline of {key}", _end(mine), _end(theirs))
+        for key, mine, theirs in pairs
+        if mine.origin == theirs.origin and mine != theirs
+    ]
+
+
+def _end(timeline: RecordedTimeline) -> str:
+    return f"ends at {max((event.end for rank in timeline.ranks for event in rank), default=0):.6g} s"
+
+
 def _verdicts(a: Record, b: Record) -> list[tuple[str, str, str]]:
     theirs = {claim.id: claim.verdict for claim in b.claims}
     return [
@@ -228,6 +243,9 @@ def _missing(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult
         if p.status == q.status:
             found += [("A", f"{metric} of {p.key}") for metric in p.metrics if metric not in q.metrics]
             found += [("B", f"{metric} of {p.key}") for metric in q.metrics if metric not in p.metrics]
+            mine, theirs = ([timeline.origin for timeline in point.timelines] for point in (p, q))
+            found += [("A", f"{origin} timeline of {p.key}") for origin in mine if origin not in theirs]
+            found += [("B", f"{origin} timeline of {p.key}") for origin in theirs if origin not in mine]
     return tuple(found)
 
 

@@ -85,6 +85,7 @@ ARTIFACT = Artifact(
     tolerance=0.0,
     derive=derive,
     emulated=executed_timelines.metrics,
+    timelines=executed_timelines.recorded,
     draw=draw,
     notes=executed_timelines.notes,
     files=extra_files,

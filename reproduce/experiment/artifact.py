@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, Record
+from benchmarks.records import Metric, Record, RecordedTimeline
 from reproduce.experiment import quantities as q
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.quantities import Quantity, XAxis
@@ -54,6 +54,7 @@ class Artifact:
       ValueError if the point makes no sense
     - `further(point, estimate, cluster)`: metrics of a simulated point beyond, or in place of, the standard ones
     - `emulated(point, emulation)`: likewise of an emulated point
+    - `timelines(point, emulation)`: what the record keeps of when an emulated point's passes ran
     - `measure(launcher)`: called once for a run, gives what takes all metrics of a measured point where that is not a
       training step
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
@@ -76,6 +77,7 @@ class Artifact:
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     further: "Callable[[Point, Estimate, Cluster], Mapping[str, Metric]] | None" = None
     emulated: "Callable[[Point, Emulation], Mapping[str, Metric]] | None" = None
+    timelines: "Callable[[Point, Emulation], tuple[RecordedTimeline, ...]] | None" = None
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     notes: Callable[[Results], tuple[str, ...]] | None = out_of_memory

@@ -14,7 +14,7 @@ class Derived(Evaluator):
     def outcome(self, point: Point) -> Outcome:
         """What follows from the point's parameters."""
         assert self.artifact.derive is not None
-        return "ok", None, self.artifact.derive(point)
+        return Outcome("ok", None, self.artifact.derive(point))
 
 
 def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Derived:

@@ -54,10 +54,11 @@ class Emulated(Evaluator):
         config = TrainingConfig.from_plain(point.parameters)
         estimate = simulate(config, cluster)
         if not estimate.fits:
-            return "oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",))
+            return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",)))
         emulation = emulate(config, self.cluster, gpus_per_node=cluster.gpus_per_node)
         further = self.artifact.emulated(point, emulation) if self.artifact.emulated else {}
-        return "ok", None, {**emulated_metrics(config, emulation), **further}
+        timelines = self.artifact.timelines(point, emulation) if self.artifact.timelines else ()
+        return Outcome("ok", None, {**emulated_metrics(config, emulation), **further}, timelines)
 
 
 def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Emulated:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.records import ClusterRef, Metric, PointResult, digest_files, fingerprint
+from benchmarks.records import ClusterRef, Metric, PointResult, RecordedTimeline, digest_files, fingerprint
 from benchmarks.records.provenance import scrub
 from reproduce import ROOT
 from reproduce.experiment.artifact import Artifact
@@ -15,7 +15,14 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.sweep import Point
 
-Outcome = tuple[str, str | None, Mapping[str, Metric]]
+
+class Outcome(NamedTuple):
+    """Status, reason (None if ok), metrics, and timelines of a point."""
+
+    status: str
+    reason: str | None
+    metrics: Mapping[str, Metric]
+    timelines: tuple[RecordedTimeline, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Evaluator:
     debug: bool = field(default=False, compare=False)
 
     def outcome(self, point: Point) -> Outcome:
-        """Status, reason and metrics of a point; may raise: ValueError says that the point is not valid."""
+        """What came of a point; may raise: ValueError says that the point is not valid."""
         raise NotImplementedError
 
     def depends_on(self) -> Mapping[str, Any]:
@@ -71,28 +78,29 @@ class Evaluator:
 
     def evaluate(self, point: Point) -> PointResult:
         """The point with its metrics, or with the reason why it has none."""
-        status, reason, metrics = self._outcome(point)
+        outcome = self._outcome(point)
         return PointResult(
             key=point.key,
             series=point.series,
             label=point.label,
             parameters=self.parameters(point),
-            status=status,
-            reason=scrub(reason) if reason else None,
+            status=outcome.status,
+            reason=scrub(outcome.reason) if outcome.reason else None,
             fingerprint=self.fingerprint(point),
-            metrics=metrics,
+            metrics=outcome.metrics,
             paper=point.paper,
+            timelines=outcome.timelines,
         )
 
     def _outcome(self, point: Point) -> Outcome:
         try:
             return self.outcome(point)
         except ValueError as error:
-            return "invalid", str(error) or "the configuration is not valid", {}
+            return Outcome("invalid", str(error) or "the configuration is not valid", {})
         except Exception as error:
             if self.debug:
                 raise
-            return "failed", f"{type(error).__name__}: {error}; --debug shows where", {}
+            return Outcome("failed", f"{type(error).__name__}: {error}; --debug shows where", {})
 
 
 def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:

@@ -72,12 +72,12 @@ class Measured(Evaluator):
         from ptdp_core.launch.local import RankError
 
         try:
-            return "ok", None, self.take(point)
+            return Outcome("ok", None, self.take(point))
         except RankError as error:
             if self.debug:
                 raise
             reason = str(error).splitlines()[0]
-            return "oom" if "OutOfMemoryError" in reason else "failed", reason, {}
+            return Outcome("oom" if "OutOfMemoryError" in reason else "failed", reason, {})
 
     def notes(self) -> tuple[str, ...]:
         """How it was measured, and what that can say."""

@@ -44,9 +44,9 @@ class Simulated(Evaluator):
         estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster)
         if not estimate.fits:
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
-            return "oom", oom_reason(estimate, cluster), memory
+            return Outcome("oom", oom_reason(estimate, cluster), memory)
         further = self.artifact.further(point, estimate, cluster) if self.artifact.further else {}
-        return "ok", None, {**simulated_metrics(estimate), **further}
+        return Outcome("ok", None, {**simulated_metrics(estimate), **further})
 
 
 def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Simulated:

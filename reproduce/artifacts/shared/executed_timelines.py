@@ -8,7 +8,7 @@ its passes began and ended, executed and predicted.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, PointResult, Record
+from benchmarks.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, TimelineEvent, build
 from reproduce.experiment.parameters import Scalar
@@ -59,42 +59,40 @@ def sweep(what: str, points: Callable[[], tuple[Point, ...]]) -> Sweep:
 
 
 def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
-    """The formula's bubble; and of a point that is drawn, when each pass began and ended; for `Artifact.emulated`."""
+    """The formula's bubble, and the stash of whole devices; for `Artifact.emulated`."""
     parallel = emulation.config.parallel
-    found = {
+    return {
         FORMULA: Metric(bubble_fraction(parallel.p, parallel.m, parallel.v), "1", "derived"),
-        "peak_stash": Metric(emulation.peak_stash / parallel.v, "count", "emulated"),  # of whole devices
+        "peak_stash": Metric(emulation.peak_stash / parallel.v, "count", "emulated"),
     }
-    if point.series == FIGURE:
-        found |= _times("", emulation.timeline, "emulated")
-        found |= _times(PREFIX, emulation.prediction.timeline, "simulated")
-    return found
 
 
-def _times(prefix: str, rows: Sequence[Sequence[TimelineEvent[float]]], origin: str) -> dict[str, Metric]:
-    """Begins and ends of every pipeline rank's passes, in the schedule's order, as samples; the value is the last."""
-    found = {}
-    for rank, row in enumerate(rows):
-        passes = [event for event in row if event.action is not None]
-        for name, times in (("begins", [event.start for event in passes]), ("ends", [event.end for event in passes])):
-            found[f"{prefix}{name}_rank_{rank}"] = Metric(times[-1], "s", origin, tuple(times))
-    return found
+def recorded(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+    """When each pass of a point that is drawn ran, and when the simulator has it run; for `Artifact.timelines`."""
+    if point.series != FIGURE:
+        return ()
+    return _recorded("emulated", emulation.timeline), _recorded("simulated", emulation.prediction.timeline)
 
 
-def _timeline(point: PointResult, prefix: str, origin: str) -> Timeline:
-    """What a drawn point's record says ran when; or, with the prefix of predictions, would."""
+def _recorded(origin: str, rows: Sequence[Sequence[TimelineEvent[float]]]) -> RecordedTimeline:
+    passes = ([(event.action, event.start, event.end) for event in row if event.action] for row in rows)
+    return RecordedTimeline(origin, tuple(tuple(RecordedEvent(*a, start, end) for a, start, end in r) for r in passes))
+
+
+def _timeline(point: PointResult, origin: str, shown_origin: str) -> Timeline:
+    """The timeline of this origin that a drawn point's record has."""
     name, p, m, v = (point.parameters[key] for key in ("schedule", "p", "m", "v"))
     schedule = build(str(name), *(int(str(size)) for size in (p, m, v)))
-    bubble = point.metrics[prefix + BUBBLE].value
+    bubble = point.metrics[(PREFIX if origin == "simulated" else "") + BUBBLE].value
     assert bubble is not None
-    rows = tuple(_row(point, prefix, rank, actions) for rank, actions in enumerate(schedule.ranks))
-    return Timeline(schedule.name, schedule.placement, schedule.m, "s", rows, (), float(bubble), origin)
+    timeline = next(timeline for timeline in point.timelines if timeline.origin == origin)
+    rows = tuple(tuple(map(_event, rank)) for rank in timeline.ranks)
+    return Timeline(schedule.name, schedule.placement, schedule.m, "s", rows, (), float(bubble), shown_origin)
 
 
-def _row(point: PointResult, prefix: str, rank: int, actions: Sequence[Action]) -> tuple[TimelineEvent[float], ...]:
-    begins, ends = (point.metrics[f"{prefix}{name}_rank_{rank}"].samples or () for name in ("begins", "ends"))
-    times = zip(actions, begins, ends, strict=True)
-    return tuple(TimelineEvent(action.kind, action, float(begin), float(end)) for action, begin, end in times)
+def _event(event: RecordedEvent) -> TimelineEvent[float]:
+    action = Action(event.kind, event.stage, event.microbatch)
+    return TimelineEvent(event.kind, action, float(event.start), float(event.end))
 
 
 def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
@@ -102,8 +100,8 @@ def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
     drawn = [point for point in record.points if point.series == FIGURE and point.status == "ok"]
     cluster = record.provenance.cluster
     on = f", {cluster.name.capitalize()} model" if cluster else ""
-    executed = [_timeline(point, "", f"emulated: ptdp's engine in real time{on}") for point in drawn]
-    return executed, [_timeline(point, PREFIX, "simulated, same configuration") for point in drawn]
+    executed = [_timeline(point, "emulated", f"emulated: ptdp's engine in real time{on}") for point in drawn]
+    return executed, [_timeline(point, "simulated", "simulated, same configuration") for point in drawn]
 
 
 def draw(record: Record) -> "Figure":

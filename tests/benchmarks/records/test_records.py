@@ -26,6 +26,8 @@ from benchmarks.records import (
     PointResult,
     Provenance,
     Record,
+    RecordedEvent,
+    RecordedTimeline,
     RecordError,
     read_record,
     validation,
@@ -33,7 +35,7 @@ from benchmarks.records import (
 )
 
 PROJECT = Path(__file__).resolve().parents[3]
-SCHEMA = json.loads((validation.SCHEMAS / "record-1.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((validation.SCHEMAS / "record-2.schema.json").read_text(encoding="utf-8"))
 DIGEST = "0123456789abcdef" * 4
 
 
@@ -72,6 +74,7 @@ def example() -> Record:
                 "step_time": Metric(2.0, "s", "measured", (1.9, 2.0, 2.1)),
             },
             paper={"throughput_per_gpu": PaperValue(1.11e14, "FLOP/s", "plot", 1e12)},
+            timelines=(RecordedTimeline("emulated", ((RecordedEvent("F", 0, 0, 0, 0.5),), ())),),
         ),
         PointResult(
             "out/B=60",
@@ -154,6 +157,8 @@ def test_the_classes_mirror_the_schema() -> None:
         (point, definitions["point"]),
         (point["metrics"]["step_time"], definitions["metric"]),
         (point["paper"]["throughput_per_gpu"], definitions["paper_value"]),
+        (point["timelines"][0], definitions["timeline"]),
+        (point["timelines"][0]["ranks"][0][0], definitions["event"]),
         (claim, definitions["claim"]),
         (claim["numbers"]["gain"], definitions["number"]),
     ]
@@ -179,7 +184,7 @@ def test_round_trip(make, tmp_path: Path) -> None:
     write_record(read_record(path), path)
     assert path.read_bytes() == first
     assert first.endswith(b"}\n")
-    assert first.startswith(b'{\n "schema": "ptdp-record/1",\n "kind": ')
+    assert first.startswith(b'{\n "schema": "ptdp-record/2",\n "kind": ')
 
 
 def test_lists_and_numpy_scalars_become_plain() -> None:
@@ -299,11 +304,14 @@ ABSENT = object()
 POINT, FAILED, CLAIM = "/points/0", "/points/1", "/claims/0"
 SIMULATED, MEASURED = f"{POINT}/metrics/throughput_per_gpu", f"{POINT}/metrics/step_time"
 PAPER = f"{POINT}/paper/throughput_per_gpu"
+TIMELINE = f"{POINT}/timelines/0"
+EVENT = f"{TIMELINE}/ranks/0/0"
+OPTIONAL = {f"{POINT}/timelines"}
 HOST, CLUSTER = "/provenance/host", "/provenance/cluster"
 
 # (where to put what, the pointer of the message if it is another, what is needed)
 BROKEN: list[tuple[str, object, str | None, str]] = [
-    ("/schema", "ptdp-record/2", None, '"ptdp-record/1"'),
+    ("/schema", "ptdp-record/3", None, '"ptdp-record/2"'),
     ("/kind", "figure", None, "one of artifact, benchmark, comparison"),
     ("/id", "Fig 12", None, "text that matches ^[a-z]"),
     ("/id", "", None, "text that matches ^[a-z]"),
@@ -385,6 +393,20 @@ BROKEN: list[tuple[str, object, str | None, str]] = [
     (f"{PAPER}/how", "eye", None, "one of table, text, plot, script"),
     (f"{PAPER}/quantum", -1, None, "at least 0"),
     (f"{PAPER}/quantum", "1", None, "number or null"),
+    (f"{POINT}/timelines", [], None, "at least 1 item"),
+    (f"{POINT}/timelines", None, None, "array"),
+    (f"{TIMELINE}/origin", "guessed", None, "one of simulated, emulated, measured, derived, paper"),
+    (f"{TIMELINE}/ranks", [], None, "at least 1 item"),
+    (f"{TIMELINE}/ranks", None, None, "array"),
+    (f"{TIMELINE}/ranks/1", None, None, "array"),
+    (f"{EVENT}/kind", "f", None, "one of F, B, I, W"),
+    (f"{EVENT}/stage", None, None, "integer"),
+    (f"{EVENT}/stage", -1, None, "at least 0"),
+    (f"{EVENT}/microbatch", None, None, "integer"),
+    (f"{EVENT}/microbatch", -1, None, "at least 0"),
+    (f"{EVENT}/start", "0", None, "number"),
+    (f"{EVENT}/end", "1", None, "number"),
+    (f"{EVENT}/end", math.inf, None, "a finite number"),
     (CLAIM, "holds", None, "object"),
     (f"{CLAIM}/id", "10%", None, "text that matches"),
     (f"{CLAIM}/sentence", "", None, "at least 1 character"),
@@ -407,7 +429,7 @@ BROKEN: list[tuple[str, object, str | None, str]] = [
     ("/claims/1", example().to_json()["claims"][0], "/claims/1/id", "one that differs from /claims/0/id"),
 ]
 OBJECTS = [
-    *("", "/paper", "/provenance", HOST, CLUSTER, POINT, SIMULATED, PAPER, CLAIM),
+    *("", "/paper", "/provenance", HOST, CLUSTER, POINT, SIMULATED, PAPER, TIMELINE, EVENT, CLAIM),
     f"{CLAIM}/numbers/gain",
 ]
 STRINGS = [
@@ -455,7 +477,7 @@ def required_keys() -> list[str]:
         part = document
         for step in place.split("/")[1:]:
             part = part[int(step)] if isinstance(part, list) else part[step]
-        found += [f"{place}/{key}" for key in part]
+        found += [f"{place}/{key}" for key in part if f"{place}/{key}" not in OPTIONAL]
     return found
 
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import ClusterRef, Host, Metric, PointResult, Provenance, Record, errors, write_record
+from benchmarks.records import (
+    ClusterRef,
+    Host,
+    Metric,
+    PointResult,
+    Provenance,
+    Record,
+    RecordedEvent,
+    RecordedTimeline,
+    errors,
+    write_record,
+)
 from reproduce.analysis.compare import Pair, compare, load
 from reproduce.cli import main
 from reproduce.commands.compare import shown
@@ -53,6 +64,17 @@ def test_a_difference_says_point_metric_and_how_much() -> None:
     (difference,) = found.differences
     assert (difference.point, difference.metric, difference.relative) == ("x1", "time", 0.5)
     assert (found.points, found.values, found.obstacles) == (2, 2, ())
+
+
+def test_timelines_of_one_origin_are_compared_and_others_are_missing() -> None:
+    def timelines(end: float, *origins: str) -> Record:
+        rank = (RecordedEvent("F", 0, 0, 0.0, end),)
+        return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins)))
+
+    found = pair(timelines(1.0, "emulated", "simulated"), timelines(1.5, "emulated"))
+    assert found.changes == (("emulated timeline of x1", "ends at 1 s", "ends at 1.5 s"),)
+    assert found.missing == (("A", "simulated timeline of x1"),)
+    assert pair(timelines(1.0, "emulated"), timelines(1.0, "emulated")).changes == ()
 
 
 def test_a_negative_and_a_zero_value_have_their_own_relative_change() -> None:

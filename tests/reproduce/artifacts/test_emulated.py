@@ -122,18 +122,18 @@ def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
     record = done.record
     point = record.points[1]
     schedule = build("interleaved", 4, 8, 2)
-    for rank, actions in enumerate(schedule.ranks):
-        begins, ends = (point.metrics[f"{name}_rank_{rank}"] for name in ("begins", "ends"))
-        assert (begins.origin, len(begins.samples), len(ends.samples)) == ("emulated", len(actions), len(actions))
-        assert point.metrics[f"predicted_ends_rank_{rank}"].origin == "simulated"
+    assert [timeline.origin for timeline in point.timelines] == ["emulated", "simulated"]
+    for timeline in point.timelines:
+        for rank, actions in enumerate(schedule.ranks):
+            assert [(e.kind, e.stage, e.microbatch) for e in timeline.ranks[rank]] == list(actions)
     assert point.metrics["peak_stash"].value == 3  # six chunks of two a device
-    assert not any("rank" in name for name in record.points[2].metrics)
+    assert record.points[2].timelines == ()
     with figures.style():
         figure = executed_timelines.draw(record)
     executed, simulated = executed_timelines._both(record)
     boxes = {c.get_gid(): c for axes in figure.axes for c in axes.collections}
     assert len(boxes["outlines"].get_segments()) == simulated[1].boxes == 2 * 8 * 2 * 4
-    assert executed[1].rows[0][0].end == point.metrics["ends_rank_0"].samples[0]
+    assert executed[1].rows[0][0].end == point.timelines[0].ranks[0][0].end
     events = json.loads((done.plan.folder / "trace.json").read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert ["emulated" in name for name in names] == [True, False, True, False]

@@ -15,7 +15,7 @@ from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
-from reproduce.running.evaluator import Evaluator
+from reproduce.running.evaluator import Evaluator, Outcome
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, scales_of
 
 
@@ -23,7 +23,7 @@ class Guess(Evaluator):
     """Every square is 7 s."""
 
     def outcome(self, point):
-        return "ok", None, {"square": Metric(7, "s", "derived")}
+        return Outcome("ok", None, {"square": Metric(7, "s", "derived")})
 
 
 @pytest.fixture
