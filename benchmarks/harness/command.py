@@ -6,15 +6,30 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmarks.records import errors
-from benchmarks.records.errors import ReproduceError, UsageError
+from benchmarks.records.errors import ReproduceError, UsageError, did_you_mean
 from benchmarks.records.storage import StorageError
 from ptdp_core import interrupts
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a wrong command line in one line, as all errors here."""
+    """Reports a wrong command line in one line, as all errors here, with the word that was probably meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does it, but an option that no parser knows ends it here, where its options are known."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = tuple(option for action in self._actions for option in action.option_strings)
+            self.error(f"unrecognized arguments: {shlex.join(unknown)}{did_you_mean(unknown[0], options)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = tuple(map(str, action.choices))
+            message = f"{value!r} is unknown; there are {', '.join(words)}{did_you_mean(str(value), words)}"
+            raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> "None":  # type: ignore[override]
         raise UsageError(f"{message} ({self.prog} --help shows how)")

@@ -4,6 +4,7 @@ This module reads the records; `reproduce.output.html` writes the page. The same
 """
 
 import shlex
+import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def run(parsed: Namespace) -> int:
     text = page(found)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
     have = sum(bool(entry.results) for entry in found.entries)
-    print(f"{have} of {len(found.entries)} artifacts, {len(found.claims)} claims: {shown_path(out)}")
+    print(*textwrap.wrap(found.answer.headline, 100), sep="\n")
+    print(f"{have} of {len(found.entries)} artifacts: {shown_path(out)}")
     if missing := [entry for entry in found.entries if entry.artifact and not entry.results]:
         print(f"next: {missing[0].command}  (or {found.command('all')}), then {found.command('report')}")
     return DONE

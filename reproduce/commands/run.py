@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import reproduce
-from benchmarks.records import errors
+from benchmarks.records import VERDICTS, errors
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import COMMANDS, options
@@ -18,6 +18,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output import export
+from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, shown_path
 from reproduce.running import runner
@@ -79,8 +80,11 @@ def run(parsed: Namespace) -> int:
     return run_artifacts([catalog.load(name, tuple(COMMANDS)) for name in ids], parsed)
 
 
-def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace) -> int:
-    """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact."""
+def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool = False) -> int:
+    """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact.
+
+    `brief` prints a line for each, and in the end the answer to whether the paper holds.
+    """
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
         from reproduce.running.batch_script import batch_script
@@ -112,11 +116,15 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace) -> int:
             continue
         runs.append(done)
         codes.append(exit_code(done, parsed.strict))
-        if not parsed.json:
+        if brief and not parsed.json:
+            print(summary_line(done), flush=True)
+        elif not parsed.json:
             _print_run(done, time.monotonic() - started)
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
     if parsed.json:
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
+    elif brief:
+        _print_answer(runs, parsed)
     elif runs:
         _print_end(runs, parsed)
     return code
@@ -224,21 +232,53 @@ def _print_run(done: Run, seconds: float) -> None:
     out.print()
 
 
+def summary_line(done: Run) -> str:
+    """A run on one line: what, how many points, how far from the paper, how many claims have which verdict."""
+    artifact, record = done.plan.artifact, done.record
+    difference = accuracy(artifact, record.points)
+    far = f"{difference.mean:.1%} from the paper" if difference else ""
+    return f"{artifact.id:<26}{len(record.points):>4} points  {far:<21}  {verdict_counts([done])}".rstrip()
+
+
+def verdict_counts(runs: Sequence[Run]) -> str:
+    """'6 holds, 1 contradicted': the claims of runs by verdict."""
+    verdicts = [claim.verdict for done in runs for claim in done.record.claims]
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in VERDICTS if v in verdicts)
+
+
+def _print_answer(runs: Sequence[Run], parsed: Namespace) -> None:
+    """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
+    if claims := claims_of(done.record for done in runs):
+        print("", *answer(claims).lines(), sep="\n")
+    else:
+        print(f"\n{len(runs)} artifacts; claims at this fidelity: {verdict_counts(runs) or 'none'}")
+    failed = [point for done in runs for point in done.record.points if point.status in ("failed", "invalid")]
+    if failed:
+        print(f"{len(failed)} points failed; {parsed.program} ID prints the reasons")
+    print(f"\nfiles: {shown_path(parsed.results)}{os.sep}")
+    where = _where(parsed)
+    for words, purpose in ((["report"], "all of it as one page"), (["verify", "--verdict", "contradicted"], "in full")):
+        print(f"next: {shlex.join([*parsed.program.split(), *words, *where])}  ({purpose})")
+
+
 def _print_end(runs: list[Run], parsed: Namespace) -> None:
     from rich.text import Text
 
     out = console(WIDTH)
     if len(runs) > 1:
-        verdicts = [claim.verdict for done in runs for claim in done.record.claims]
-        counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-        out.print(Text(f"{len(runs)} artifacts; claims: {counts or 'none'}"))
+        out.print(Text(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}"))
     out.print(Text(f"next: {next_command(runs, parsed)}"), soft_wrap=True)
+
+
+def _where(parsed: Namespace) -> list[str]:
+    """The option that names the results folder, if it is not the default one."""
+    return [] if parsed.results == reproduce.DEFAULT_RESULTS else ["--results", str(parsed.results)]
 
 
 def next_command(runs: list[Run], parsed: Namespace) -> str:
     """What to try after these runs."""
     failed = [done for done in runs if any(point.status == "failed" for point in done.record.points)]
-    where = [] if parsed.results == reproduce.DEFAULT_RESULTS else ["--results", str(parsed.results)]
+    where = _where(parsed)
     missing = [id for id in catalog.ids() if not any((parsed.results / id).glob(f"*/{RECORD}"))]
     if failed:
         words = [failed[0].plan.artifact.id, *_flags(failed[0].plan), "--debug", *where]

@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import reproduce
 from benchmarks.records import VERDICTS, ClaimResult, PointResult
 from benchmarks.records.documents import print_document
-from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED
+from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from reproduce.analysis.verification import coverage
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import judge
 from reproduce.experiment.results import Results
+from reproduce.output.answer import Answer, answer
+from reproduce.output.latex import plain
 from reproduce.output.progress import progress
 from reproduce.output.tables import VERDICT_STYLES
 from reproduce.running.fidelities import evaluator, open_cluster
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 SHORT = 160  # characters of a sentence that a terminal shows
 HELP = """Evaluates the artifacts named, or all of them, and judges every claim of theirs. Points that an earlier run
-finished are taken from DIR; nothing is written.
+finished are taken from DIR; nothing is written. With --verdict only the claims with that verdict are shown.
 
 verdicts:
   holds                the results agree with the sentence, within its tolerance
@@ -57,6 +60,10 @@ class Checked:
     def failed(self) -> int:
         """Points that are invalid or broke: 'oom' is a result."""
         return sum(point.status in ("invalid", "failed") for point in self.points)
+
+    def with_verdict(self, verdict: str) -> tuple[ClaimResult, ...]:
+        """The claims that have this verdict."""
+        return tuple(claim for claim in self.claims if claim.verdict == verdict)
 
 
 def check(
@@ -90,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce verify`."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
     options.add_cluster(parser)
+    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
     options.add_json(parser)
@@ -105,16 +113,23 @@ def run(parsed: argparse.Namespace) -> int:
     """Check and print; returns the exit code."""
     artifacts = select(parsed.ids)
     open_cluster(parsed.cluster)  # before any work
+    if parsed.results != reproduce.DEFAULT_RESULTS and not parsed.results.is_dir():
+        raise UsageError(f"--results {parsed.results} is no folder; needs one with results; try reproduce all first")
     checked = []
     with progress("verify", sum(len(artifact.points(artifact.scales[0])) for artifact in artifacts)) as on_point:
         for artifact in artifacts:
             checked.append(check(artifact, parsed.results, parsed.cluster, parsed.fresh, parsed.debug, on_point))
+    whole = answer({one.artifact.id: one.claims for one in checked}, [a.id for a in artifacts] if parsed.ids else ())
     code = exit_code(checked, parsed.strict)
     covered = None if parsed.ids else coverage.counts()
+    if parsed.verdict:
+        if not whole.counts[parsed.verdict]:
+            raise NothingSelectedError(f"no claim has the verdict {parsed.verdict!r}. {whole.headline}")
+        checked = [replace(one, claims=one.with_verdict(parsed.verdict)) for one in checked]
     if parsed.json:
-        print_document("verify", 1, as_json(checked, covered, code))
+        print_document("verify", 1, as_json(checked, whole, covered, code))
     else:
-        _print(checked, covered)
+        _print(checked, whole, None if parsed.verdict else covered)
     return code
 
 
@@ -122,16 +137,11 @@ def exit_code(checked: Sequence[Checked], strict: bool) -> int:
     """4 if a point failed, else 5 if strict and a claim is contradicted, else 0."""
     if any(one.failed for one in checked):
         return POINTS_FAILED
-    return CONTRADICTED if strict and counts(checked)["contradicted"] else DONE
+    contradicted = any(claim.verdict == "contradicted" for one in checked for claim in one.claims)
+    return CONTRADICTED if strict and contradicted else DONE
 
 
-def counts(checked: Sequence[Checked]) -> dict[str, int]:
-    """Claims by verdict."""
-    verdicts = [claim.verdict for one in checked for claim in one.claims]
-    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
-
-
-def as_json(checked: Sequence[Checked], covered: dict[str, int] | None, code: int) -> dict[str, Any]:
+def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None, code: int) -> dict[str, Any]:
     """What `--json` prints."""
     return {
         "claims": [
@@ -162,7 +172,8 @@ def as_json(checked: Sequence[Checked], covered: dict[str, int] | None, code: in
             }
             for one in checked
         ],
-        "counts": counts(checked),
+        "answer": whole.headline,
+        "counts": whole.counts,
         "coverage": covered,
         "exit_code": code,
     }
@@ -173,7 +184,7 @@ def shortened(sentence: str, limit: int = SHORT) -> str:
     return textwrap.shorten(sentence, limit, placeholder=" ...")
 
 
-def _print(checked: Sequence[Checked], covered: dict[str, int] | None) -> None:
+def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -188,10 +199,7 @@ def _print(checked: Sequence[Checked], covered: dict[str, int] | None) -> None:
             if point.status in ("invalid", "failed"):
                 _print_wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ")
         out.print()
-    found = counts(checked)
-    out.print(
-        Text(f"{sum(found.values())} claims: " + ", ".join(f"{n} {verdict}" for verdict, n in found.items() if n))
-    )
+    out.print(Text(textwrap.fill(whole.headline, min(WIDTH, out.width))))
     if covered:
         out.print(
             Text(
@@ -209,7 +217,7 @@ def _print_claim(out: "Console", claim: ClaimResult) -> None:
     line.append(claim.verdict, style=VERDICT_STYLES[claim.verdict])
     line.append(f"  {claim.id}  [{claim.place}; {claim.fidelity}]")
     out.print(line)
-    _print_wrapped(out, f'"{shortened(claim.sentence)}"', "      ")
+    _print_wrapped(out, f'"{shortened(plain(claim.sentence))}"', "      ")
     if claim.tolerance:
         _print_wrapped(out, f"tolerance: {claim.tolerance}", "      ")
     _print_wrapped(out, claim.explanation, "      ")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Take = Callable[[Point], Mapping[str, Metric]]
 
 NOT_IN_PAPER = "-"  # the section of an artifact that is beyond the paper
+IN_THE_PAPER = "_in_the_paper"  # ends the id of a claim that judges another one's sentence on the paper's own points
 MEASURED_SCALES = tuple(FIDELITIES["measured"].scales)
 
 
@@ -167,7 +168,7 @@ class Artifact:
                 self.claims.append(
                     replace(
                         claim,
-                        id=f"{name}_in_the_paper",
+                        id=f"{name}{IN_THE_PAPER}",
                         place=f"{place}, in the paper's own points",
                         fidelity="derived",
                         judge=on_papers_points(judge),

@@ -10,7 +10,8 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html.markup import Content, Html, element, markup
 from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.html.sections import accuracy_section, entry_section, plans_section
-from reproduce.output.html.tables import data_table, heading, origin, plain, tag, verdict_kind
+from reproduce.output.html.tables import data_table, heading, origin, tag, verdict_kind
+from reproduce.output.latex import plain
 
 TEMPLATE = Path(__file__).with_name("report_template.html")
 PAPER = "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
@@ -78,11 +79,11 @@ def _overview(report: Report) -> Html:
     run = [entry for entry in report.entries if entry.results]
     points = [point for _, result in report.shown for point in result.record.points]
     good = sum(point.status == "ok" for point in points)
-    verdicts = [claim.verdict for _, claim in report.claims]
+    counts = report.answer.counts
     tiles = [
         _tile(f"{len(run)} of {len(report.entries)}", "artifacts with results"),
         _tile(f"{good} of {len(points)}", "points with a result"),
-        _tile(f"{verdicts.count('holds')} of {len(verdicts)}", "claims that hold"),
+        _tile(f"{counts['holds']} of {sum(counts.values())}", "claims that hold"),
     ]
     fidelities = dict.fromkeys(result.record.fidelity for _, result in report.shown)
     for fidelity in sorted(fidelities, key=list(ORIGINS).index):
@@ -90,7 +91,7 @@ def _overview(report: Report) -> Html:
         if found:
             text = f"mean difference from the paper, {fidelity}, {found.count} points; worst {found.worst_signed:+.1%}"
             tiles.append(_tile(f"{found.mean:.1%}", text))
-    counts = [[tag(verdict, verdict_kind(verdict)), f" {verdicts.count(verdict)}  "] for verdict in VERDICTS]
+    tags = [[tag(verdict, verdict_kind(verdict)), f" {number}  "] for verdict, number in counts.items()]
     lead = (
         f"Every figure and table of the evaluation in “{PAPER}” (SC’21), next to what this suite gives for it; "
         "every number says where it comes from."
@@ -102,7 +103,8 @@ def _overview(report: Report) -> Html:
             element("p", lead, class_="soft"),
             element("div", *tiles, class_="tiles"),
         ),
-        element("p", "Claims: ", *counts) if verdicts else None,
+        element("p", report.answer.headline),
+        element("p", "Claims: ", *tags),
         _coverage(report),
         _sources(report),
         id="overview",
@@ -154,13 +156,11 @@ def _sources(report: Report) -> Html | None:
 
 def _findings(report: Report) -> Html:
     rows: list[list[Content]] = []
-    for verdict in ("contradicted", "paper inconsistent", "inconclusive", "not testable here"):
-        for entry, claim in report.claims:
-            if claim.verdict == verdict:
-                place = element("a", entry.label, href=f"#{entry.id}")
-                rows.append(
-                    [place, tag(verdict, verdict_kind(verdict)), f"“{plain(claim.sentence)}”", claim.explanation]
-                )
+    for verdict in ("contradicted", "inconclusive", "paper inconsistent", "not testable here"):
+        for judged in report.answer.of(verdict):
+            place = element("a", judged.artifact.label, href=f"#{judged.artifact.id}")
+            sentence = f"“{plain(judged.claim.sentence)}”"
+            rows.append([place, tag(verdict, verdict_kind(verdict)), sentence, judged.finding])
     broken = [
         element("li", element("a", entry.label, href=f"#{entry.id}"), f" {point.label}: {point.status}: {point.reason}")
         for entry, result in report.shown
@@ -172,7 +172,6 @@ def _findings(report: Report) -> Html:
         "section",
         element("h2", "What does not hold"),
         table if rows else element("p", "Every claim judged here holds."),
-        element("p", "Claims that belong to no figure or table: ", element("code", report.command("verify"))),
         [element("h3", "Points that failed"), element("ul", *broken, class_="plain")] if broken else None,
         id="findings",
     )

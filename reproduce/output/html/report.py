@@ -3,14 +3,15 @@
 import os
 import shlex
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from benchmarks.records import ClaimResult, Record
+from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
+from reproduce.output.answer import Answer, answer, claims_of
 
 FIGURE = "figure.png"
-NOT_TESTABLE = "not testable here"
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,10 @@ class Report:
         """Every result of an artifact, in the paper's order."""
         return tuple((entry, result) for entry in self.entries for result in entry.results)
 
-    @property
-    def claims(self) -> tuple[tuple[Entry, ClaimResult], ...]:
-        """Every claim, once for each result that tests it; one that none can test, once."""
-        found = []
-        for entry in self.entries:
-            judged = [claim for result in entry.results for claim in result.record.claims]
-            tested = {claim.id for claim in judged if claim.verdict != NOT_TESTABLE}
-            untested = {claim.id: claim for claim in judged if claim.id not in tested}
-            found += [(entry, claim) for claim in judged if claim.verdict != NOT_TESTABLE]
-            found += [(entry, claim) for claim in untested.values()]
-        return tuple(found)
+    @cached_property
+    def answer(self) -> Answer:
+        """Whether the paper holds, by these results."""
+        return answer(claims_of(result.record for _, result in self.shown))
 
     def command(self, *words: str) -> str:
         """A command of this program for the same results."""

@@ -13,11 +13,11 @@ from reproduce.output.html.tables import (
     heading,
     number_text,
     origin,
-    plain,
     points_table,
     tag,
     verdict_kind,
 )
+from reproduce.output.latex import plain
 from reproduce.output.tables import failures, origin_of
 
 KINDS_OF_FILES = {

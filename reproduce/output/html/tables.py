@@ -1,6 +1,5 @@
 """Tables and small parts of the report's page: numbers with their units and origins, verdicts as coloured tags."""
 
-import re
 from collections.abc import Sequence
 
 from benchmarks.records import Number
@@ -24,32 +23,6 @@ SHOWN_UNITS = {
     "FLOP/s": ((1e18, "exaFLOP/s"), (1e12, "teraFLOP/s"), (1, "FLOP/s")),
     "s": ((1, "s"), (1e-3, "ms"), (1e-6, "µs")),
 }
-# The paper's sentences are kept as its source has them; these are read as people write them.
-LATEX = (
-    (r"~?\\(?:cite|footnote|label)\{[^{}]*\}", ""),
-    (r"\\ref\{[^{}]*\}", "…"),
-    (r"\\(?:emph|textbf|textit|texttt|text|mathrm)\{([^{}]*)\}", r"\1"),
-    (r"\\cdot\b\s*", "· "),
-    (r"\\times\b\s*", "×"),
-    (r"\\gg\b", "≫"),
-    (r"\\S(?![a-z])", "§"),
-    (r"\\(?:left|right)\b\s*", ""),
-    (r"\\(?:sim|approx)\b\s*", "≈"),
-    (r"\\l(?:e|eq)\b\s*", "≤ "),
-    (r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"\1/\2"),
-    (r"\\([%&#$_ ])", r"\1"),
-    (r"\$", ""),
-    (r"~", " "),
-    (r"---?", "–"),
-    (r"``|''", '"'),
-)
-
-
-def plain(sentence: str) -> str:
-    """A sentence of the paper's source without its LaTeX."""
-    for pattern, replacement in LATEX:
-        sentence = re.sub(pattern, replacement, sentence)
-    return sentence
 
 
 def tag(text: str, kind: str = "") -> Html:

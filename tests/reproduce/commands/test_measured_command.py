@@ -135,7 +135,7 @@ def test_a_script_for_slurm(capsys, tmp_path):
         (["--launcher", "slurm", "--print-script"], USAGE, "add --scale cpu, gpu or gpus"),
         (["--scale", "cpu", "--print-script"], USAGE, "needs --launcher slurm"),
         (["--scale", "cpu", "--launcher", "slurm"], UNAVAILABLE, "SLURM_JOB_ID is not set"),
-        (["--launcher", "mpi"], USAGE, "invalid choice: 'mpi'"),
+        (["--launcher", "mpi"], USAGE, "'mpi' is unknown; there are local, torchrun, slurm"),
         (["--scale", "paper"], USAGE, "has no scale 'paper' at fidelity measured; it has: cpu, gpus"),
     ],
 )

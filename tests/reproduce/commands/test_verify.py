@@ -82,7 +82,14 @@ class TestCommand:
         out = capsys.readouterr().out
         assert "contradicted  never  [Section 0; derived]" in out
         assert '"Never."' in out
-        assert out.strip().endswith("1 claims: 1 contradicted")
+        assert out.strip().endswith("Of 1 claim 1 is contradicted.")
+
+    def test_shows_only_claims_with_the_verdict_asked_for(self, tmp_path, capsys):
+        asked = ("fig_squares", "--results", str(tmp_path), "--verdict")
+        _, found = run_json(capsys, *asked, "contradicted")
+        assert [claim["id"] for claim in found["claims"]] == ["never"]
+        assert main(["verify", *asked, "holds"]) == errors.NOTHING_SELECTED
+        assert "no claim has the verdict 'holds'. Of 1 claim 1 is contradicted." in capsys.readouterr().err
 
 
 def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, monkeypatch):
@@ -104,10 +111,12 @@ def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, 
         (["paper_claim"], "did you mean 'paper_claims'?"),
         (["fig_bubble", "--cluster", "nosuch"], "cluster='nosuch' is unknown"),
         (["--bogus"], "unrecognized arguments: --bogus"),
+        (["--verdict", "contradict"], "did you mean 'contradicted'?"),
+        (["--results", "no/such/folder"], "--results no/such/folder is no folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path, capsys):
-    assert main(["verify", *arguments, "--results", str(tmp_path)]) == errors.USAGE
+    assert main(["verify", "--results", str(tmp_path), *arguments]) == errors.USAGE
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
 

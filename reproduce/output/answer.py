@@ -1,0 +1,136 @@
+"""Does the paper hold? One set of claims and one count of their verdicts, for whatever speaks of them.
+
+`answer` takes what was judged; `reproduce verify`, `reproduce all`, `reproduce report` and the README print its words.
+"""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.records import VERDICTS, ClaimResult, Record
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
+from reproduce.experiment.results import OURS
+from reproduce.output.latex import plain
+
+# How the headline says each verdict, of one claim and of several, in this order.
+WORDS = {
+    "holds": ("holds", "hold"),
+    "contradicted": ("is contradicted", "are contradicted"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "paper inconsistent": ("the paper's own numbers contradict", "the paper's own numbers contradict"),
+    "not testable here": ("cannot be tested here", "cannot be tested here"),
+}
+BRIEFLY = ("paper inconsistent", "not testable here")  # these verdicts need no sentence beside the reason
+SENTENCE, REASON = 150, 180  # characters of a sentence, and of a reason, where they are shortened
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim of the paper with its verdict; `in_the_paper`: the paper's own points contradict the sentence, too."""
+
+    artifact: Artifact
+    claim: ClaimResult
+    in_the_paper: bool = False
+
+    @property
+    def name(self) -> str:
+        """'fig_microbatch.best_microbatch_2 (Figure 16)'."""
+        return f"{self.artifact.id}.{self.claim.id} ({self.artifact.label})"
+
+    @property
+    def sentence(self) -> str:
+        """The sentence as people write it, on one line, cut if it is long."""
+        return f'"{textwrap.shorten(plain(self.claim.sentence), SENTENCE, placeholder=" ...")}"'
+
+    @property
+    def finding(self) -> str:
+        """What was found instead of what the sentence says, with the numbers."""
+        too = "; the paper's own points contradict it, too" if self.in_the_paper else ""
+        return f"{self.claim.explanation}{too}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The claims that were judged, each once; how many others there are; and whether all artifacts were asked."""
+
+    claims: tuple[Judged, ...]
+    unjudged: int = 0
+    whole: bool = True
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Claims by verdict."""
+        return {verdict: len(self.of(verdict)) for verdict in VERDICTS}
+
+    def of(self, verdict: str) -> tuple[Judged, ...]:
+        """The claims with a verdict, in the order of the catalogue."""
+        return tuple(judged for judged in self.claims if judged.claim.verdict == verdict)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        parts = []
+        for verdict, words in WORDS.items():
+            if judged := self.of(verdict):
+                too = sum(one.in_the_paper for one in judged)
+                also = f" ({too} of them also by the paper's own points)" if too else ""
+                parts.append(f"{len(judged)} {words[len(judged) > 1]}{also}")
+        if self.unjudged:
+            parts.append(f"{self.unjudged} not judged yet")
+        number = len(self.claims) + self.unjudged
+        begin = "Does the paper hold? Of its" if self.whole else "Of"
+        return f"{begin} {number} claim{'s' * (number != 1)} {', '.join(parts) or 'none was judged'}."
+
+    def lines(self, width: int = 100) -> list[str]:
+        """The answer for a terminal: the headline, then what does not hold and by how much, and what is not known."""
+        lines = textwrap.wrap(self.headline, width)
+        for verdict in WORDS:
+            judged = () if verdict == "holds" else self.of(verdict)
+            lines += ["", f"{verdict}:"] if judged else []
+            for one in judged:
+                lines.append(f"  {one.name}")
+                if verdict in BRIEFLY:
+                    lines += _wrapped(textwrap.shorten(one.finding, REASON, placeholder=" ..."), width)
+                else:
+                    lines += [*_wrapped(one.sentence, width), *_wrapped(one.finding, width)]
+        return lines
+
+
+def answer(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str] = ()) -> Answer:
+    """The answer from the judged claims of each artifact, by its id (`claims_of` takes them from records).
+
+    The claims that count are those of the paper that the catalogue's artifacts have now, each once; with `ids`, those
+    of these artifacts only.
+    """
+    judged: list[Judged] = []
+    unjudged = 0
+    for artifact in map(catalog.load, ids or catalog.ids()):
+        known = {claim.id for claim in artifact.claims if claim.place != OURS}
+        results = {claim.id: claim for claim in claims.get(artifact.id, ()) if claim.id in known}
+        unjudged += len(known) - len(results)
+        for id, claim in results.items():
+            twin = results.get(f"{id}{IN_THE_PAPER}")
+            in_the_paper = twin is not None and twin.verdict == "paper inconsistent"
+            judged.append(Judged(artifact, claim, in_the_paper and claim.verdict == "contradicted"))
+    return Answer(tuple(judged), unjudged, whole=not ids)
+
+
+def claims_of(records: Iterable[Record]) -> dict[str, tuple[ClaimResult, ...]]:
+    """The claims by artifact, from those of the records that can answer for the paper.
+
+    These are an artifact's complete results at its first fidelity and scale, as `reproduce all` makes them: what is
+    emulated at another size, or measured on another machine, says nothing new of the paper's sentences.
+    """
+    claims = {}
+    for record in records:
+        if record.id in catalog.ids() and record.state == "complete":
+            artifact = catalog.load(record.id)
+            if (record.fidelity, record.scale) == (artifact.fidelities[0], artifact.scales[0]):
+                claims[record.id] = record.claims
+    return claims
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    indent = " " * 6
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)

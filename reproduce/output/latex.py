@@ -1,0 +1,29 @@
+"""Sentences of the paper, which are kept as its source has them, as people read them."""
+
+import re
+
+LATEX = (
+    (r"~?\\(?:cite|footnote|label)\{[^{}]*\}", ""),
+    (r"\\ref\{[^{}]*\}", "…"),
+    (r"\\(?:emph|textbf|textit|texttt|text|mathrm)\{([^{}]*)\}", r"\1"),
+    (r"\\cdot\b\s*", "· "),
+    (r"\\times\b\s*", "×"),
+    (r"\\gg\b", "≫"),
+    (r"\\S(?![a-z])", "§"),
+    (r"\\(?:left|right)\b\s*", ""),
+    (r"\\(?:sim|approx)\b\s*", "≈"),
+    (r"\\l(?:e|eq)\b\s*", "≤ "),
+    (r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", r"\1/\2"),
+    (r"\\([%&#$_ ])", r"\1"),
+    (r"\$", ""),
+    (r"~", " "),
+    (r"---?", "–"),
+    (r"``|''", '"'),
+)
+
+
+def plain(sentence: str) -> str:
+    """A sentence of the paper's source without its LaTeX."""
+    for pattern, replacement in LATEX:
+        sentence = re.sub(pattern, replacement, sentence)
+    return sentence

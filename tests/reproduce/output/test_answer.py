@@ -1,0 +1,48 @@
+"""Whether the paper holds: every claim counted once, the same words for everything that speaks of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import VERDICTS, ClaimResult
+from reproduce.experiment import catalog
+from reproduce.output.answer import WORDS, answer, claims_of
+from reproduce.running.runner import Run
+
+
+def result(id: str, verdict: str) -> ClaimResult:
+    return ClaimResult(id, "The best size is $b$.", "Section 1", "simulated", None, verdict, "best: b=2", {})
+
+
+def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_12: Run) -> None:
+    everything = sum(len(catalog.load(id).claims) for id in catalog.ids())
+    found = answer(claims_of([figure_12.record, replace(figure_12.record, fidelity="emulated", scale="laptop")]))
+    assert found.counts == {**dict.fromkeys(VERDICTS, 0), "holds": 6, "paper inconsistent": 1}
+    assert sum(found.counts.values()) + found.unjudged == everything
+    assert found.headline == (
+        f"Does the paper hold? Of its {everything} claims 6 hold, 1 the paper's own numbers contradict, "
+        f"{everything - 7} not judged yet."
+    )
+
+
+def test_what_is_partial_or_no_claim_of_the_artifact_does_not_count(figure_12: Run) -> None:
+    assert claims_of([replace(figure_12.record, state="partial")]) == {}
+    assert answer({"fig_interleaved": [result("unheard_of", "holds")]}, ["fig_interleaved"]).unjudged == 7
+
+
+def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it() -> None:
+    sentence = "up_to_33_percent_lower"
+    claims = [result(sentence, "contradicted"), result(f"{sentence}_in_the_paper", "paper inconsistent")]
+    found = answer({"fig_recomputation": claims}, ["fig_recomputation"])
+    assert found.headline.startswith("Of ")
+    assert "1 is contradicted (1 of them also by the paper's own points)" in found.headline
+    text = "\n".join(found.lines())
+    assert "  fig_recomputation.up_to_33_percent_lower (Figure 17)\n" in text
+    assert '      "The best size is b."\n      best: b=2; the paper\'s own points contradict it, too\n' in text
+    assert max(map(len, found.lines())) <= 100
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_every_verdict_has_its_words(verdict: str) -> None:
+    one = answer({"fig_interleaved": [result("gap_closes", verdict)]}, ["fig_interleaved"])
+    assert f"1 {WORDS[verdict][0]}" in one.headline
