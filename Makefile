@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help test slow cov lint exact clean
+.PHONY: help test slow cov lint exact docs clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(STAMP): pyproject.toml
@@ -35,6 +35,10 @@ lint: $(STAMP) ## check style and types
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+
+docs: $(STAMP) ## build the documentation site (build/site/index.html)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache htmlcov .coverage

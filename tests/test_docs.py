@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.records import read_record
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
+from reproduce.experiment.predictions import PREFIX
 from reproduce.running import runner
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r" *\d+(\.\d+)?")
+BEGINS_OR_ENDS = re.compile(r"_rank_\d+$")  # of executed passes, in records of version 1
 BLOCKS = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
@@ -69,3 +72,18 @@ def test_the_cluster_of_the_guide_is_read(tmp_path: Path) -> None:
     cluster, selene = load_cluster(str(path)), load_cluster("selene")
     assert cluster.gpus_per_hca == 2 * selene.gpus_per_hca
     assert cluster.gpus_per_node == selene.gpus_per_node
+
+
+def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"`([a-z0-9_]+)`", page))
+    records = [read_record(path) for path in (ROOT / "results" / "reference").glob("*/*/record.json")]
+    metrics = {name for record in records for point in record.points for name in point.metrics}
+    assert metrics
+    assert {name.removeprefix(PREFIX) for name in metrics if not BEGINS_OR_ENDS.search(name)} <= described
+
+
+def test_the_site_has_every_page() -> None:
+    listed = set(re.findall(r": ([a-z-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
+    assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
