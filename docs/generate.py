@@ -15,6 +15,7 @@ from benchmarks.records import read_record
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.output.latex import plain
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -89,7 +90,7 @@ def experiments() -> str:
             if path.is_file():
                 verdicts |= {claim.id: claim.verdict for claim in read_record(path).claims}
         rows: list[list[object]] = [
-            [f'"{claim.sentence}"', claim.place, claim.tolerance or "", claim.fidelity, verdicts.get(claim.id, "")]
+            [f'"{plain(claim.sentence)}"', claim.place, claim.tolerance or "", claim.fidelity, verdicts.get(claim.id, "")]
             for claim in artifact.claims
         ]
         text += "\n" + (table(["claim", "place", "tolerance", "needs", "verdict"], rows) if rows else "")
