@@ -90,7 +90,13 @@ def experiments() -> str:
             if path.is_file():
                 verdicts |= {claim.id: claim.verdict for claim in read_record(path).claims}
         rows: list[list[object]] = [
-            [f'"{plain(claim.sentence)}"', claim.place, claim.tolerance or "", claim.fidelity, verdicts.get(claim.id, "")]
+            [
+                f'"{plain(claim.sentence)}"',
+                claim.place,
+                claim.tolerance or "",
+                claim.fidelity,
+                verdicts.get(claim.id, ""),
+            ]
             for claim in artifact.claims
         ]
         text += "\n" + (table(["claim", "place", "tolerance", "needs", "verdict"], rows) if rows else "")
