@@ -41,7 +41,7 @@ exit codes:
 
 
 def parser() -> Parser:
-    """The parser of both commands."""
+    """The parser of all commands."""
     parser = Parser(
         prog=PROGRAM,
         description="Microbenchmarks of the engine, its kernels and messages, the simulator and the command line.",
@@ -68,7 +68,7 @@ def parser() -> Parser:
 
 
 def dispatch(arguments: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command and return its exit code."""
     asked = parser().parse_args(arguments)
     if asked.command == "list":
         return _list(asked.json)
@@ -119,14 +119,14 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
     if not code and any("ok" not in status for status in statuses):
         code = errors.NOTHING_SELECTED
     if asked.json:
-        print_document("benchmarks-run", 1, {"exit_code": code, "benchmarks": [one.to_json() for one in records]})
+        print_document("benchmarks-run", 1, {"exit_code": code, "benchmarks": [r.to_json() for r in records]})
     else:
         print(f"next: reproduce plot {names[-1]}")
     return code
 
 
 def _tell(what: str) -> None:
-    """Say on a terminal how far it is, on one line that the next one, or nothing, overwrites."""
+    """Show the progress on a terminal, on a line that the next text, or nothing, overwrites."""
     if sys.stderr.isatty():
         print(f"\033[K{what}\r", end="", file=sys.stderr, flush=True)
 

@@ -1,11 +1,12 @@
-"""Timing, and running one benchmark.
+"""Times code, runs one benchmark, and starts its ranks.
 
-    timing      warm-up, synchronised devices, all samples kept, a canary
-    registry    the benchmarks there are; `benchmarks/suite/` has one module each
-    runner      runs one: its points (`points`, `setup`) between two canaries, as a record; `table` prints it
-    ranks       benchmarks of several ranks; `training`: the engine ready to be timed; `step_time`: a training step
-    launchers   measured training runs (`job`, `worker`) here, under torchrun or Slurm
-    command     what command lines share: a parser with errors of one line, exit codes in place of tracebacks
+    timing      timers with warm-up that wait for the device and keep all samples; the canary
+    registry    the list of benchmarks; `benchmarks/suite/` has a module for each
+    runner      runs a benchmark between two canaries and makes a record of its points
+    points      makes points from samples; `setup` is what a benchmark is told; `table` prints a record
+    ranks       runs benchmarks of several ranks; `training` builds the engine for them; `step_time` times its steps
+    launchers   starts measured training runs on this machine, under torchrun or Slurm; `job`, `worker`: their ranks
+    command     what all command lines share: errors of one line, exit codes in place of tracebacks
 
 Importing any of these loads neither torch nor numpy nor jsonschema, except for `ranks`, `training` and `step_time`.
 """

@@ -15,7 +15,7 @@ from ptdp_core import interrupts
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a wrong command line in one line, as all errors here, with the word that was probably meant."""
+    """A parser that reports a wrong command line in one line, as all errors are reported, with the word probably meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does it, but an option that no parser knows ends it here, where its options are known."""
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Callable[[Sequence[str]], int]) -> int:
-    """The exit code of `dispatch(arguments)`; what it raises is explained on stderr, after `name`.
+    """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`.
 
     An interrupted command says how to resume: with `program` and the same arguments, less --fresh. With --debug among
     the arguments the traceback is shown, too.
@@ -46,13 +46,13 @@ def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Cal
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has closed the pipe
         _drop_output()
         return errors.DONE
     except KeyboardInterrupt as error:
         return _interrupted(name, program, arguments, error)
     except Exception as error:
-        if interrupts.received():  # a library made its own exception of it
+        if interrupts.received():  # a library turned the interrupt into an exception of its own
             return _interrupted(name, program, arguments, KeyboardInterrupt())
         if "--debug" in arguments:
             import traceback
@@ -68,7 +68,7 @@ def _interrupted(name: str, program: str, arguments: Sequence[str], error: Keybo
 
 
 def _drop_output() -> None:
-    """Let nothing more go to stdout, so that Python does not fail on it once more at its end."""
+    """Point stdout at nothing, so that Python does not fail on the closed pipe once more when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

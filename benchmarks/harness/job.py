@@ -1,7 +1,7 @@
-"""What passes, through a folder, between who starts ranks with another launcher than the engine's and the ranks.
+"""The files by which a launcher (torchrun, Slurm) and the ranks that it starts exchange a job and its results.
 
-The job is one file; rank 0 writes the results, a rank that fails writes why. Job and results are pickled: the folder
-belongs to one run of one user.
+They share a folder. The launcher writes the job, rank 0 writes the results of all ranks, and a rank that fails writes
+its error. Job and results are pickled, which is safe because the folder belongs to one run of one user.
 """
 
 import json
@@ -17,7 +17,10 @@ FAILED_EXIT = 13
 
 @dataclass(frozen=True)
 class Job:
-    """`function(beat, *args)` on every rank, on `device`; a rank that waits for another longer than that fails."""
+    """A call of `function(beat, *args)` on every rank, on `device`.
+
+    A rank fails if it waits for another one for more than `timeout_s` seconds.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -34,40 +37,40 @@ class Failure(NamedTuple):
 
 
 def write_job(folder: Path, job: Job) -> None:
-    """Keep the job where its ranks will read it."""
+    """Write the job to the folder."""
     (folder / "job").write_bytes(pickle.dumps(job))
 
 
 def read_job(folder: Path) -> Job:
-    """The job that was kept."""
-    found = pickle.loads((folder / "job").read_bytes())
-    assert isinstance(found, Job)
-    return found
+    """Read the job that `write_job` wrote."""
+    job = pickle.loads((folder / "job").read_bytes())
+    assert isinstance(job, Job)
+    return job
 
 
 def write_results(folder: Path, results: Sequence[Any]) -> None:
-    """Keep what each rank returned: whole or not at all."""
+    """Write what each rank returned, whole or not at all."""
     partial = folder / "results.partial"
     partial.write_bytes(pickle.dumps(list(results)))
     os.replace(partial, folder / "results")
 
 
 def read_results(folder: Path) -> list[Any] | None:
-    """What each rank returned; None if they did not get that far."""
+    """Read what each rank returned; None if there are no results."""
     try:
-        found: list[Any] = pickle.loads((folder / "results").read_bytes())
+        results: list[Any] = pickle.loads((folder / "results").read_bytes())
     except FileNotFoundError:
         return None
-    return found
+    return results
 
 
 def write_error(folder: Path, rank: int, error: BaseException, stack: str) -> None:
-    """Keep why a rank failed."""
+    """Write why a rank failed."""
     (folder / f"error-{rank}").write_text(json.dumps([type(error).__name__, str(error), stack]), encoding="utf-8")
 
 
 def read_errors(folder: Path) -> dict[int, Failure]:
-    """Why ranks failed, by rank."""
+    """Read why ranks failed, by rank."""
     return {
         int(path.name.partition("-")[2]): Failure(*json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(folder.glob("error-*"))

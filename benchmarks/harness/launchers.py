@@ -1,10 +1,11 @@
 """Ways to start the ranks of a measurement, all with the interface of `benchmarks.harness.ranks.run_ranks`.
 
-`Launcher("torchrun")(function, ranks, args, device)` gives what `function(beat, *args)` returned on rank 0, 1, ...
+`Launcher("torchrun")(function, ranks, args, device)` returns a list of what `function(beat, *args)` returned on rank 0,
+1, ...
 
 - local: the engine's own launcher, on this machine
-- torchrun: PyTorch's, on this machine; on the port MASTER_PORT if that is set, else on a free one
-- slurm: srun, inside an allocation; what the script of `reproduce ... --launcher slurm --print-script` does
+- torchrun: PyTorch's launcher, on this machine, at the port MASTER_PORT if that is set, else at a free one
+- slurm: srun, inside an allocation; the script of `reproduce ... --launcher slurm --print-script` uses it
 """
 
 import os
@@ -29,17 +30,18 @@ if TYPE_CHECKING:
     from ptdp_core.launch.local import RankError
 
 LAUNCHERS = ("local", "torchrun", "slurm")
-TIMEOUT_S = 300.0  # of one rank that waits for another
-LIMIT_S = 1800.0  # of a whole job
-END_S = 3.0  # in which srun ends its tasks when told to
+TIMEOUT_S = 300.0  # how long a rank waits for another one before it fails
+LIMIT_S = 1800.0  # how long a whole job may take
+END_S = 3.0  # how long srun may take to end its tasks
+# Parts of the errors that a rank reports because another rank has failed.
 CONSEQUENCES = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "heartbeat")
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts ranks; `folder` is one that all of them can see, and where temporary files may lie.
+    """Starts ranks. `folder` is a place for temporary files that all ranks can see.
 
-    Raises `UsageError` for a name that is none, `UnavailableError` where it cannot work.
+    Raises `UsageError` for an unknown name, `UnavailableError` where this launcher cannot work.
     """
 
     name: str = "local"
@@ -57,7 +59,7 @@ class Launcher:
             )
 
     def __call__(self, function: Callable[..., Any], ranks: int, args: Sequence[Any], device: str) -> list[Any]:
-        """What `function(beat, *args)` returned on each rank. Raises `RankError` for the rank that failed first."""
+        """Return the results of `function(beat, *args)` by rank. Raises `RankError` for the rank that failed first."""
         if self.name == "local":
             from benchmarks.harness.ranks import run_ranks
 
@@ -75,7 +77,7 @@ class Launcher:
 
 
 def torchrun(ranks: int, worker: Sequence[str], logs: str) -> list[str]:
-    """The command that starts `ranks` ranks on this machine; it writes its logs to the folder `logs`."""
+    """The torchrun command that starts `ranks` ranks on this machine and writes its logs to the folder `logs`."""
     port = check_port()
     meet = ["--standalone"] if port is None else ["--master-addr", "127.0.0.1", "--master-port", str(port)]
     here = ["--nproc-per-node", str(ranks), "--log-dir", logs]
@@ -83,14 +85,14 @@ def torchrun(ranks: int, worker: Sequence[str], logs: str) -> list[str]:
 
 
 def srun(ranks: int, worker: Sequence[str]) -> list[str]:
-    """The command that starts `ranks` ranks in this allocation."""
+    """The srun command that starts `ranks` ranks in this allocation."""
     from ptdp_core.launch.slurm import as_rank
 
     return ["srun", "--kill-on-bad-exit=1", f"--ntasks={ranks}", "bash", "-c", as_rank([sys.executable, *worker])]
 
 
 def check_port() -> int | None:
-    """MASTER_PORT, if it is set. Raises `UsageError` if it is no port, `UnavailableError` if it is in use."""
+    """Return MASTER_PORT if it is set. Raises `UsageError` if it is no port, `UnavailableError` if it is in use."""
     text = os.environ.get("MASTER_PORT")
     if text is None:
         return None
@@ -108,7 +110,11 @@ def check_port() -> int | None:
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Exit code and output of a launcher in a session of its own; it does not outlive an error or an interrupt here."""
+    """Run a launcher in a session of its own and return its exit code and output.
+
+    It is ended if this process fails or is interrupted. Raises `UnavailableError` if it cannot be started,
+    `TimeoutError` after `LIMIT_S` seconds.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with held():
         try:
@@ -138,7 +144,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End the launcher: srun gets time to end its tasks, on other nodes too; torchrun's ranks end with it."""
+    """End the launcher. srun first gets time to end its tasks on other nodes, too; torchrun's ranks end with it."""
     if isinstance(process.args, list) and process.args[0] == "srun":
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -154,18 +160,21 @@ _SRUN_SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Aborted"
 
 
 def _failure(code: int, output: str, errors: dict[int, Failure]) -> "RankError":
-    """The rank that is the cause: one that was killed, else the first whose error is its own."""
+    """The error of the rank that caused the failure.
+
+    That is a rank that was killed, else the first whose error is not a consequence of another rank's.
+    """
     from ptdp_core.launch.local import RankError
 
     for rank, number in _TORCHRUN.findall(output):
-        if (ended := signal.Signals(int(number))) is not signal.SIGTERM:  # with that torchrun ends the others
+        if (ended := signal.Signals(int(number))) is not signal.SIGTERM:  # torchrun ends the other ranks with SIGTERM
             return RankError(int(rank), -ended, f"was killed by {ended.name} before it was done")
-    if found := _SRUN.search(output):
-        name = _SRUN_SIGNALS[found[2]]
-        return RankError(int(found[1]), -signal.Signals[name], f"was killed by {name} before it was done")
-    own = [rank for rank, why in errors.items() if not any(sign in why.message for sign in CONSEQUENCES)]
+    if killed := _SRUN.search(output):
+        name = _SRUN_SIGNALS[killed[2]]
+        return RankError(int(killed[1]), -signal.Signals[name], f"was killed by {name} before it was done")
+    causes = [rank for rank, error in errors.items() if not any(text in error.message for text in CONSEQUENCES)]
     if errors:
-        rank = (own or list(errors))[0]
+        rank = (causes or list(errors))[0]
         kind, message, stack = errors[rank]
         return RankError(rank, None, f"failed: {kind}: {message}\n{stack}")
     last = ([line.strip() for line in output.splitlines() if line.strip()] or ["nothing"])[-1]

@@ -1,4 +1,4 @@
-"""From samples to the points of a record: metrics with their samples, and why a point that cannot be had is missing."""
+"""Makes the points of a record from samples: metrics with their samples, or the reason why a point has none."""
 
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 def seconds(samples: Samples) -> Metric:
-    """The median time, with all samples."""
+    """The median time as a metric in seconds, with all samples."""
     return Metric(samples.median, "s", "measured", samples.seconds)
 
 
 def rate(amount: float, samples: Samples, unit: str) -> Metric:
-    """`amount` over the median time, with the rate of every sample; `unit` is the amount's per second."""
-    return Metric(amount / samples.median, unit, "measured", tuple(amount / taken for taken in samples.seconds))
+    """`amount` over the median time as a metric, with the rate of every sample; `unit` is a rate, such as B/s."""
+    return Metric(amount / samples.median, unit, "measured", tuple(amount / time for time in samples.seconds))
 
 
 def size_text(size: int) -> str:
@@ -32,7 +32,10 @@ def size_text(size: int) -> str:
 
 
 class Once(Generic[T]):
-    """The result of a measurement that several points share: made at the first call; a failure is kept, too."""
+    """Runs a measurement that several points share, at its first call, and returns its result at every call.
+
+    If the measurement fails, every call raises its exception.
+    """
 
     def __init__(self, measure: Callable[[], T]) -> None:
         self._measure = measure
@@ -58,7 +61,7 @@ def attempted(
     parameters: Mapping[str, Parameter],
     measure: Callable[[], Mapping[str, Metric]],
 ) -> PointResult:
-    """The point that `measure` gives, or one that says why there is none: skipped, out of memory, or failed."""
+    """The point with the metrics of `measure()`; if that fails, a point that says why (skipped, oom or failed)."""
     from torch import OutOfMemoryError
 
     key = f"{series}/{label}"
@@ -72,5 +75,5 @@ def attempted(
         status, reason = "oom", "the device has too little memory for this size"
     except (RuntimeError, ValueError) as error:  # a RankError is a RuntimeError
         status, reason = "failed", scrub((str(error).splitlines() or [type(error).__name__])[0])
-    known = {"device": setup.device, **parameters}
-    return PointResult(key, series, label, known, status, reason, fingerprint(known), metrics)
+    parameters = {"device": setup.device, **parameters}
+    return PointResult(key, series, label, parameters, status, reason, fingerprint(parameters), metrics)

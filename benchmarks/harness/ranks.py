@@ -1,4 +1,4 @@
-"""Benchmarks of several ranks: started by the engine's launcher, timed by the slowest rank."""
+"""Runs benchmarks of several ranks, which the engine's launcher starts, and times them by the slowest rank."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from benchmarks.records.errors import UnavailableError
 from ptdp_core.launch.local import launch
 
 TIMEOUT_S = 300.0
-LIMIT_S = 1.0  # of samples of one message size
+LIMIT_S = 1.0  # how long the samples of one message size may take together
 
 
 def run_ranks(function: Callable[..., Any], ranks: int, args: Sequence[Any], device: str) -> list[Any]:
-    """What `function(beat, *args)` returned on each of `ranks` local ranks, one GPU each if on GPUs.
+    """Return what `function(beat, *args)` returned on each of `ranks` local ranks, each on a GPU of its own if on GPUs.
 
     Raises `UnavailableError` without enough GPUs, `RankError` if a rank fails.
     """
@@ -25,7 +25,7 @@ def run_ranks(function: Callable[..., Any], ranks: int, args: Sequence[Any], dev
 
 
 def slowest_timer(device: "torch.device | str" = "cpu") -> Timer:
-    """A wall timer that starts all ranks together and gives each the time of the slowest one."""
+    """A wall timer that starts all ranks together and returns the slowest rank's time on each of them."""
     timer = wall_timer(device)
     if not dist.is_initialized():
         return timer
@@ -40,7 +40,7 @@ def slowest_timer(device: "torch.device | str" = "cpu") -> Timer:
 
 
 def time_message(call: Callable[[], object], size: int, samples: int, timer: Timer) -> Samples:
-    """Samples of what moves `size` bytes: small messages move often enough within a sample for the clock."""
+    """Samples of `call`, which moves `size` bytes. Small messages are sent many times within a sample."""
     count = max(1, min(20, 2**18 // size))
 
     def many() -> None:

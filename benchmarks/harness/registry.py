@@ -1,4 +1,4 @@
-"""The benchmarks there are: `benchmarks.suite.<name>` each. Listing them imports none."""
+"""The list of the benchmarks, each of which is a module `benchmarks.suite.<name>`. Listing them imports none."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from benchmarks.records.errors import UsageError, did_you_mean
 
 
 class Suite(Protocol):
-    """The module of a benchmark: how it measures, in sentences for its record, and what it measures."""
+    """The module of a benchmark: `NOTES` are sentences for its record, and `points` measures."""
 
     NOTES: tuple[str, ...]
 
@@ -20,9 +20,10 @@ class Suite(Protocol):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark as `list` shows it. `columns` are the metrics of its printed table; `section` is of the paper.
+    """A benchmark as `list` shows it.
 
-    One with `uses_device` False runs on the CPU, whatever else there is.
+    `columns` are the metrics of its printed table, `section` is the section of the paper that it belongs to. A
+    benchmark with `uses_device` False runs on the CPU even if there is a GPU.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Benchmark:
     uses_device: bool = True
 
     def load(self) -> Suite:
-        """Its module; imports what it needs, torch as a rule."""
+        """Import the benchmark's module, and with it what that needs (torch as a rule)."""
         return cast(Suite, import_module(f"benchmarks.suite.{self.name}"))
 
 
@@ -45,7 +46,7 @@ BENCHMARKS = {
             "fused_kernels",
             "fused operators: time, speed-up over eager PyTorch, share of a copy's bandwidth",
             (
-                *(f"{way}_{what}" for way in ("forward", "backward") for what in ("time", "speedup", "share_of_copy")),
+                *(f"{way}_{name}" for way in ("forward", "backward") for name in ("time", "speedup", "share_of_copy")),
                 "bandwidth",
             ),
             "Section 4.2",
@@ -74,7 +75,7 @@ BENCHMARKS = {
 
 
 def find(name: str) -> Benchmark:
-    """The benchmark of that name; `UsageError` with the nearest one if there is none."""
+    """The benchmark of that name. Raises `UsageError` with the nearest name if there is none."""
     if name not in BENCHMARKS:
         hint = did_you_mean(name, tuple(BENCHMARKS))
         raise UsageError(f"unknown benchmark {name!r}{hint} (python -m benchmarks list shows all)")

@@ -1,4 +1,4 @@
-"""Runs a benchmark: its points between two canaries, as a record."""
+"""Runs a benchmark between two canaries and makes a record of its points."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,20 +14,23 @@ from benchmarks.records import PaperPlace, PointResult, Record, fingerprint
 from benchmarks.records.errors import UnavailableError
 from benchmarks.records.provenance import collect
 
-FOLDER = "benchmarks"  # below the folder of results, in place of an artifact's id
+FOLDER = "benchmarks"  # the folder of benchmarks' records, below the folder of results
 CANARY = "canary"  # the series of the canaries' points
 SEED = 2021
 QUIET_SHARE = 0.9
-NOT_QUIET = "The machine was not quiet"  # how a note begins that says so
+NOT_QUIET = "The machine was not quiet"  # the beginning of the note that says that the canaries differ
 
 
 def record_path(results: Path, name: str) -> Path:
-    """Where the record of a benchmark lies."""
+    """The path of a benchmark's record."""
     return results / FOLDER / name / "record.json"
 
 
 def choose_device(asked: str | None) -> str:
-    """'cpu' or 'cuda': as asked for, else a GPU if there is one. `UnavailableError` without the one asked for."""
+    """'cpu' or 'cuda': the one that is asked for, else a GPU if there is one.
+
+    Raises `UnavailableError` if a GPU is asked for and there is none.
+    """
     import torch
 
     there = torch.cuda.is_available()
@@ -37,7 +40,10 @@ def choose_device(asked: str | None) -> str:
 
 
 def run(benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], tell: Callable[[str], None]) -> Record:
-    """Measure; `tell` gets what is done, point by point. What cannot be measured is a point that says why."""
+    """Run a benchmark and return its record. `tell` gets a text about the progress after each point.
+
+    A point that cannot be measured is in the record, too, with the reason.
+    """
     import torch
 
     setup = Setup(device if benchmark.uses_device else "cpu", quick, QUICK_SAMPLES if quick else SAMPLES)
@@ -66,14 +72,14 @@ def run(benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], 
         scale="quick" if quick else "full",
         state="complete",
         provenance=collect(command, SEED, started, time.perf_counter() - clock, packages=("triton",)),
-        points=(*points, *(_canary_point(setup, *one) for one in (("before", before), ("after", after)))),
+        points=(*points, _canary_point(setup, "before", before), _canary_point(setup, "after", after)),
         notes=tuple(notes),
     )
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """As the engine's ranks run on a CPU; two threads on a busy machine wait for each other."""
+    """Use one thread, as the engine's ranks do on a CPU: on a busy machine two threads wait for each other."""
     import torch
 
     threads = torch.get_num_threads()
@@ -85,7 +91,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _share_of_core() -> float:
-    """CPU time over wall time of a process that does nothing but compute, for a tenth of a second."""
+    """CPU time over wall time of this process while it does nothing but compute for a tenth of a second."""
     start, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() < start + 0.1:
         pass

@@ -1,4 +1,4 @@
-"""What a benchmark is told: the device, and how thorough to be."""
+"""The settings of a benchmark's run: the device, and how thorough to be."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,10 @@ QUICK_SAMPLES = 5
 
 @dataclass(frozen=True)
 class Setup:
-    """`device` is 'cpu' or 'cuda'; `quick` asks for small sizes: a trial; `samples` are a point's. Ranks get it."""
+    """The settings of a run, which are also sent to its ranks.
+
+    `device` is 'cpu' or 'cuda', `quick` asks for small sizes, as a trial, and `samples` is their number per point.
+    """
 
     device: str = "cpu"
     quick: bool = False
@@ -22,5 +25,5 @@ class Setup:
 
     @property
     def dtype(self) -> str:
-        """The element type, as torch names it: the paper's on a GPU, what is fast on a CPU."""
+        """The name of torch's element type: the paper's float16 on a GPU, float32 on a CPU, where it is faster."""
         return "float16" if self.on_gpu else "float32"

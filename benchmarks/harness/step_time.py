@@ -1,4 +1,4 @@
-"""What a training step takes: the engine, with the settings of a real run, on random tokens."""
+"""Times the engine's training steps, with the settings of a real run, on random tokens."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,23 +16,25 @@ from ptdp_core.engine.zero3 import Zero3Trainer
 
 
 class StepTimes(NamedTuple):
-    """Seconds of each step, the slowest rank's; most bytes allocated on this rank's GPU, None on a CPU."""
+    """The slowest rank's seconds of each step, and the most bytes allocated on this rank's GPU (None on a CPU)."""
 
     seconds: tuple[float, ...]
     peak_memory: int | None
 
 
 def time_steps(beat: Callable[[], None], settings: Settings, samples: int, warm_up: int) -> StepTimes:
-    """On every rank: whole training steps, forward, backward, reduction, clipping and AdamW."""
-    where, parallel = local_device(settings.engine.device), settings.parallel
-    groups = Groups.create(parallel, where) if parallel.n > 1 else Groups.alone(where)
+    """Time whole training steps: forward, backward, reduction, clipping and AdamW. Every rank calls this."""
+    torch_device, parallel = local_device(settings.engine.device), settings.parallel
+    groups = Groups.create(parallel, torch_device) if parallel.n > 1 else Groups.alone(torch_device)
     kind = Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer
-    trainer = kind(settings, groups, select(settings.kernels, where))
-    batch, _ = batches(settings.model, parallel, where)
+    trainer = kind(settings, groups, select(settings.kernels, torch_device))
+    batch, _ = batches(settings.model, parallel, torch_device)
 
     def step() -> None:
         trainer.step(batch)
         beat()
 
-    times = measure(step, samples=samples, warm_up=warm_up, timer=slowest_timer(where))
-    return StepTimes(times.seconds, torch.cuda.max_memory_allocated(where) if where.type == "cuda" else None)
+    times = measure(step, samples=samples, warm_up=warm_up, timer=slowest_timer(torch_device))
+    return StepTimes(
+        times.seconds, torch.cuda.max_memory_allocated(torch_device) if torch_device.type == "cuda" else None
+    )

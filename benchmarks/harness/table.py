@@ -9,8 +9,8 @@ from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult, Record
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
-HEADING = 9  # letters of a line of a column's heading
-PLAIN = ("1", "count", "d")  # units without prefixes
+HEADING = 9  # the most letters in a line of a column's heading
+PLAIN = ("1", "count", "d")  # units that take no prefix such as m or k
 
 
 def shown(value: float, unit: str) -> str:
@@ -23,7 +23,7 @@ def shown(value: float, unit: str) -> str:
 
 
 def table(record: Record) -> str:
-    """Title, one line per point, and what to know about them."""
+    """The text of a record: its title, a line per point, and the notes."""
     columns = BENCHMARKS[record.id].columns
     points = results_of(record)
     spread = "time" in columns

@@ -1,11 +1,11 @@
-"""Timing: warm-up, a device that is waited for, every sample kept, and a canary that tells a disturbed machine.
+"""Times calls: it warms up, waits for the device, and keeps every sample. A canary shows whether the machine was quiet.
 
-    found = measure(lambda: a @ b, device="cuda", samples=20)
-    found.median, found.minimum, found.quantile(0.9), found.seconds
+    samples = measure(lambda: a @ b, device="cuda", samples=20)
+    samples.median, samples.minimum, samples.quantile(0.9), samples.seconds
 
-Samples are in seconds. A *device* timer gives the device's own time: on a GPU between two events, with cold caches and
-with the launches queued ahead, so that the host's time is not in it. A *wall* timer gives the time that the host waits.
-On a CPU the two are the same. Importing this module loads no torch.
+Samples are in seconds. A *device* timer measures the device's own time: on a GPU between two events, with cold caches
+and with the launches queued ahead, so that the host's time is not in it. A *wall* timer measures how long the host
+waits. On a CPU the two are the same. Importing this module loads no torch.
 """
 
 import math
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import torch
 
 SAMPLES, WARM_UP = 20, 3
-LEAST_SAMPLES = 3  # however slow the machine is
+LEAST_SAMPLES = 3  # how many samples are taken even where they exceed the time limit
 CANARY_SIZE, CANARY_SAMPLES = 512, 7
-DISTURBED = 1.10  # a canary this much slower than another one of the same session: something else ran
-FLUSH_BYTES = 256 * 2**20  # more than any cache: what a sample reads comes from memory
-FLUSHES = 8  # about a millisecond of work, in which the host launches all of what is timed
+DISTURBED = 1.10  # a canary that is slower by this factor than another one of its session was disturbed
+FLUSH_BYTES = 256 * 2**20  # larger than any cache, so that a sample reads its inputs from memory
+FLUSHES = 8  # these take the GPU about a millisecond, in which the host launches everything that is timed
 
 
 def _nothing() -> None:
@@ -33,14 +33,14 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """What is timed: `run`, given what `prepare` made. `prepare` precedes every sample and is not timed."""
+    """A call that is timed. Before every sample, `prepare()` is called untimed; `run` gets its result."""
 
     run: Callable[[Any], object]
     prepare: Callable[[], Any] = _nothing
 
     @classmethod
     def of(cls, call: Callable[[], object]) -> "Step":
-        """A step that needs no preparation."""
+        """A step that calls `call` and needs no preparation."""
         return cls(lambda _: call())
 
 
@@ -49,7 +49,7 @@ Timer = Callable[[Step], float]
 
 @dataclass(frozen=True)
 class Samples:
-    """Every sample of one thing, in seconds, in the order they were taken; at least one."""
+    """All samples of one step, in seconds, in the order in which they were taken. There is at least one."""
 
     seconds: tuple[float, ...]
 
@@ -59,16 +59,16 @@ class Samples:
 
     @property
     def minimum(self) -> float:
-        """The fastest: what disturbs a machine only ever adds time."""
+        """The fastest sample: a disturbance only ever adds time."""
         return min(self.seconds)
 
     @property
     def median(self) -> float:
-        """The middle of the samples."""
+        """The median sample."""
         return statistics.median(self.seconds)
 
     def per(self, count: int) -> "Samples":
-        """Samples of one of `count` equal things that were timed together."""
+        """The samples divided by `count`: those of one of `count` equal calls that were timed together."""
         return Samples(tuple(seconds / count for seconds in self.seconds))
 
     def quantile(self, share: float) -> float:
@@ -82,7 +82,7 @@ class Samples:
 
 
 def wall_timer(device: "torch.device | str" = "cpu") -> Timer:
-    """Seconds the host waits for a step; a GPU is synchronised before and after."""
+    """A timer of the seconds that the host waits for a step. A GPU is synchronised before and after."""
     wait = _synchroniser(device)
 
     def timer(step: Step) -> float:
@@ -97,7 +97,7 @@ def wall_timer(device: "torch.device | str" = "cpu") -> Timer:
 
 
 def device_timer(device: "torch.device | str" = "cpu") -> Timer:
-    """The device's own seconds of a step: between two events on a GPU, with cold caches; on a CPU the wall timer."""
+    """A timer of the device's own seconds: between two events on a GPU, with cold caches; on a CPU the wall timer."""
     if not is_gpu(device):
         return wall_timer(device)
     import torch
@@ -125,11 +125,11 @@ def take_turns(
     warm_up: int = WARM_UP,
     limit_s: float = math.inf,
 ) -> dict[str, Samples]:
-    """`rounds` samples of each step, in rounds, so that what disturbs the machine disturbs all alike.
+    """Take `rounds` samples of each step, one of each in a round, so that a disturbance of the machine hits all alike.
 
-    The order within a round is random, from a fixed seed. The rounds of the warm-up are not kept. Beyond the first
-    three, no round begins when the samples add up to more than `limit_s` seconds. (Their sum decides, and no clock:
-    ranks that share their times stop together.)
+    The order within a round is random, from a fixed seed. The rounds of the warm-up are not kept. After the first
+    three, no further round begins once the samples add up to more than `limit_s` seconds. (Their sum decides, not a
+    clock, so that ranks which share their times stop together.)
     """
     if rounds < 1:
         raise ValueError(f"rounds={rounds} measures nothing; needs rounds >= 1; try rounds={SAMPLES}")
@@ -137,7 +137,7 @@ def take_turns(
         for step in steps.values():
             timer(step)
     taken: dict[str, list[float]] = {name: [] for name in steps}
-    order, generator = list(steps.items()), random.Random(0)  # the same on all ranks
+    order, generator = list(steps.items()), random.Random(0)  # a fixed seed: the order is the same on all ranks
     for done in range(rounds):
         if done >= LEAST_SAMPLES and sum(map(sum, taken.values())) > limit_s:
             break
@@ -156,14 +156,14 @@ def measure(
     limit_s: float = math.inf,
     timer: Timer | None = None,
 ) -> Samples:
-    """Samples of `call` on `device`, by its device timer unless another one is given."""
+    """Take samples of `call` on `device`, with the device timer unless another one is given."""
     return take_turns({"": Step.of(call)}, timer or device_timer(device), samples, warm_up, limit_s)[""]
 
 
 def canary(device: "torch.device | str" = "cpu") -> Samples:
-    """A small fixed matrix product: the same work at any time, so that its time tells whether the machine is quiet.
+    """Time a small matrix product, always the same, whose time shows whether the machine is quiet.
 
-    Take it before and after what matters; `disturbed` compares them.
+    Call it before and after a measurement and compare the two with `disturbed`.
     """
     import torch
 
@@ -172,13 +172,13 @@ def canary(device: "torch.device | str" = "cpu") -> Samples:
 
 
 def disturbed(before: Samples, after: Samples) -> bool:
-    """Whether the medians of two canaries are more than 10% apart: times taken between them are in doubt."""
+    """Whether the medians of two canaries are more than 10% apart, which puts the times between them in doubt."""
     slow, fast = max(before.median, after.median), min(before.median, after.median)
     return slow > DISTURBED * fast
 
 
 def is_gpu(device: "torch.device | str") -> bool:
-    """Whether this names a CUDA device."""
+    """Whether `device` names a CUDA device."""
     return str(device).startswith("cuda")
 
 

@@ -1,4 +1,4 @@
-"""The engine on one rank, ready to be timed: what benchmarks of a layer, a pipeline, a step or a checkpoint share."""
+"""Builds the engine on one rank for benchmarks of a layer, a pipeline, a step or a checkpoint."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from ptdp_core.engine.trainer import Trainer
 
 
 def model_for(setup: Setup) -> ModelConfig:
-    """A GPT whose step takes well under a second on the device; a tiny one if quick."""
+    """The configuration of a GPT whose step takes well under a second on the device; of a tiny one if quick."""
     if setup.quick:
         return ModelConfig(layers=4, hidden=64, heads=4, seq=32, vocab=256)
     if setup.on_gpu:
@@ -23,7 +23,7 @@ def model_for(setup: Setup) -> ModelConfig:
 
 
 def parameters_of(model: ModelConfig, parallel: ParallelConfig) -> dict[str, int | str]:
-    """A configuration in the paper's letters, as parameters of a point."""
+    """A configuration as parameters of a point, in the paper's letters."""
     sizes = {"l": model.layers, "h": model.hidden, "a": model.heads, "s": model.seq, "V": model.vocab}
     split = {name: getattr(parallel, name) for name in ("p", "t", "d", "v", "b", "m")}
     return {**sizes, **split, "schedule": parallel.schedule}
@@ -36,22 +36,24 @@ def build(
     engine: EngineSettings = EngineSettings(),  # noqa: B008 - frozen
     kernels: str = "reference",
 ) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
-    """The engine on this rank, with its microbatches and the data they are cut from (`batches`).
+    """The engine on this rank, with its microbatches and the data that they are cut from (see `batches`).
 
-    Every rank of the default process group calls this; without one there is one rank.
+    Every rank of the default process group calls this. Without a process group there is one rank.
     """
-    where = local_device(device)
-    groups = Groups.create(parallel, where) if parallel.n > 1 else Groups.alone(where)
-    trainer = Trainer(Settings(model, parallel, engine, OptimizerSettings()), groups, select(kernels, where))
-    return trainer, *batches(model, parallel, where)
+    torch_device = local_device(device)
+    groups = Groups.create(parallel, torch_device) if parallel.n > 1 else Groups.alone(torch_device)
+    trainer = Trainer(Settings(model, parallel, engine, OptimizerSettings()), groups, select(kernels, torch_device))
+    return trainer, *batches(model, parallel, torch_device)
 
 
 def batches(
-    model: ModelConfig, parallel: ParallelConfig, where: torch.device
+    model: ModelConfig, parallel: ParallelConfig, torch_device: torch.device
 ) -> tuple[Callable[[int], Batch], torch.Tensor]:
-    """The microbatches of one replica, and the data they are cut from: random tokens [B/d, s+1]."""
+    """The microbatches of one replica, and the data that they are cut from: random tokens [B/d, s+1]."""
     generator = torch.Generator().manual_seed(1)
-    data = torch.randint(0, model.vocab, (parallel.B // parallel.d, model.seq + 1), generator=generator).to(where)
+    data = torch.randint(0, model.vocab, (parallel.B // parallel.d, model.seq + 1), generator=generator).to(
+        torch_device
+    )
     b = parallel.b
 
     def batch(j: int) -> Batch:

@@ -1,7 +1,7 @@
-"""One rank of a job that torchrun or srun started: `python -m benchmarks.harness.worker FOLDER` (see `launchers`).
+"""The program of one rank that torchrun or srun starts: `python -m benchmarks.harness.worker FOLDER` (see `launchers`).
 
-It runs the function of the job with the process group initialised; rank 0 writes what every rank returned. A rank that
-fails leaves its reason in a file of its own. A rank does not outlive the process that started it.
+It initialises the process group and runs the function of the job in FOLDER. Rank 0 writes what every rank returned; a
+rank that fails writes its error to a file of its own. A rank ends with the process that started it.
 """
 
 import os
@@ -35,18 +35,18 @@ def run(job: Job, folder: Path) -> None:
     dist.gather_object(result, results)
     if results is not None:
         write_results(folder, results)
-    dist.barrier()  # nobody leaves while others still read from it
+    dist.barrier()  # no rank ends while another one still receives from it
 
 
 def follow_parent(parent: int) -> None:
-    """End when the parent has: a rank must not go on by itself."""
+    """Wait for the parent process to end, then end this one: a rank must not go on alone."""
     while os.getppid() == parent:
         time.sleep(PARENT_EVERY_S)
     os._exit(FAILED_EXIT)
 
 
 def main() -> None:
-    """The life of a rank. It ends by `os._exit`: gloo's threads must not outlive their objects."""
+    """Run the rank. It ends by `os._exit`, as gloo's threads must not outlive the objects that they use."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         import ptdp_core.launch.end_with_parent  # noqa: F401  torchrun's main thread starts its ranks; srun's need not
     folder = Path(sys.argv[1])

@@ -1,11 +1,11 @@
-"""The format that every result is written in, and how it gets to disk.
+"""The format in which every result is written to disk.
 
 record       the types of one result file (`Record` and its parts), writing and reading it
-documents    what `--json` prints: documents with a schema of their own
-version_1    reading records of version 1
+documents    the documents that `--json` prints, each with a schema of its own
+version_1    reads records of version 1
 validation   the check against `results/schema/`, with one line that says what is wrong and where
 storage      files written whole or not at all; digests of files and of configurations
-provenance   what a record says about the commit, the machine and the command that made it
+provenance   the commit, the machine and the command that made a record
 errors       exit codes, and the errors that end a command with one of them and a single line
 """
 

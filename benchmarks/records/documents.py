@@ -1,4 +1,4 @@
-"""What `--json` prints: one JSON document, which names its format and is checked against it before it is printed."""
+"""Prints what `--json` asks for: a JSON document that names its format and is checked against it first."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ def print_document(name: str, version: int, body: Mapping[str, Any]) -> None:
     """Print `body` as a document of the format `results/schema/NAME-VERSION.schema.json`.
 
     Its first key is `schema`, such as "ptdp-list/1". Characters beyond ASCII are escaped, so that every terminal can
-    print them. Raises `RecordError`, and prints nothing, if `body` is not what the schema describes.
+    print them. Raises `RecordError`, and prints nothing, if the document does not match the schema.
     """
     text = json.dumps({"schema": f"ptdp-{name}/{version}", **body}, indent=1, allow_nan=False)
     check_document(json.loads(text), f"{name}-{version}", "--json")

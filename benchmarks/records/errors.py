@@ -30,7 +30,7 @@ MEANINGS = {
 
 
 class ReproduceError(Exception):
-    """An error that the user can do something about: one line and an exit code, never a traceback."""
+    """An error that the user can do something about. It ends a command with one line and an exit code."""
 
     code = USAGE
 
@@ -46,20 +46,20 @@ class UnavailableError(ReproduceError):
 
 
 class InvalidResultsError(ReproduceError):
-    """A results file that should be reused is none."""
+    """A file of results cannot be read, or is not what its schema describes."""
 
     code = INVALID_RESULTS
 
 
 class NothingSelectedError(ReproduceError):
-    """The selection is empty."""
+    """The command line selects nothing that could be run, measured or compared."""
 
     code = NOTHING_SELECTED
 
 
 def did_you_mean(name: str, known: "list[str] | tuple[str, ...]") -> str:
-    """'; did you mean ...?' with the nearest known name, or nothing."""
-    from difflib import get_close_matches  # here: only an error needs it
+    """The text '; did you mean ...?' with the nearest known name, or '' if none is near."""
+    from difflib import get_close_matches  # imported here, as only errors need it
 
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

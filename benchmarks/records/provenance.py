@@ -1,7 +1,7 @@
-"""Where a record's numbers come from: the commit, the versions, the machine and the command.
+"""Collects where a record's numbers come from: the commit, the versions, the machine and the command.
 
-The machine is described by allow-list: what explains a number, and nothing that names a person, a host or a
-folder, because records are published. Nothing here fails: what cannot be found out is None or left out.
+Records are published, so the machine is described by an allow-list of what explains a number; nothing names a person,
+a host or a folder. No function here fails: what cannot be found out is None or left out.
 """
 
 import os
@@ -21,7 +21,7 @@ SOURCES = ("kernels", "ptdp_core", "benchmarks", "reproduce", "pyproject.toml")
 PACKAGES = ("numpy", "torch", "triton", "pandas", "matplotlib")
 
 _HOME = re.compile(r"(?:/home|/Users|\b[A-Za-z]:\\Users)[/\\][^/\\\s:;,\"'=]+")
-# An absolute path, or one that starts at ~ or climbs out through ..; a slash in a word or a URL starts none.
+# An absolute path, or one that starts with ~ or ..; a slash inside a word or a URL does not start a path.
 _PATH = re.compile(
     r"(?<![\w./\\~])(?<!http:)(?<!https:)(?:~[\w.-]*|\.\.|[A-Za-z]:)?"
     r"(?:[/\\][^/\\\s:;,\"'=]*)*[/\\](?P<base>[^/\\\s:;,\"'=]+)[/\\]*"
@@ -39,10 +39,10 @@ def collect(
     code_digest: str | None = None,
     packages: Sequence[str] = (),
 ) -> Provenance:
-    """The provenance of a run that `command` (as `sys.argv`) began at `started`, and that took `duration_s`.
+    """The provenance of a run of `command` (as in `sys.argv`) that began at `started` and took `duration_s` seconds.
 
-    `started` is an aware datetime or RFC 3339 text in UTC. Versions are given of Python, of this project, of
-    the packages that this process has loaded (of `PACKAGES`), and of `packages`: those only workers loaded.
+    `started` is an aware datetime or RFC 3339 text in UTC. The versions are those of Python, of this project, of
+    the packages among `PACKAGES` that this process has loaded, and of `packages`, which only workers loaded.
     """
     commit, dirty = git_state(PROJECT)
     return Provenance(
@@ -60,16 +60,16 @@ def collect(
 
 
 def timestamp(time: datetime | None = None) -> str:
-    """`time` (aware; default: now) as a record writes it, such as 2021-11-14T09:00:00Z."""
+    """A time (an aware datetime; default: now) as records write it, such as 2021-11-14T09:00:00Z."""
     time = datetime.now(UTC) if time is None else time.astimezone(UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:
-    """The commit that `root` is a checkout of, and whether its sources differ from it; or (None, None).
+    """The commit that is checked out at `root`, and whether the sources differ from it; (None, None) without one.
 
-    New files count as differences, results and documents do not. A `root` somewhere inside another checkout
-    has no commit of its own.
+    New files count as differences, results and documents do not. A `root` somewhere inside another checkout has no
+    commit.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     environment |= {"GIT_CEILING_DIRECTORIES": str(root.parent), "GIT_OPTIONAL_LOCKS": "0"}
@@ -82,23 +82,23 @@ def git_state(root: Path) -> tuple[str | None, bool | None]:
 
 
 def versions(packages: Sequence[str] = ()) -> dict[str, str]:
-    """Versions by name, without importing what is not loaded."""
-    found = {"python": platform.python_version()}
+    """The versions of Python and packages by name; a package that is not loaded is not imported for it."""
+    by_name = {"python": platform.python_version()}
     if version := _version("ptdp"):
-        found["ptdp"] = version
+        by_name["ptdp"] = version
     for name in PACKAGES:
         if version := getattr(sys.modules.get(name), "__version__", None):
-            found[name] = str(version)
+            by_name[name] = str(version)
     for name in packages:
-        if name not in found and (version := _version(name)):
-            found[name] = version
-    return found
+        if name not in by_name and (version := _version(name)):
+            by_name[name] = version
+    return by_name
 
 
 def host() -> Host:
-    """This machine. `gpus` comes from nvidia-smi: all it has, also those that this process may not use."""
+    """Describe this machine. `gpus` comes from nvidia-smi and has all GPUs, also those hidden from this process."""
     gpus = [line.strip() for line in (_nvidia_smi() or "").splitlines() if line.strip()]
-    kernel = re.match(r"\d+(\.\d+)*", platform.release())  # the rest may be anyone's
+    kernel = re.match(r"\d+(\.\d+)*", platform.release())  # what follows the number may name a person or a host
     return Host(
         os=f"{platform.system()} {kernel.group() if kernel else ''}".strip() or "unknown",
         machine=platform.machine() or "unknown",
@@ -111,7 +111,7 @@ def host() -> Host:
 
 
 def scrub_command(command: Sequence[str]) -> tuple[str, ...]:
-    """`command` with paths cut to their base names, home folders to ~ and network addresses to <host>."""
+    """Return `command` with paths cut to their base names, home folders to ~ and network addresses to <host>."""
     scrubbed: list[str] = []
     previous = ""
     for argument in command:
@@ -126,7 +126,7 @@ def scrub_command(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def scrub(text: str) -> str:
-    """`text` with absolute paths cut to their base names and home folders to ~: commands, reasons, notes."""
+    """Return `text` (a command, reason or note) with absolute paths cut to base names and home folders to ~."""
     home = os.path.expanduser("~").rstrip("/\\")
     if home and home != "~":
         text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
@@ -140,7 +140,7 @@ def _base_name(path: re.Match[str]) -> str:
 
 
 def _version(package: str) -> str | None:
-    import importlib.metadata  # here: 20 ms that only a record needs
+    import importlib.metadata  # imported here: it takes 20 ms, and only records need it
 
     try:
         return importlib.metadata.version(package)
@@ -149,12 +149,12 @@ def _version(package: str) -> str | None:
 
 
 def _output(command: Sequence[str], timeout_s: float, **options: object) -> str | None:
-    """What `command` prints, or None if it is missing, fails or takes too long."""
+    """Run a command and return what it prints, or None if it is missing, fails or takes too long."""
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout_s, **options)  # type: ignore[call-overload]
+        finished = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout_s, **options)  # type: ignore[call-overload]
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+    return finished.stdout.decode("utf-8", "replace") if finished.returncode == 0 else None
 
 
 def _nvidia_smi() -> str | None:

@@ -1,10 +1,10 @@
-"""Records: the one format of everything the suite writes, and how it gets to disk.
+"""Records: the format of every result file, and how it is written and read.
 
 A `Record` holds the results of one artifact, benchmark or comparison at one fidelity. The classes mirror
-`results/schema/record-2.schema.json` field by field, in its order. The schema is what counts: every record is
-checked against it when it is written and when it is read; the classes catch the likeliest slips where they
-are made (ValueError). Numbers are in base units (seconds, bytes, FLOP/s; no prefixes, no percent), always
-with a unit and an origin, and always finite.
+`results/schema/record-2.schema.json` field by field, in its order. The schema decides: every record is checked against
+it when it is written and when it is read. The classes raise a ValueError for the likeliest mistakes already where
+they are made. Numbers are in base units (seconds, bytes, FLOP/s; no prefixes, no percent), always have a unit and an
+origin, and are always finite.
 """
 
 import json
@@ -28,7 +28,7 @@ VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper
 
 
 def _number(name: str, value: Any) -> int | float:
-    """`value` as a plain finite int or float, also from a numpy scalar."""
+    """Return `value`, which may be a numpy scalar, as a plain int or float. Raises ValueError if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name}={value!r} is not a number; needs a finite int or float")
     plain = int(value) if isinstance(value, numbers.Integral) else float(value)
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Part:
-    """What the frozen dataclasses below share: a JSON form whose keys are the fields, in their order."""
+    """The base of the frozen dataclasses below: their JSON form has a key for each field, in the fields' order."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ class Number(_Part):
 
 @dataclass(frozen=True)
 class Metric(Number):
-    """One result of a point. `value` may be None if the point is not ok; a measured one keeps its samples."""
+    """One result of a point. `value` may be None if the point is not ok; a measured metric keeps its samples."""
 
     samples: tuple[int | float, ...] | None = None
 
@@ -107,7 +107,7 @@ class Metric(Number):
 
 @dataclass(frozen=True)
 class PaperValue(_Part):
-    """What the paper says, `how` it was read (table, text, plot, script), and the step it was rounded to."""
+    """A value from the paper, `how` it was read (table, text, plot, script), and the step that it was rounded to."""
 
     value: int | float
     unit: str
@@ -154,9 +154,9 @@ class RecordedTimeline(_Part):
 
 @dataclass(frozen=True)
 class PointResult(_Part):
-    """One marker of a figure or row of a table; `fingerprint` is that of all that determines it.
+    """One marker of a figure or row of a table. `fingerprint` is a digest of everything that determines its numbers.
 
-    `timelines` are of one iteration of it, at most one of each origin.
+    `timelines` are those of one of its iterations, at most one for each origin.
     """
 
     key: str
@@ -190,7 +190,7 @@ class PointResult(_Part):
 
 @dataclass(frozen=True)
 class ClaimResult(_Part):
-    """A sentence of the paper and what became of it; `fidelity` is the one needed to test it."""
+    """A sentence of the paper and the verdict on it. `fidelity` is the one that is needed to test it."""
 
     id: str
     sentence: str
@@ -209,7 +209,7 @@ class ClaimResult(_Part):
 
 @dataclass(frozen=True)
 class PaperPlace(_Part):
-    """Where in the paper: a label such as "Figure 12" and, if it helps, a section."""
+    """A place in the paper: a label such as "Figure 12" and, if it helps, a section."""
 
     label: str
     section: str | None = None
@@ -225,7 +225,7 @@ class ClusterRef(_Part):
 
 @dataclass(frozen=True)
 class Host(_Part):
-    """The machine, by allow-list. `gpus` are model names, each once; `gpu_count` counts the devices."""
+    """The machine, described by an allow-list. `gpus` are model names, each once; `gpu_count` counts the devices."""
 
     os: str
     machine: str
@@ -238,7 +238,7 @@ class Host(_Part):
 
 @dataclass(frozen=True)
 class Provenance(_Part):
-    """What made the numbers: sources, versions, machine, command. `provenance.collect` makes it."""
+    """Where the numbers come from: sources, versions, machine, command. `provenance.collect` makes it."""
 
     commit: str | None
     dirty: bool | None
@@ -258,7 +258,7 @@ class Provenance(_Part):
 
 @dataclass(frozen=True)
 class Record(_Part):
-    """One result file. `kind`: artifact, benchmark, comparison; `state`: complete, partial (interrupted)."""
+    """One result file. `kind` is artifact, benchmark or comparison; `state` is complete, or partial if interrupted."""
 
     kind: str
     id: str
@@ -277,7 +277,7 @@ class Record(_Part):
 
     @classmethod
     def from_json(cls, document: Any, source: str = "record") -> "Record":
-        """The record that `document` (parsed JSON) is; if it is none, a `RecordError` that names `source`."""
+        """Make a record of parsed JSON. Raises a `RecordError` that names `source` if `document` is no record."""
         if isinstance(document, Mapping) and document.get("schema") == version_1.SCHEMA:
             document = version_1.to_version_2(document, source)
         check(document, source)

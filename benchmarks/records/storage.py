@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and digests of what they hold."""
+"""Writes files whole or not at all, and computes digests of files and configurations."""
 
 import errno
 import hashlib
@@ -20,7 +20,7 @@ _HINTS = {
 
 
 class StorageError(OSError):
-    """A file could not be written; what was there before is untouched. `path` is the file."""
+    """The file `path` could not be written. An older file at that place is unchanged."""
 
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(cause.errno, cause.strerror or str(cause) or type(cause).__name__)
@@ -41,7 +41,7 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     one and no temporary file. Raises `StorageError`.
     """
     path = Path(path)
-    # In the same folder, because a rename is atomic only within one file system.
+    # The temporary file lies in the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         if not path.parent.exists():
@@ -65,7 +65,7 @@ def digest_file(path: str | os.PathLike[str]) -> str:
 
 
 def digest_files(paths: Iterable[str | os.PathLike[str]]) -> str:
-    """SHA-256 over several files, their names included; neither their order nor the checkout's place matters.
+    """SHA-256 over the names and contents of several files. Neither their order nor the checkout's place matters.
 
     A file outside the project counts under its base name.
     """

@@ -1,4 +1,4 @@
-"""Checking documents against the schemas in `results/schema/`, with one line that says what is wrong and where."""
+"""Checks documents against the schemas in `results/schema/`. An error says in one line what is wrong and where."""
 
 import functools
 import json
@@ -13,17 +13,17 @@ SCHEMAS = PROJECT / "results" / "schema"
 RECORD = "record-2"
 
 Place = tuple[str | int, ...]
-Problem = tuple[Place, str, str]  # where, what was found, what is needed
+Problem = tuple[Place, str, str]  # the place, what the document has there, and what is needed
 
 
 class RecordError(ValueError):
-    """A document that is not what its schema describes: one line, with the place, what was found and what is needed."""
+    """A document does not match its schema. The message is one line: the place, what is there, what is needed."""
 
 
 @functools.cache
 def validator(schema: str) -> Any:
     """The validator of a schema, such as "record-1". Schemas refer to each other as urn:ptdp:NAME-VERSION."""
-    from jsonschema import Draft202012Validator  # here: 60 ms that `reproduce list` need not pay
+    from jsonschema import Draft202012Validator  # imported here: it takes 60 ms, which `reproduce list` need not pay
 
     registry = _schemas()
     return Draft202012Validator(registry.contents(f"urn:ptdp:{schema}"), registry=registry)
@@ -38,14 +38,14 @@ def _schemas() -> Any:
 
 
 def parse(data: bytes, source: str) -> Any:
-    """The JSON document in `data`, or a `RecordError` with the line and column where it is none."""
+    """Parse the JSON document in `data`. Raises `RecordError` with the line and column if it is no JSON."""
     try:
         return json.loads(data.decode("utf-8"))
     except json.JSONDecodeError as error:
-        found = f"line {error.lineno}, column {error.colno}: found no valid JSON ({error.msg})"
+        problem = f"line {error.lineno}, column {error.colno}: found no valid JSON ({error.msg})"
     except (ValueError, RecursionError) as error:  # not UTF-8; thousands of digits; nested too deep
-        found = f"found no valid JSON ({error})"
-    raise RecordError(f"{source}: {found}; needs a record")
+        problem = f"found no valid JSON ({error})"
+    raise RecordError(f"{source}: {problem}; needs a record")
 
 
 def check(document: Any, source: str = "record") -> None:
@@ -58,12 +58,12 @@ def check(document: Any, source: str = "record") -> None:
 def check_document(document: Any, schema: str, source: str) -> None:
     """Raise `RecordError` with the first problem of `document` (parsed JSON) against a schema such as "list-1"."""
     _raise_first(map(_explain, validator(schema).iter_errors(document)), source)
-    _raise_first(_not_finite(document, ()), source)  # 1e999 is a number to the schema
+    _raise_first(_not_finite(document, ()), source)  # the schema takes 1e999, which is read as infinity, for a number
 
 
 def _raise_first(problems: Iterator[Problem], source: str) -> None:
-    for path, found, needs in problems:
-        raise RecordError(f"{source}: {_pointer(path)}: found {found}; needs {needs}")
+    for path, value, needs in problems:
+        raise RecordError(f"{source}: {_pointer(path)}: found {value}; needs {needs}")
 
 
 def _not_finite(value: Any, path: Place) -> Iterator[Problem]:
@@ -87,7 +87,7 @@ def _repeated(names: Iterable[str], part: str, name: str) -> Iterator[Problem]:
 
 def _explain(error: Any) -> Problem:
     """The problem that a jsonschema error describes."""
-    path, rule, found = tuple(error.absolute_path), error.validator_value, _show(error.instance)
+    path, rule, value = tuple(error.absolute_path), error.validator_value, _show(error.instance)
     match error.validator:
         case "required":
             missing = next(key for key in rule if key not in error.instance)
@@ -117,7 +117,7 @@ def _explain(error: Any) -> Problem:
         case _:
             needs = f"what the schema's {error.validator!r} asks for: {_show(rule)}"
     description = error.schema.get("description")
-    return path, found, f"{needs} ({description})" if description else needs
+    return path, value, f"{needs} ({description})" if description else needs
 
 
 def _listed(names: Iterable[Any]) -> str:
@@ -130,5 +130,5 @@ def _show(value: Any) -> str:
 
 
 def _pointer(path: Place) -> str:
-    """RFC 6901."""
+    """A place as a JSON pointer (RFC 6901), such as /points/0/key."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path) or "the document"

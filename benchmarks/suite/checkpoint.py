@@ -35,20 +35,21 @@ class CheckpointTimes(NamedTuple):
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Save and load, by one rank and by two pipeline stages."""
+    """A point for saving and one for loading, each by one rank and by two pipeline stages."""
     model = model_for(setup)
     for p in (1, 2):
         parallel = ParallelConfig(p=p, B=1, recompute="none")
         timed = Once(partial(_timed, model, parallel, setup))
-        for what in ("save", "load"):
-            metrics = partial(_metrics, timed, what)
-            yield attempted(setup, f"p={p}", what, {**parameters_of(model, parallel), "what": what}, metrics)
+        for operation in ("save", "load"):
+            metrics = partial(_metrics, timed, operation)
+            parameters = {**parameters_of(model, parallel), "what": operation}
+            yield attempted(setup, f"p={p}", operation, parameters, metrics)
 
 
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, setup: Setup, folder: str
 ) -> CheckpointTimes:
-    """On every rank: the same checkpoint saved over and over, then loaded as often."""
+    """Time saving the same checkpoint repeatedly, then loading it as often. Every rank calls this."""
     trainer, batch, _ = build(model, parallel, setup.device)
     trainer.step(batch)
     checkpoints, timer = Checkpoints(folder, trainer), slowest_timer(trainer.groups.device)

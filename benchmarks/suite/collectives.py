@@ -31,7 +31,9 @@ NOTES = (
 
 
 def measure(ranks: int, sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
-    """Seconds by (operation, bytes) of the slowest of `ranks` ranks; sizes are multiples of 4 * ranks bytes.
+    """Time each operation at each size, by the slowest of `ranks` ranks: samples by (operation, bytes).
+
+    The sizes are multiples of 4 * ranks bytes.
 
     Raises `RankError` if a rank fails, `UnavailableError` without a GPU for each.
     """
@@ -47,13 +49,13 @@ def measure(ranks: int, sizes: list[int], device: str = "cpu", samples: int = 20
 def measure_here(
     beat: Callable[[], None], sizes: list[int], device: str, samples: int
 ) -> dict[tuple[str, int], Samples]:
-    """What `measure` gives, on each of the ranks."""
+    """Take the samples that `measure` returns. Every rank calls this."""
     ranks = torch.distributed.get_world_size()
-    axis = Groups.create(ParallelConfig(t=ranks), where := local_device(device)).tp
-    timer = slowest_timer(where)
+    axis = Groups.create(ParallelConfig(t=ranks), torch_device := local_device(device)).tp
+    timer = slowest_timer(torch_device)
     timed = {}
     for size in sizes:
-        whole = torch.zeros(size // ELEMENT, device=where)
+        whole = torch.zeros(size // ELEMENT, device=torch_device)
         for operation, call in calls(axis, whole).items():
             timed[operation, size] = time_message(call, size, samples, timer)
             beat()
@@ -61,7 +63,7 @@ def measure_here(
 
 
 def calls(axis: Axis, whole: torch.Tensor) -> dict[str, Callable[[], Any]]:
-    """Each operation on the flat tensor `whole`, or on this rank's part of it."""
+    """A call of each operation on the flat tensor `whole`, or on this rank's part of it."""
     part = axis.part(whole).clone()
     return {
         "all_reduce": lambda: axis.all_reduce(whole),
@@ -71,12 +73,12 @@ def calls(axis: Axis, whole: torch.Tensor) -> dict[str, Callable[[], Any]]:
 
 
 def bus_bytes(operation: str, size: int, ranks: int) -> float:
-    """Bytes that a ring sends over each rank's link."""
+    """The bytes that the ring algorithm sends over each rank's link."""
     return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks * size
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, on GPUs 8 too."""
+    """Points from 4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, and over 8 on GPUs."""
     sizes = [4096 * 4**i for i in range(5 if setup.quick else 8)]
     for ranks in (2,) if setup.quick else (2, 4, 8) if setup.on_gpu else (2, 4):
         timed = Once(partial(measure, ranks, sizes, setup.device, setup.samples))

@@ -1,4 +1,4 @@
-"""Microbatches out of a token file, in the engine's shuffled order: how many tokens a second one process can draw."""
+"""How many tokens a second one process reads from a token file, as microbatches in the engine's shuffled order."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Sequences of 128 and 2048 tokens, microbatches of 1 and 8 sequences."""
+    """Points for sequences of 128 and 2048 tokens, in microbatches of 1 and 8 sequences."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         path = Path(folder) / "random.tokens"
         ids = np.random.default_rng(0).integers(0, VOCAB, QUICK_TOKENS if setup.quick else TOKENS)

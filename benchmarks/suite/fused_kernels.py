@@ -1,9 +1,9 @@
-"""The fused operators of Section 4.2, timed: against eager PyTorch, and against what memory allows.
+"""Times the fused operators of Section 4.2 against eager PyTorch, and against the memory's bandwidth.
 
-Every operator is memory-bound: the least time it can take is the bytes it must read and write over the bandwidth of the
-device, measured here as that of a large copy. For forward and backward there are the time, the share of that bandwidth,
-and the speed-up over the reference, eager PyTorch. Also attention in the layouts [b, s, a, h] and [s, b, a, h]. (A CPU
-can beat its own copy: with tensors that stay in its cache.)
+Every operator is memory-bound: it takes at least the bytes that it must read and write over the bandwidth of the
+device, which is measured with a large copy. For forward and backward there are the time, the share of that bandwidth,
+and the speed-up over the reference, eager PyTorch. Attention is timed in the layouts [b, s, a, h] and [s, b, a, h]. (A
+CPU can be faster than its own copy where the tensors stay in its cache.)
 
 Shapes are the paper's (175B and 530B parameters, t=8) with sequences of 2048 tokens, or of as many as fit; float16 on a
 GPU as in the paper, float32 on a CPU. Implementations take turns, one sample each, and the fastest samples are
@@ -25,7 +25,7 @@ from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, c
 COPY = "copy"
 PAPER_SEQUENCE, CPU_SEQUENCE, QUICK_SEQUENCE = 2048, 512, 128
 CPU_COPY_BYTES = 128 * 2**20
-LIMIT_S = 10.0  # of samples of one operator at one shape, forward or backward
+LIMIT_S = 10.0  # how long the samples of one operator at one shape may take, forward or backward
 NOTES = (
     "Samples of all implementations alternate; values are the fastest samples, here.",
     "reference: PyTorch operators, one kernel per step, with their own backward: the baseline.",
@@ -47,7 +47,10 @@ class Copy(NamedTuple):
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Every operator in every implementation that runs here, then the copy; takes minutes, most of them compiling."""
+    """A point for every operator in every implementation that runs here, then the copy.
+
+    It takes minutes, most of them for compiling.
+    """
     device = torch.device(setup.device)
     dtype = getattr(torch, setup.dtype)
     s = QUICK_SEQUENCE if setup.quick else fitting_sequence(device, dtype)
@@ -80,9 +83,9 @@ def measure_case(
     bandwidths: list[float],
     common: Mapping[str, Parameter],
 ) -> list[PointResult]:
-    """One point per series: the fastest of `rounds` samples, which the series and the copy take in turns.
+    """A point per series: the fastest of `rounds` samples, which the series and the copy take in turns.
 
-    What the copy reached is appended to `bandwidths`; shares refer to the copies made during this case.
+    The bandwidth of the copy is appended to `bandwidths`; shares refer to the copies made during this case.
     """
     failures = {name: ("skipped", call) for name, call in case.calls.items() if isinstance(call, str)}
     steps: dict[str, dict[str, Step]] = {"forward": {}, "backward": {}}
@@ -127,7 +130,7 @@ def _cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterable[C
 
 
 def _steps(call: Call, inputs: tuple[Tensor, ...]) -> tuple[Step, Step]:
-    """Forward, and backward after a forward of its own: some compiled backwards run once only."""
+    """The steps forward and backward. Each backward gets a forward of its own, as some compiled ones run only once."""
 
     def prepare() -> tuple[Tensor, Tensor]:
         output = call(*inputs)

@@ -1,4 +1,4 @@
-"""What the benchmark of fused operators runs: operators, shapes, implementations, and the bytes each must move.
+"""The cases of the benchmark of fused operators: operators, shapes, implementations, and the bytes that each must move.
 
 Shapes are those of one GPU of the paper's runs with tensor parallelism 8 and a microbatch of one sequence. The baseline
 is the reference: the chain of PyTorch operators with PyTorch's own backward.
@@ -44,9 +44,10 @@ def shapes(s: int) -> tuple[Shape, Shape]:
 
 @dataclass(frozen=True)
 class Case:
-    """One operator at one shape. `bytes_moved`: the least that forward and backward read and write, if that says much.
+    """One operator at one shape.
 
-    `inputs` are differentiable. `calls` map a series to its function, or to the reason why it cannot run here.
+    `bytes_moved` is the least that forward and backward can read and write, where that is a useful bound. The `inputs`
+    are differentiable. `calls` maps a series to its function, or to the reason why it cannot run here.
     """
 
     operator: str
@@ -62,12 +63,15 @@ class Case:
 
 
 def largest_tensor(shape: Shape, dtype: torch.dtype) -> int:
-    """Bytes of the largest tensor of any case."""
+    """The bytes of the largest tensor of any case."""
     return dtype.itemsize * max(shape.a * shape.s**2 * ATTENTION_BATCH, shape.s * 4 * shape.h)
 
 
 def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Case]:
-    """Every operator at `shape`, one after the other: each holds its inputs, so use it and let it go."""
+    """Yield the case of every operator at `shape`.
+
+    A case holds its inputs, so drop it before asking for the next one.
+    """
 
     def make(*size: int) -> Tensor:
         return torch.randn(size, device=device, dtype=dtype, requires_grad=True)
@@ -131,11 +135,11 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Ca
 
 
 def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
-    """Attention between its two projections, in both layouts, and as PyTorch's own operator (newer than the paper).
+    """The case of attention between its two projections, in both layouts, and as PyTorch's own newer operator.
 
     The inputs are queries, keys and values as one projection leaves them, in the layout of the series: [s, b, a, 3d]
-    and [b, s, a, 3d]. With s first a batched product reads them where they are; with b first each is transposed by a
-    copy.
+    and [b, s, a, 3d]. With s first a batched product reads them where they are; with b first each is copied to be
+    transposed.
     """
     b, d = ATTENTION_BATCH, shape.h // (shape.a * TENSOR_PARALLEL)
     scale, ops = 1 / sqrt(d), kernels.select("auto", device)
@@ -163,7 +167,7 @@ def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
 
 
 def _series(device: torch.device, of: Callable[[kernels.Kernels], Call]) -> dict[str, Call | str]:
-    """The function of each implementation, the baseline first, or why it cannot run."""
+    """The function of each implementation, the baseline first, or the reason why it cannot run."""
     series: dict[str, Call | str] = {}
     for name in kernels.IMPLEMENTATIONS:
         if name == "triton" and device.type == "cpu":

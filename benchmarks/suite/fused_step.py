@@ -1,6 +1,6 @@
-"""The fused operators and a training step, each with and without fusion, in turns in one process.
+"""Times the fused operators and a training step with and without fusion, in turns.
 
-One process, because compiling is most of the time that this takes.
+All run in one process, so that each is compiled only once: compiling takes most of the time.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,35 +26,35 @@ WARM_UP = 2
 
 
 class Fusion(NamedTuple):
-    """`operators`: points of the benchmark of fused operators; `step`: seconds of training steps by implementation."""
+    """The points of the fused `operators`, and the seconds of a training `step` by implementation."""
 
     operators: list[PointResult]
     step: dict[str, Samples]
 
 
 def measure_here(beat: Callable[[], None], settings: Settings, samples: int) -> Fusion:
-    """On one rank: the operators and a step, unfused and with the implementation that `settings` names."""
-    where = local_device(settings.engine.device)
+    """Time the operators and a step on one rank, unfused and with the implementation that `settings` names."""
+    torch_device = local_device(settings.engine.device)
     operators = []
-    for point in _operators(where, samples):
+    for point in _operators(torch_device, samples):
         operators.append(point)
         beat()
-    steps = {name: Step.of(_step(settings, name, where)) for name in (UNFUSED, settings.engine.kernels)}
-    return Fusion(operators, take_turns(steps, wall_timer(where), samples, WARM_UP))
+    steps = {name: Step.of(_step(settings, name, torch_device)) for name in (UNFUSED, settings.engine.kernels)}
+    return Fusion(operators, take_turns(steps, wall_timer(torch_device), samples, WARM_UP))
 
 
-def _operators(where: torch.device, samples: int) -> Iterator[PointResult]:
+def _operators(torch_device: torch.device, samples: int) -> Iterator[PointResult]:
     """The operators of a 175B layer on one of 8 tensor-parallel ranks, at the sequence that fits, or a short one."""
-    dtype = torch.float32 if where.type == "cpu" else torch.float16
-    shape = shapes(CPU_SEQUENCE if where.type == "cpu" else fitting_sequence(where, dtype))[0]
-    timer, copy = device_timer(where), Copy.make(where)
-    for case in cases(shape, where, dtype):
+    dtype = torch.float32 if torch_device.type == "cpu" else torch.float16
+    shape = shapes(CPU_SEQUENCE if torch_device.type == "cpu" else fitting_sequence(torch_device, dtype))[0]
+    timer, copy = device_timer(torch_device), Copy.make(torch_device)
+    for case in cases(shape, torch_device, dtype):
         if case.operator != NOT_OURS:
-            yield from measure_case(case, timer, samples, copy, [], {"device": where.type})
+            yield from measure_case(case, timer, samples, copy, [], {"device": torch_device.type})
 
 
-def _step(settings: Settings, kernels: str, where: torch.device) -> Callable[[], object]:
+def _step(settings: Settings, kernels: str, torch_device: torch.device) -> Callable[[], object]:
     own = replace(settings, engine=replace(settings.engine, kernels=kernels))
-    trainer = Trainer(own, Groups.alone(where), select(kernels, where))
-    batch, _ = batches(own.model, own.parallel, where)
+    trainer = Trainer(own, Groups.alone(torch_device), select(kernels, torch_device))
+    batch, _ = batches(own.model, own.parallel, torch_device)
     return lambda: trainer.step(batch)

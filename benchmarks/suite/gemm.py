@@ -1,4 +1,4 @@
-"""Matrix products: squares, and the products of a transformer layer (Section 2.3), as FLOP/s.
+"""Times matrix products: squares, and the products of a transformer layer (Section 2.3), in FLOP/s.
 
 A product [m, k] x [k, n] is 2*m*n*k FLOP. The weight is stored as a linear layer stores it, [n, k].
 """
@@ -35,14 +35,14 @@ class GemmShape:
 
     @property
     def flop(self) -> int:
-        """Floating-point operations of the whole batch."""
+        """The floating-point operations of the whole batch."""
         return 2 * self.batch * self.m * self.n * self.k
 
 
 def measure(
     m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1, samples: int = 20
 ) -> Samples:
-    """Seconds of `product`."""
+    """Take samples of `product`."""
     call = product(m, n, k, dtype, device, batch)
     return time_it(call, device, samples=samples, limit_s=LIMIT_S)
 
@@ -50,7 +50,7 @@ def measure(
 def product(
     m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1
 ) -> Callable[[], object]:
-    """What is timed: [m, k] x [k, n] (`batch` such products) into an existing tensor; `dtype` as torch names it."""
+    """A call that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` is torch's name of it."""
     import torch
 
     kind = getattr(torch, dtype)
@@ -75,7 +75,7 @@ def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[GemmSha
 
 
 def shapes(setup: Setup) -> list[GemmShape]:
-    """On a GPU a layer of the 175B model at t=8; on a CPU one that takes milliseconds."""
+    """On a GPU the products of a layer of the 175B model at t=8, on a CPU those of one that takes milliseconds."""
     if setup.quick:
         largest, layer = 256, layer_shapes(s=64, b=1, h=128, heads=4)
     elif setup.on_gpu:
@@ -87,7 +87,7 @@ def shapes(setup: Setup) -> list[GemmShape]:
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """One point per shape."""
+    """A point per shape."""
     for shape in shapes(setup):
         parameters = {name: getattr(shape, name) for name in ("name", "m", "n", "k", "batch")}
         yield attempted(

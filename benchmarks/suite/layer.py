@@ -1,4 +1,4 @@
-"""One transformer layer of the engine, forward and backward, with one tensor-parallel rank and with two (Section 2.3).
+"""Times a transformer layer of the engine, forward and backward, with t = 1 and t = 2 (Section 2.3).
 
 Attention is built from fused operators as in the paper, or PyTorch's own (sdpa). A layer's forward pass is
 24*b*s*h^2 + 4*b*s^2*h FLOP (the GEMMs of eq. 3), its backward pass twice that; speed is per rank.
@@ -20,7 +20,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 
 LIMIT_S = 5.0
-PASSES = {"forward": 1, "backward": 2}  # with their FLOP, in forward passes
+PASSES = {"forward": 1, "backward": 2}  # and their FLOP, as multiples of a forward pass
 NOTES = (
     "A forward pass counts 24bsh^2 + 4bs^2h FLOP over t, a backward pass twice that; the slowest rank's time.",
     "sdpa: PyTorch's attention, which is newer than the paper; operators: the paper's, from fused operators.",
@@ -28,7 +28,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Forward and backward for each kind of attention, with t = 1 and t = 2."""
+    """A point forward and one backward for each kind of attention, with t = 1 and t = 2."""
     model = model_for(setup)
     for t in (1, 2):
         parallel = ParallelConfig(t=t, b=1 if setup.quick else 2, B=1 if setup.quick else 2, recompute="none")
@@ -43,13 +43,13 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 
 def model_for(setup: Setup) -> ModelConfig:
-    """A model of one layer."""
+    """The configuration of a model of one layer."""
     sizes = (64, 4, 32) if setup.quick else (4096, 32, 2048) if setup.on_gpu else (512, 8, 256)
     return ModelConfig(1, *sizes, vocab=256)
 
 
 def forward_flop(model: ModelConfig, parallel: ParallelConfig) -> float:
-    """FLOP of a layer's forward pass on one rank."""
+    """The FLOP of a layer's forward pass on one rank."""
     b, s, h = parallel.b, model.seq, model.hidden
     return (24 * b * s * h**2 + 4 * b * s**2 * h) / parallel.t
 
@@ -57,7 +57,7 @@ def forward_flop(model: ModelConfig, parallel: ParallelConfig) -> float:
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, attention: str, setup: Setup
 ) -> dict[str, Samples]:
-    """On every rank: both passes, by name."""
+    """Take samples of both passes, by name. Every rank calls this."""
     engine = EngineSettings(dtype="fp16" if setup.on_gpu else "fp32", attention=attention)
     trainer, _, _ = build(model, parallel, setup.device, engine, "auto")
     layer = trainer.chunks[0].layers[0]

@@ -1,6 +1,6 @@
-"""Memory: bandwidth of a copy over its size, and what the smallest kernel costs in a chain of them (the gap).
+"""Times memory: the bandwidth of a copy by its size, and the time of the smallest kernel in a chain of them (the gap).
 
-A copy of S bytes reads and writes S each: 2*S over its time is the bandwidth.
+A copy of S bytes reads S and writes S, so that its bandwidth is 2*S over its time.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from benchmarks.harness.timing import Samples, device_timer, measure, wall_timer
 from benchmarks.records import Metric, PointResult
 
 MIB = 2**20
-CHAIN = 100  # kernels of a chain: launched within the time that the device timer keeps the device busy
+CHAIN = 100  # kernels in a chain: few enough to be launched while the device timer still keeps the device busy
 LIMIT_S = 2.0
 
 
@@ -22,7 +22,7 @@ NOTES = (
 
 
 def copy(size: int, device: str = "cpu", samples: int = 20) -> Samples:
-    """Seconds to copy `size` bytes from one tensor into another; 2 * size bytes move."""
+    """Time a copy of `size` bytes from one tensor into another, which moves 2 * size bytes."""
     import torch
 
     source = torch.ones(size, dtype=torch.int8, device=device)
@@ -31,10 +31,10 @@ def copy(size: int, device: str = "cpu", samples: int = 20) -> Samples:
 
 
 def kernel_gap(device: str = "cpu", samples: int = 20, *, host: bool = False) -> Samples:
-    """Seconds per kernel in a chain of the smallest ones.
+    """Time a kernel in a chain of the smallest ones.
 
-    On a GPU those that pass on the device while launches are queued, or with `host` what the host needs to launch one
-    and the device to run it. On a CPU both are the cost of calling an operator.
+    On a GPU this is the time on the device while launches are queued, or with `host` the time that the host needs to
+    launch one and the device to run it. On a CPU both are the time of calling an operator.
     """
     import torch
 
@@ -49,7 +49,7 @@ def kernel_gap(device: str = "cpu", samples: int = 20, *, host: bool = False) ->
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Copies of 64 KiB up to more than any cache holds, then the gap."""
+    """Points for copies from 64 KiB up to more than any cache holds, then for the gap."""
     largest = 4 * MIB if setup.quick else 1024 * MIB if setup.on_gpu else 256 * MIB
     size = 64 * 1024
     while size <= largest:

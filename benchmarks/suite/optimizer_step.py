@@ -1,6 +1,7 @@
-"""The optimizer step by itself: gradient norm, clipping and AdamW, replicated and sharded over two replicas (ZeRO-1).
+"""Times the optimizer step: gradient norm, clipping and AdamW, replicated and sharded over two replicas (ZeRO-1).
 
-With 16-bit parameters the step also copies its fp32 master weights back; sharded, it gathers what the others updated.
+With 16-bit parameters the step also copies its fp32 master weights back. A sharded step also gathers the parameters
+that the other replica updated.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """fp32 and bf16 parameters, d = 1, and d = 2 replicated and sharded."""
+    """Points for fp32 and bf16 parameters, with d = 1, and with d = 2 replicated and sharded."""
     model = model_for(setup)
     for dtype in ("fp32", "bf16"):
         for d, sharded in ((1, False), (2, False), (2, True)):
@@ -38,7 +39,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings, setup: Setup
 ) -> Samples:
-    """On every rank: seconds of a step with the gradients of one batch, the slowest rank's."""
+    """Time a step with the gradients of one batch, by the slowest rank. Every rank calls this."""
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
     trainer.forward_backward(batch)
     timer = slowest_timer(trainer.groups.device)

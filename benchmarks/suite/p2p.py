@@ -1,8 +1,8 @@
-"""Messages between two pipeline stages, over the engine's own communicator, from a few bytes to many (Section 4.1).
+"""Times messages between two pipeline stages over the engine's own communicator, by size (Section 4.1).
 
-*one way* is half a round trip: each side waits for the other. *exchange* is both directions at once, as the steady
-state of 1F1B has them ("send forward, receive backward"). Two processes of this machine: sockets or shared memory on
-CPUs, NVLink or PCIe on GPUs.
+*one way* is half a round trip: each side waits for the other. *exchange* is both directions at once, as in the steady
+state of 1F1B ("send forward, receive backward"). Both processes run on this machine; messages go over sockets or shared
+memory on CPUs, over NVLink or PCIe on GPUs.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ NOTES = (
 
 
 def measure(sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
-    """Seconds by (kind, bytes): of a message of that many bytes one way, or of two of them in an exchange.
+    """Samples by (kind, bytes): of a message of that many bytes one way, or of two of them in an exchange.
 
     Starts two ranks. Raises `RankError` if one fails, `UnavailableError` without a GPU for each.
     """
@@ -42,7 +42,7 @@ def measure(sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tu
 def measure_here(
     beat: Callable[[], None], sizes: list[int], device: str, samples: int
 ) -> dict[tuple[str, int], Samples]:
-    """What `measure` gives, on each of the two ranks."""
+    """Take the samples that `measure` returns. Both ranks call this."""
     groups = Groups.create(ParallelConfig(p=2, B=2), local_device(device))
     timer = slowest_timer(groups.device)
     timed = {}
@@ -57,7 +57,7 @@ def measure_here(
 
 
 def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
-    """Rank 0 sends and gets an answer."""
+    """A call in which rank 0 sends a message and receives one as the answer."""
     for message in (FORWARD, BACKWARD):
         if message.source == rank:
             communicator.post(Exchange((message,), ()), {message: tensor}, blocking=True)
@@ -67,14 +67,14 @@ def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) 
 
 
 def _exchange(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
-    """Both send and receive in one group."""
+    """A call in which both ranks send and receive in one group."""
     mine, theirs = (FORWARD, BACKWARD) if rank == 0 else (BACKWARD, FORWARD)
     communicator.post(Exchange((mine,), (theirs,)), {mine: tensor}, blocking=True)
     communicator.take(theirs)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
+    """Points from 1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
     sizes = [1024 * 4**i for i in range(6 if setup.quick else 9)]
     timed = Once(lambda: measure(sizes, setup.device, setup.samples))
     for kind, size in product(KINDS, sizes):

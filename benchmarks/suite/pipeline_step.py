@@ -1,7 +1,7 @@
-"""One batch through a pipeline of two ranks, forward and backward, by schedule and way of exchanging (Section 2.2).
+"""Times one batch through a pipeline of two ranks, forward and backward, by schedule and exchange mode (Section 2.2).
 
-Every schedule the engine knows runs the same model and the same microbatches, so that what differs is the order of the
-passes and the waiting between them. No optimizer step.
+Every schedule runs the same model on the same microbatches, so that only the order of the passes and the waiting
+between them differ. There is no optimizer step.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Every schedule in both ways of exchanging; with the fewest chunks per rank that it has."""
+    """A point for every schedule in both exchange modes, with the fewest chunks per rank that it allows."""
     model = model_for(setup)
     for exchange in MODES:
         for schedule in names():
@@ -39,7 +39,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, exchange: str, setup: Setup
 ) -> Samples:
-    """On every rank: seconds of a batch, the slowest rank's."""
+    """Time a batch by the slowest rank. Every rank calls this."""
     engine = EngineSettings(exchange=exchange, dtype="fp16" if setup.on_gpu else "fp32")
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
 

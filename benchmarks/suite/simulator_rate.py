@@ -1,4 +1,4 @@
-"""How many configurations a second the simulator answers on one core, over the paper's points.
+"""How many configurations a second the simulator estimates on one core, over the paper's points.
 
 `paper_points.json` holds every simulated configuration of the paper's tables and figures, as `reproduce simulate` reads
 them. *Cold* is the first pass of a process, in which every schedule is built, lowered and compiled; *warm* are later
@@ -34,13 +34,16 @@ def paper_points() -> list[TrainingConfig]:
 
 
 def passes(number: int, at_most: int | None) -> list[float]:
-    """Seconds per configuration of `number` passes over the (first `at_most`) points, the first one cold."""
+    """The seconds per configuration of `number` passes over the points (the first `at_most`).
+
+    The first pass is cold.
+    """
     configurations, cluster = paper_points()[:at_most], load_cluster()
     return [_one_pass(configurations, cluster) / len(configurations) for _ in range(number)]
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """The cold and the warm rate."""
+    """A point for the cold rate and one for the warm rate."""
     timed = Once(partial(_measure, 1 if setup.quick else 3, 10 if setup.quick else None))
     for name in ("cold", "warm"):
         yield attempted(setup, name, "paper's points", {"caches": name}, partial(_metrics, timed, name))

@@ -1,4 +1,4 @@
-"""Starting the command line: what a user waits for before anything is computed. Each sample is a fresh process."""
+"""Times the start of the command line, which a user waits for in any case. Each sample is a fresh process."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ NOTES = ("Wall time of a fresh Python process, files in the operating system's c
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """One point per command, the first of them Python alone."""
+    """A point per command; the first is Python alone."""
     for name, arguments in COMMANDS.items():
         yield attempted(setup, "command", name, {"command": name}, partial(_metrics, setup, arguments))
 

@@ -1,4 +1,4 @@
-"""Is the engine's training step as fast as what PyTorch offers for the same? Ratios, each from one run on this machine.
+"""Compares the engine's training step with what PyTorch offers for the same task, side by side on this machine.
 
     serial      p = t = d = 1, a whole step, against a plain PyTorch GPT (batch first, its fused attention and AdamW)
     pipeline    p = 2, forward and backward, against `torch.distributed.pipelining`: 1F1B, and interleaved with v = 2,
@@ -6,7 +6,8 @@
     tensor      t = 2, forward and backward, against `parallelize_module`
 
 Both sides of a comparison run in the same processes, one thread each, in turn and in random order within each round.
-The ratio of a round is their time over ours, where the slowest rank counts: above 1 the engine is faster. All in fp32.
+The ratio of a round is PyTorch's time over the engine's, each of its slowest rank: above 1 the engine is faster.
+Everything is computed in fp32.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.engine.trainer import Trainer
 
 STD = 0.02
-LIMIT_S = 8.0  # of samples of both sides
+LIMIT_S = 8.0  # how long the samples of both sides may take together
 NOTES = (
     "fp32, one thread per rank; both sides in the same processes, in turn, in random order within each round.",
     "ratio: the median of their time over ours, round by round: above 1 the engine is faster.",
@@ -44,8 +45,8 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One comparison: the engine's configuration, what it is measured against, and how many ranks that takes."""
+class StepComparison:
+    """One comparison: the engine's configuration, and what it is measured against."""
 
     name: str
     against: str
@@ -56,23 +57,23 @@ class Comparison:
 
     @property
     def label(self) -> str:
-        """What tells it from the other comparisons of its name."""
+        """The settings that tell it from the other comparisons of its name."""
         if self.name == "serial":
             return f"{self.kernels}, {self.attention}"
         return f"{self.against}, {self.exchange}" if self.name == "pipeline" else self.against
 
 
-def comparisons() -> list[Comparison]:
-    """What is compared, in the order of the report."""
+def comparisons() -> list[StepComparison]:
+    """All comparisons, in the order of the report."""
     plain = {"b": 2, "recompute": "none"}
     pipeline = [
-        Comparison("pipeline", against, ParallelConfig(p=2, v=v, B=16, **plain), exchange)  # type: ignore[arg-type]
+        StepComparison("pipeline", against, ParallelConfig(p=2, v=v, B=16, **plain), exchange)  # type: ignore[arg-type]
         for against, v in (("Schedule1F1B", 1), ("ScheduleInterleaved1F1B", 2))
         for exchange in ("overlapped", "blocking")
     ]
     return [
         *(
-            Comparison("serial", "plain PyTorch GPT", ParallelConfig(B=8, **plain), "blocking", *how)  # type: ignore[arg-type]
+            StepComparison("serial", "plain PyTorch GPT", ParallelConfig(B=8, **plain), "blocking", *how)  # type: ignore[arg-type]
             for how in (
                 ("reference", "operators"),
                 ("reference", "sdpa"),
@@ -81,7 +82,7 @@ def comparisons() -> list[Comparison]:
             )
         ),
         *pipeline,
-        Comparison("tensor", "parallelize_module", ParallelConfig(t=2, B=4, **plain), "blocking"),  # type: ignore[arg-type]
+        StepComparison("tensor", "parallelize_module", ParallelConfig(t=2, B=4, **plain), "blocking"),  # type: ignore[arg-type]
     ]
 
 
@@ -109,7 +110,7 @@ class Block(nn.Module):
 
 
 class PlainGPT(nn.Module):
-    """A GPT as anybody would write it, with the output layer tied to the embedding."""
+    """A GPT written the usual way, with the output layer tied to the embedding."""
 
     def __init__(self, model: ModelConfig, fused: bool) -> None:
         super().__init__()
@@ -128,14 +129,14 @@ class PlainGPT(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-def engine(comparison: Comparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
+def engine(comparison: StepComparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
     """The engine on this rank, with the batch that both sides train on."""
     settings = EngineSettings(exchange=comparison.exchange, attention=comparison.attention)
     return build(model_for(setup), comparison.parallel, setup.device, settings, comparison.kernels)
 
 
-def serial_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
-    """A whole training step, with clipping and AdamW."""
+def serial_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable[[], object]]:
+    """Both sides of a whole training step, with clipping and AdamW."""
     trainer, batch, _ = engine(comparison, setup)
     plain = PlainGPT(model_for(setup), fused=True).to(trainer.groups.device)
     adam = torch.optim.AdamW(plain.parameters(), lr=1e-3, fused=True)
@@ -165,8 +166,8 @@ class AsStage(nn.Module):
         return x
 
 
-def pipeline_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
-    """Forward and backward through two stages' worth of the same modules."""
+def pipeline_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable[[], object]]:
+    """Both sides of forward and backward through a pipeline whose stages are the same modules."""
     trainer, batch, data = engine(comparison, setup)
     other, _, _ = engine(comparison, setup)
     par, chunks, groups = comparison.parallel, other.chunks, trainer.groups
@@ -197,8 +198,8 @@ def pipeline_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[
     return {"engine": ours, "other": theirs}
 
 
-def tensor_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[], object]]:
-    """Forward and backward with t = 2."""
+def tensor_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable[[], object]]:
+    """Both sides of forward and backward with t = 2."""
     trainer, batch, _ = engine(comparison, setup)
     groups = trainer.groups
     plain = PlainGPT(model_for(setup), fused=False).to(groups.device)
@@ -224,8 +225,11 @@ def tensor_sides(comparison: Comparison, setup: Setup) -> dict[str, Callable[[],
 SIDES = {"serial": serial_sides, "pipeline": pipeline_sides, "tensor": tensor_sides}
 
 
-def measure_here(beat: Callable[[], None], comparison: Comparison, setup: Setup) -> dict[str, Samples]:
-    """On every rank: both sides in each round, the slowest rank's time, the same on all."""
+def measure_here(beat: Callable[[], None], comparison: StepComparison, setup: Setup) -> dict[str, Samples]:
+    """Take samples of both sides in turns, by the slowest rank; they are the same on all ranks.
+
+    Every rank calls this.
+    """
     steps = {side: Step.of(call) for side, call in SIDES[comparison.name](comparison, setup).items()}
     device = f"{setup.device}:{torch.cuda.current_device()}" if setup.on_gpu else "cpu"
     samples = take_turns(steps, slowest_timer(device), setup.samples, warm_up=2, limit_s=LIMIT_S)
@@ -234,18 +238,18 @@ def measure_here(beat: Callable[[], None], comparison: Comparison, setup: Setup)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """One point per comparison."""
+    """A point per comparison."""
     model = model_for(setup)
     for comparison in comparisons():
         if setup.quick and comparison.kernels == "compiled":
             continue  # compiling takes a minute
-        how = {name: getattr(comparison, name) for name in ("against", "exchange", "kernels", "attention")}
+        settings = {name: getattr(comparison, name) for name in ("against", "exchange", "kernels", "attention")}
         label = comparison.label
-        parameters = {**parameters_of(model, comparison.parallel), **how}
+        parameters = {**parameters_of(model, comparison.parallel), **settings}
         yield attempted(setup, comparison.name, label, parameters, partial(_metrics, setup, comparison))
 
 
-def _metrics(setup: Setup, comparison: Comparison) -> dict[str, Metric]:
+def _metrics(setup: Setup, comparison: StepComparison) -> dict[str, Metric]:
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
     ours, theirs = samples["engine"], samples["other"]
     ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
