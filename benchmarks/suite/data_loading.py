@@ -13,7 +13,7 @@ from benchmarks.harness.points import attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
 from benchmarks.records import Metric, PointResult
-from ptdp_core.engine.data import Samples, open_tokens, write_tokens
+from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 
 VOCAB = 51200
 TOKENS, QUICK_TOKENS = 2**24, 2**18
@@ -36,7 +36,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 
 def _metrics(setup: Setup, path: Path, s: int, b: int) -> dict[str, Metric]:
-    source, numbers, cpu = Samples(open_tokens(path), s, VOCAB, seed=0), count(), torch.device("cpu")
+    source, numbers, cpu = Sequences(open_tokens(path), s, VOCAB, seed=0), count(), torch.device("cpu")
 
     def draw() -> None:
         for _ in range(DRAWN):

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
+from ptdp_core.emulation.plan import ELEMENT_BYTES, EmulationPlan
 from ptdp_core.emulation.report import MeasuredLinks, Timing
 from ptdp_core.emulation.virtual import RendezvousCommunicator, sleep_until
 from ptdp_core.engine.groups import Axis, Groups
@@ -56,7 +56,7 @@ def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) 
     return Timing(max(latency, 0.0), ELEMENT_BYTES / per_element)
 
 
-def measure_links(plan: Plan, groups: Groups, folder: Path) -> MeasuredLinks:
+def measure_links(plan: EmulationPlan, groups: Groups, folder: Path) -> MeasuredLinks:
     """Time what this configuration uses between nodes; every rank calls this, at the same time."""
     watch, measured = Stopwatch(), MeasuredLinks()
     if groups.pp.size > 1:
@@ -88,7 +88,9 @@ def _collective(watch: Stopwatch, operation: Callable[[torch.Tensor], object], e
     return fit(*measured)
 
 
-def _measure_exchanges(plan: Plan, groups: Groups, folder: Path, watch: Stopwatch, measured: MeasuredLinks) -> None:
+def _measure_exchanges(
+    plan: EmulationPlan, groups: Groups, folder: Path, watch: Stopwatch, measured: MeasuredLinks
+) -> None:
     p, me = groups.pp.size, groups.pp.rank
     patterns = {"pair": [_pair(me, p, 0), _pair(me, p, 1)], "both": [_both(me, p)]}
     sizes, seconds = (TINY, max(SMALLEST, plan.boundary.message_elements)), []

@@ -49,7 +49,7 @@ class RankPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EmulationPlan:
     """An emulated configuration; see `make_plan`."""
 
     config: TrainingConfig
@@ -77,7 +77,7 @@ class Plan:
         return node_of(rank, self.gpus_per_node) != node_of(other, self.gpus_per_node)
 
 
-def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup: int) -> Plan:
+def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup: int) -> EmulationPlan:
     """The times of `config` on `cluster`, whose `gpus_per_node` counts, and its shrunk sizes."""
     parallel, model = config.parallel, CostModel(cluster)
     spans = parallel.t > cluster.gpus_per_node
@@ -85,7 +85,7 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
     boundary = Boundary.of(config)
     boundary_bytes = cluster.element_bytes * boundary.elements
     stages = computing.stages(config)
-    return Plan(
+    return EmulationPlan(
         config=config,
         gpus_per_node=cluster.gpus_per_node,
         boundary=replace(boundary, shape=(shrunk(boundary_bytes, parallel.t),)),

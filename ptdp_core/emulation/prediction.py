@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ptdp_core.emulation.plan import SHRINK, Plan
+from ptdp_core.emulation.plan import SHRINK, EmulationPlan
 from ptdp_core.emulation.report import MeasuredLinks, Timing
 from ptdp_core.layout import stage_all_reduces
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
@@ -34,7 +34,7 @@ class Links:
     cluster: Cluster
 
 
-def describe(plan: Plan, cluster: Cluster, measured: Sequence[MeasuredLinks]) -> Links:
+def describe(plan: EmulationPlan, cluster: Cluster, measured: Sequence[MeasuredLinks]) -> Links:
     """The emulated machine; `cluster` is the named one, with nodes of the emulated size."""
     changes = _exchanges(plan, measured) | _collectives(plan, measured)
     rates = {
@@ -49,7 +49,7 @@ def describe(plan: Plan, cluster: Cluster, measured: Sequence[MeasuredLinks]) ->
     return Links(rates, changes.get("exchange_host_time"), machine)
 
 
-def _groups(plan: Plan) -> dict[str, Group]:
+def _groups(plan: EmulationPlan) -> dict[str, Group]:
     parallel = plan.config.parallel
     return {
         "data": data_group(parallel.t, parallel.d, plan.gpus_per_node),
@@ -69,7 +69,7 @@ def _latency(timings: Sequence[Timing]) -> float:
     return statistics.median(timing.latency for timing in timings)
 
 
-def _exchanges(plan: Plan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
+def _exchanges(plan: EmulationPlan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
     """Rates of one and of two messages at a time, and the time of an exchange as this schedule makes them."""
     changes = {}
     for field, pattern, crosses in (
@@ -91,7 +91,7 @@ def _exchanges(plan: Plan, measured: Sequence[MeasuredLinks]) -> dict[str, float
     return changes
 
 
-def _collectives(plan: Plan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
+def _collectives(plan: EmulationPlan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
     """Rates per HCA: the simulator lets a ring use all HCAs that its group has on a node, gloo's uses one.
 
     All of a pass's tensor-parallel all-reduces are one here, so that each has only its share of the latency.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.emulation.network import LinkError, Network
-from ptdp_core.emulation.plan import SHRINK, Plan, make_plan
+from ptdp_core.emulation.plan import SHRINK, EmulationPlan, make_plan
 from ptdp_core.emulation.prediction import describe
 from ptdp_core.emulation.report import RankReport
 from ptdp_core.emulation.result import Emulation, assemble
@@ -57,7 +57,7 @@ def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, ite
     return assemble(config, schedule, reports, links, prediction)
 
 
-def _rank(beat: Callable[[], None], plan: Plan, folder: str) -> Any:
+def _rank(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> Any:
     from ptdp_core.emulation.worker import run  # here: it loads torch, which this process does without
 
     return run(beat, plan, folder)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ptdp_core.emulation.calibration import Stopwatch, measure_links
-from ptdp_core.emulation.plan import ELEMENT_BYTES, Plan
+from ptdp_core.emulation.plan import ELEMENT_BYTES, EmulationPlan
 from ptdp_core.emulation.report import Iteration, RankReport
 from ptdp_core.emulation.virtual import (
     ChunkTimes,
@@ -27,7 +27,7 @@ from ptdp_core.engine.pipeline import Executor, Run, last_backward
 from ptdp_core.schedules import Action, TimelineEvent, build, lower
 
 
-def run(beat: Callable[[], None], plan: Plan, folder: str) -> RankReport:
+def run(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> RankReport:
     """The life of a rank."""
     groups = Groups.create(plan.config.parallel)
     measured = measure_links(plan, groups, Path(folder))
@@ -43,7 +43,7 @@ def run(beat: Callable[[], None], plan: Plan, folder: str) -> RankReport:
 class VirtualRank:
     """The engine on one rank, with virtual chunks."""
 
-    def __init__(self, plan: Plan, groups: Groups, folder: Path) -> None:
+    def __init__(self, plan: EmulationPlan, groups: Groups, folder: Path) -> None:
         self.plan, self.groups, parallel = plan, groups, plan.config.parallel
         self.mine, self.watch = plan.ranks[groups.pp.rank], Stopwatch()
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), "blocking")

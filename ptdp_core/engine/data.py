@@ -207,7 +207,7 @@ def write_tokens(path: Path, ids: np.ndarray, vocab: int) -> None:
         temporary.unlink(missing_ok=True)
 
 
-class Samples:
+class Sequences:
     """Sequences of s+1 tokens in a seeded order: sample i is the same for every layout and after every restart."""
 
     def __init__(self, tokens: Tokens, seq: int, vocab: int, seed: int) -> None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.checkpoint_folder import newest, resolve
-from ptdp_core.engine.data import Samples, check_vocabulary, fingerprint, open_tokens, prepare
+from ptdp_core.engine.data import Sequences, check_vocabulary, fingerprint, open_tokens, prepare
 from ptdp_core.engine.files import check_writable
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.report import Report
@@ -66,7 +66,7 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
     with ExitStack() as stack:
         report = stack.enter_context(Report(settings, device)) if groups.rank == 0 else None
         tokens = open_tokens(settings.run.data)
-        samples = Samples(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
+        samples = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
         ops = select(settings.kernels, device)
         trainer = (Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer)(settings, groups, ops)
         saver = None
@@ -98,7 +98,7 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
 
 
 def one_step(
-    trainer: Trainer | Zero3Trainer, samples: Samples, settings: Settings, groups: Groups, consumed: int
+    trainer: Trainer | Zero3Trainer, samples: Sequences, settings: Settings, groups: Groups, consumed: int
 ) -> TrainStep:
     """Train on the B samples from `consumed` on: number j*d + r of its microbatches is replica r's microbatch j."""
     b = settings.parallel.b
@@ -169,7 +169,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     select(settings.kernels, local_device(settings.engine.device))
     path = prepare(run.data, run.cache)
     tokens = open_tokens(path)
-    Samples(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
+    Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
     load = run.load
     if load == "auto":
         load = run.save if newest(Path(run.save)) else ""

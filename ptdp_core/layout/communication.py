@@ -37,7 +37,7 @@ class Collective(NamedTuple):
         return self.elements * rounds * (ranks - 1) / ranks
 
 
-class Passes(NamedTuple):
+class PassCollectives(NamedTuple):
     """The collectives of one microbatch's forward and backward pass, in their order."""
 
     forward: tuple[Collective, ...]
@@ -55,32 +55,34 @@ def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def layer_passes(model: ModelConfig, b: int, t: int) -> Passes:
+def layer_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
     """The tensor-parallel collectives of a transformer layer (Section 2.3); none if t = 1."""
     if t == 1:
-        return Passes((), ())
+        return PassCollectives((), ())
     reduced = Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION)
     forward, backward = all_reduces(layer_parameters(model, 0))
-    return Passes((reduced,) * forward, (reduced,) * backward)
+    return PassCollectives((reduced,) * forward, (reduced,) * backward)
 
 
-def embedding_passes(model: ModelConfig, b: int, t: int) -> Passes:
+def embedding_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
     """Those of the embedding: a rank looks up its part of the vocabulary, and the sum is every token's row."""
     if t == 1:
-        return Passes((), ())
-    return Passes((Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),), ())
+        return PassCollectives((), ())
+    return PassCollectives((Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),), ())
 
 
-def logits_passes(model: ModelConfig, b: int, t: int) -> Passes:
+def logits_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
     """Those of the output layer and the loss, split by vocabulary.
 
     Forward the cross-entropy reduces per token the largest logit, the label's logit and the sum of exponentials;
     backward the gradient of the output layer's replicated input is summed.
     """
     if t == 1:
-        return Passes((), ())
+        return PassCollectives((), ())
     per_token = Collective(ALL_REDUCE, "tp", model.seq * b, FP32)
-    return Passes((per_token,) * 3, (Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),))
+    return PassCollectives(
+        (per_token,) * 3, (Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),)
+    )
 
 
 def stage_all_reduces(config: TrainingConfig, stage: int) -> tuple[int, int]:

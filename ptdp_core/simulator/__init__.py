@@ -10,7 +10,7 @@
     estimate = simulate(TrainingConfig(ModelConfig(...), ParallelConfig(...)), load_cluster("selene"))
 """
 
-from ptdp_core.simulator.cluster import Cluster, Parameter, cluster_path, load_cluster, read_parameters
+from ptdp_core.simulator.cluster import Cluster, ClusterParameter, cluster_path, load_cluster, read_parameters
 from ptdp_core.simulator.estimate import PHASES, Estimate
 from ptdp_core.simulator.simulate import rank_memories, simulate
 from ptdp_core.simulator.software import PAPER, Software
@@ -19,8 +19,8 @@ __all__ = [
     "PAPER",
     "PHASES",
     "Cluster",
+    "ClusterParameter",
     "Estimate",
-    "Parameter",
     "Software",
     "cluster_path",
     "load_cluster",

@@ -18,7 +18,7 @@ NO_NUMBERS = ("name", TILES)
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ClusterParameter:
     """One number of a cluster file: value with unit, plausible range (low, high), source, and what it was set with."""
 
     name: str
@@ -103,7 +103,7 @@ def cluster_path(name: str) -> Path:
     raise ValueError(f"cluster={name!r} is unknown; needs one of {names}, or the path of a .toml file; try selene")
 
 
-def read_parameters(name: str) -> dict[str, Parameter]:
+def read_parameters(name: str) -> dict[str, ClusterParameter]:
     """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range.
 
     What the file does not give is that of the cluster it names as its `base`, if it does. Numbers that `Cluster` has a
@@ -143,12 +143,12 @@ def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
     return tuple((rows, columns) for rows, columns in tiles)
 
 
-def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> Parameter:
+def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> ClusterParameter:
     try:
         low, high = entry["range"]
         value = entry["value"]
         number = int(value) if isinstance(value, int) else float(value)
-        parameter = Parameter(
+        parameter = ClusterParameter(
             name,
             number,
             str(entry["unit"]),

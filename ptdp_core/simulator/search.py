@@ -19,7 +19,7 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.simulate import simulate
-from ptdp_core.simulator.space import Job, configurations
+from ptdp_core.simulator.space import TrainingJob, configurations
 from ptdp_core.simulator.steady_state import short_batches
 
 # Passes of the part of a schedule that has to be executed; at about 10 us each, cold.
@@ -44,7 +44,7 @@ class Search:
       possible time is above `complete_to_s`), or simulated
     """
 
-    job: Job
+    job: TrainingJob
     ranked: tuple[Estimate, ...]
     legal: int
     too_large: int
@@ -63,7 +63,7 @@ class Search:
 
 
 def search(
-    job: Job,
+    job: TrainingJob,
     cluster: Cluster,
     top: int = 10,
     include: Iterable[TrainingConfig] = (),
@@ -115,7 +115,7 @@ def passes(config: TrainingConfig) -> int:
     return definition(parallel.schedule).passes(p, short_batches(parallel.schedule, p, parallel.m, v)[0], v)
 
 
-class Fit(NamedTuple):
+class MemoryFit(NamedTuple):
     """A model-parallel size M = t*p and the least bytes of memory that any microbatch size takes with it."""
 
     p: int
@@ -132,7 +132,7 @@ class Takeaways:
     Both are empty where there was nothing to try; `chosen` is None if nothing fits.
     """
 
-    sizes: tuple[Fit, ...]
+    sizes: tuple[MemoryFit, ...]
     microbatches: tuple[Estimate, ...]
 
     @property
@@ -141,7 +141,7 @@ class Takeaways:
         return min(self.microbatches, key=order, default=None)
 
 
-def takeaways(job: Job, cluster: Cluster) -> Takeaways:
+def takeaways(job: TrainingJob, cluster: Cluster) -> Takeaways:
     """The paper's heuristics (Sections 3.2 to 3.4), with its defaults where they are silent: v = 1, recomputation.
 
     Takeaway 1: tensor parallelism up to the GPUs of a node, then pipeline parallelism. Takeaway 2: the smallest such
@@ -159,28 +159,28 @@ def takeaways(job: Job, cluster: Cluster) -> Takeaways:
     for config in plain:
         if config.parallel.t == largest or config.parallel.p == 1:
             by_size.setdefault((config.parallel.t, config.parallel.p), []).append(config)
-    sizes: list[Fit] = []
+    sizes: list[MemoryFit] = []
     for (t, p), configs in sorted(by_size.items()):
         least = min(peak_memory(config, model) for config in configs)
-        sizes.append(Fit(p, t, job.n // (p * t), least, least <= cluster.usable_memory))
+        sizes.append(MemoryFit(p, t, job.n // (p * t), least, least <= cluster.usable_memory))
         if sizes[-1].fits:
             inside = [c for c in configs if fits(c, model, cluster) and passes(c) <= MAX_PASSES]
             return Takeaways(tuple(sizes), tuple(simulate(config, cluster) for config in inside))
     return Takeaways(tuple(sizes), ())
 
 
-def least_memory(job: Job, cluster: Cluster) -> tuple[int, TrainingConfig] | None:
+def least_memory(job: TrainingJob, cluster: Cluster) -> tuple[int, TrainingConfig] | None:
     """The legal configuration that takes the least memory, and its bytes; None if nothing is legal."""
     model = CostModel(cluster)
     needs = ((peak_memory(config, model), config) for config in configurations(job, cluster.gpus_per_node))
     return min(needs, key=lambda need: need[0], default=None)
 
 
-def enough_gpus(job: Job, cluster: Cluster) -> int | None:
+def enough_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
     """The smallest of some multiples of n GPUs on which some legal configuration fits; None if there is none."""
     model = CostModel(cluster)
     for factor in MORE_GPUS:
-        larger = Job(job.model, job.n * factor, job.B)
+        larger = TrainingJob(job.model, job.n * factor, job.B)
         if any(fits(config, model, cluster) for config in configurations(larger, cluster.gpus_per_node)):
             return larger.n
     return None

@@ -21,7 +21,7 @@ LARGEST_TENSOR_GROUP_NODES = 2
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """What is to be trained on what: a model, n GPUs, global batch size B."""
 
     model: ModelConfig
@@ -40,7 +40,7 @@ def divisors(k: int) -> list[int]:
     return low + [k // i for i in reversed(low) if i * i != k]
 
 
-def tensor_sizes(job: Job, gpus_per_node: int) -> list[int]:
+def tensor_sizes(job: TrainingJob, gpus_per_node: int) -> list[int]:
     """The legal t, ascending."""
     return [
         t
@@ -49,7 +49,7 @@ def tensor_sizes(job: Job, gpus_per_node: int) -> list[int]:
     ]
 
 
-def grids(job: Job, gpus_per_node: int) -> list[tuple[int, int, int]]:
+def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int]]:
     """The legal (p, t, d), whether or not d divides the batch; by t, then p."""
     return [
         (p, t, job.n // (p * t))
@@ -64,7 +64,7 @@ def data_parallel_kind(p: int) -> str:
     return "torch" if p == 1 else "local"
 
 
-def configurations(job: Job, gpus_per_node: int) -> Iterator[TrainingConfig]:
+def configurations(job: TrainingJob, gpus_per_node: int) -> Iterator[TrainingConfig]:
     """Every legal configuration; none if no data-parallel size divides the batch."""
     for p, t, d in grids(job, gpus_per_node):
         if job.B % d:
@@ -81,7 +81,7 @@ def configurations(job: Job, gpus_per_node: int) -> Iterator[TrainingConfig]:
                     yield TrainingConfig(job.model, parallel)
 
 
-def nearest_batch(job: Job, gpus_per_node: int) -> int | None:
+def nearest_batch(job: TrainingJob, gpus_per_node: int) -> int | None:
     """The batch size nearest to B (the larger of two) that some legal d divides; None if there is no legal grid."""
     sizes = {d for _, _, d in grids(job, gpus_per_node)}
     near = {batch for d in sizes for batch in (job.B // d * d, (job.B // d + 1) * d) if batch > 0}

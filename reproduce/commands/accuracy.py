@@ -162,7 +162,7 @@ def print_ledger(document: Mapping[str, Any]) -> None:
     wrapped(out, document["others"])
 
 
-def print_measured(assessment: measured.Assessment) -> None:
+def print_measured(assessment: measured.MeasuredAssessment) -> None:
     """Every measured step, then the scores, then what to know about them."""
     from rich.text import Text
 

@@ -18,7 +18,7 @@ from reproduce.commands import options
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from reproduce.analysis.planning.plan import Plan
+    from reproduce.analysis.planning.plan import TrainingPlan
 
 WIDTH = 120
 HELP = f"""The model is one of the paper's, by its parameter count ({", ".join(main_names())}),
@@ -90,7 +90,7 @@ def _status() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, most: status.update(f"plan: {done} of at most {most} configurations simulated")
 
 
-def _print(plan: "Plan", folder: Path) -> None:
+def _print(plan: "TrainingPlan", folder: Path) -> None:
     """The plan on a terminal."""
     from rich.text import Text
 

@@ -10,10 +10,10 @@ from math import expm1
 from statistics import median
 from typing import Protocol
 
-from ptdp_core.simulator import Cluster, Parameter, load_cluster, read_parameters
+from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
-from reproduce.analysis.calibration.lines import Fitted, Row, line, line_error
+from reproduce.analysis.calibration.lines import FitPoint, Fitted, line, line_error
 from reproduce.analysis.calibration.timings import DeviceTimings, Timings
 
 MEASURED = "measured"
@@ -30,7 +30,7 @@ class Calibration:
     `gemm_tiles` are the base's. `errors`: mean relative error by kind of timing.
     """
 
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, ClusterParameter]
     gemm_tiles: tuple[tuple[int, int], ...]
     errors: Mapping[str, float]
 
@@ -52,7 +52,7 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     `hca_bandwidth` (B/s, of one device's messages to another node, in one direction) replaces the base's; the three
     other rates between nodes keep their ratios to it.
     """
-    found: dict[str, Parameter] = {}
+    found: dict[str, ClusterParameter] = {}
     errors: dict[str, float] = {}
     known = read_parameters(base)
 
@@ -77,15 +77,15 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     return Calibration({name: found[name] for name in order}, load_cluster(base).gemm_tiles, errors)
 
 
-def _as_fitted(parameter: Parameter) -> Fitted:
+def _as_fitted(parameter: ClusterParameter) -> Fitted:
     return Fitted(parameter.value, parameter.low, parameter.high)
 
 
-def _rounded(name: str, number: Fitted, unit: str, source: str, set_with: str) -> Parameter:
+def _rounded(name: str, number: Fitted, unit: str, source: str, set_with: str) -> ClusterParameter:
     """With four digits, as a file shows it; the range still contains the value."""
     whole = unit == "count" or name in ("element_bytes", "gradient_bytes")
     value, low, high = (round(one) if whole else float(f"{one:.4g}") for one in number)
-    return Parameter(name, value, unit, min(low, value), max(high, value), source, set_with)
+    return ClusterParameter(name, value, unit, min(low, value), max(high, value), source, set_with)
 
 
 def _how(timings: Timings) -> str:
@@ -133,7 +133,7 @@ def _alone(timings: Timings) -> str:
 
 
 def _put_kernels(
-    timings: Timings, base: Cluster, found: Mapping[str, Parameter], errors: dict[str, float], put: Put
+    timings: Timings, base: Cluster, found: Mapping[str, ClusterParameter], errors: dict[str, float], put: Put
 ) -> None:
     """How GEMMs and memory-bound kernels use the device."""
     busy, how = timings.busy, _how(timings)
@@ -168,7 +168,7 @@ def _put_kernels(
     _put_optimizer(timings, bandwidth, put)
 
 
-def operator_rows(timings: Timings) -> list[Row]:
+def operator_rows(timings: Timings) -> list[FitPoint]:
     """Kernels, bytes and seconds of each layer's operators without GEMMs, forward and backward together.
 
     Together, because what the engine's implementation moves more or less than the simulator counts differs between
@@ -176,14 +176,14 @@ def operator_rows(timings: Timings) -> list[Row]:
     """
     width = timings.element_bytes / FP16_BYTES
     return [
-        Row(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), sum(passes))
+        FitPoint(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), sum(passes))
         for size, passes in timings.busy.operators.items()
     ]
 
 
 def _optimizer_line(timings: Timings) -> tuple[Fitted, Fitted]:
     """Fixed time of an optimizer step, and parameters per second."""
-    return line([Row(1, parameters, seconds) for parameters, seconds in timings.busy.optimizer.items()])
+    return line([FitPoint(1, parameters, seconds) for parameters, seconds in timings.busy.optimizer.items()])
 
 
 def _put_optimizer(timings: Timings, bandwidth: float, put: Put) -> None:
@@ -205,7 +205,9 @@ def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:
         measured = k if k in timings.all_reduce else max((j for j in timings.all_reduce if j < k), default=None)
         if measured is None:
             continue
-        rows = [Row(1, 2 * (measured - 1) / measured * size, t) for size, t in timings.all_reduce[measured].items()]
+        rows = [
+            FitPoint(1, 2 * (measured - 1) / measured * size, t) for size, t in timings.all_reduce[measured].items()
+        ]
         latency, bandwidth = line(rows)
         wrong.append(line_error(rows, latency.value, bandwidth.value))
         what = f"all-reduce over {measured} ranks {link}, {_sizes(timings.all_reduce[measured])}"
@@ -215,7 +217,7 @@ def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:
     if wrong:
         errors["all-reduces"] = expm1(sum(wrong) / len(wrong))
     if timings.messages:
-        rows = [Row(1, size, seconds) for (_, size), seconds in timings.messages.items()]
+        rows = [FitPoint(1, size, seconds) for (_, size), seconds in timings.messages.items()]
         host, bandwidth = line(rows)
         errors["messages"] = expm1(line_error(rows, host.value, bandwidth.value))
         what = f"the engine's blocking exchange of one message or two between two ranks {link}"
@@ -250,7 +252,7 @@ def _put_host(timings: Timings, put: Put) -> None:
     )
 
 
-def _put_between_nodes(known: Mapping[str, Parameter], base: str, hca_bandwidth: float | None, put: Put) -> None:
+def _put_between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_bandwidth: float | None, put: Put) -> None:
     """The rates between nodes; without an `hca_bandwidth` they are left to the base."""
     if hca_bandwidth is None:
         return
@@ -264,7 +266,7 @@ def _put_between_nodes(known: Mapping[str, Parameter], base: str, hca_bandwidth:
         put(name, Fitted(*(scale * one for one in _as_fitted(known[name]))), source, "--hca-bandwidth")
 
 
-def _put_zero3(timings: Timings, between: Parameter, put: Put) -> None:
+def _put_zero3(timings: Timings, between: ClusterParameter, put: Put) -> None:
     """ZeRO-3's gathers go through the node's links and the network: the slower of the two."""
     ranks = max(timings.all_gather)
     size, seconds = max(timings.all_gather[ranks].items())

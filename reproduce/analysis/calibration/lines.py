@@ -11,7 +11,7 @@ from typing import NamedTuple
 LEAST = 1e-9  # seconds: what a file needs positive is at least this
 
 
-class Row(NamedTuple):
+class FitPoint(NamedTuple):
     """A timing: how often the fixed time is in it, what moves at the rate, and its seconds."""
 
     x: float
@@ -27,7 +27,7 @@ class Fitted(NamedTuple):
     high: float
 
 
-def line(rows: Sequence[Row]) -> tuple[Fitted, Fitted]:
+def line(rows: Sequence[FitPoint]) -> tuple[Fitted, Fitted]:
     """The fixed time and the rate; their ranges are what leaving out any one of the rows makes of them.
 
     Neither is below a nanosecond's worth. Raises ValueError for fewer than two rows.
@@ -41,7 +41,7 @@ def line(rows: Sequence[Row]) -> tuple[Fitted, Fitted]:
     return Fitted(fixed[0], min(fixed), max(fixed)), Fitted(rates[0], min(rates), max(rates))
 
 
-def _solve(rows: Sequence[Row]) -> tuple[float, float]:
+def _solve(rows: Sequence[FitPoint]) -> tuple[float, float]:
     through = [(LEAST, row.amount / (row.seconds - LEAST * row.x)) for row in rows]
     for one, other in combinations(rows, 2):
         determinant = one.x * other.amount - other.x * one.amount
@@ -54,6 +54,6 @@ def _solve(rows: Sequence[Row]) -> tuple[float, float]:
     return min(through, key=lambda found: line_error(rows, *found))
 
 
-def line_error(rows: Sequence[Row], fixed: float, rate: float) -> float:
+def line_error(rows: Sequence[FitPoint], fixed: float, rate: float) -> float:
     """Mean |log(line / timing)|."""
     return sum(abs(log((fixed * row.x + row.amount / rate) / row.seconds)) for row in rows) / len(rows)

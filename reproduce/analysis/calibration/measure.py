@@ -22,14 +22,13 @@ from benchmarks.harness.training import build
 from benchmarks.suite import collectives, gemm, memory, p2p
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.data import Samples as Sequences
-from ptdp_core.engine.data import open_tokens, write_tokens
+from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.model import EPSILON, Operators
 from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.simulator.operators import Gemm
-from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Passes, Timings, gemms_of, layers_for
+from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, PassTimes, Timings, gemms_of, layers_for
 
 REPEATS = 2
 ROUNDS, LIMIT_S = 10, 8.0
@@ -158,7 +157,7 @@ def _together(timer: Timer) -> Timer:
     return timed
 
 
-def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, rounds: int) -> Passes:
+def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, rounds: int) -> PassTimes:
     """Forward and backward of a layer without its GEMMs, through autograd, by the engine's own operators."""
     forward = layer_operators(size, dtype, where, select("auto", where))
     outputs = forward()
@@ -172,7 +171,7 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, r
         rounds,
         limit_s=LIMIT_S,
     )
-    return Passes(typical(found["forward"]), typical(found["backward"]))
+    return PassTimes(typical(found["forward"]), typical(found["backward"]))
 
 
 def layer_operators(
@@ -251,7 +250,7 @@ def combined(parts: Sequence[DeviceTimings], how: Callable[[list[float]], float]
         return {key: how([getattr(one, name)[key] for one in parts]) for key in getattr(first, name)}
 
     operators = {
-        size: Passes(*(how([one.operators[size][i] for one in parts]) for i in range(2))) for size in first.operators
+        size: PassTimes(*(how([one.operators[size][i] for one in parts]) for i in range(2))) for size in first.operators
     }
     scalars = {name: how([getattr(one, name) for one in parts]) for name in ("call", "launch", "memory", "reserved")}
     return DeviceTimings(

@@ -46,7 +46,7 @@ GPU_LAYERS = (
 )
 
 
-class Passes(NamedTuple):
+class PassTimes(NamedTuple):
     """Seconds of a layer's operators without its GEMMs: forward, backward."""
 
     forward: float
@@ -68,7 +68,7 @@ class DeviceTimings:
 
     gemms: Mapping[Gemm, float]
     copies: Mapping[int, float]
-    operators: Mapping[LayerSize, Passes]
+    operators: Mapping[LayerSize, PassTimes]
     optimizer: Mapping[int, float]
     call: float
     launch: float

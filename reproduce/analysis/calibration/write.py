@@ -12,7 +12,7 @@ from benchmarks.harness.timing import is_gpu
 from benchmarks.records import Host
 from benchmarks.records.errors import UnavailableError, UsageError
 from benchmarks.records.storage import StorageError, atomic_write_bytes
-from ptdp_core.simulator import Parameter, cluster_path, read_parameters
+from ptdp_core.simulator import ClusterParameter, cluster_path, read_parameters
 from reproduce.analysis.calibration.fit import Calibration
 
 HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
@@ -57,7 +57,7 @@ def _strings(values: Mapping[str, str]) -> Iterator[str]:
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def _table(parameter: Parameter) -> Iterator[str]:
+def _table(parameter: ClusterParameter) -> Iterator[str]:
     yield f"[{parameter.name}]"
     yield f"value = {_number(parameter.value)}"
     yield f'unit = "{parameter.unit}"'

@@ -8,7 +8,7 @@ from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.search import Search, Takeaways, enough_gpus, least_memory, order, search, takeaways
-from ptdp_core.simulator.space import Job, data_parallel_kind, grids, nearest_batch
+from ptdp_core.simulator.space import TrainingJob, data_parallel_kind, grids, nearest_batch
 from reproduce.analysis.planning.models import main_names, models, table_1_row
 from reproduce.experiment import published
 
@@ -18,11 +18,11 @@ OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The answer. `paper` is the paper's own configuration for this job with its published FLOP/s, if it gives one."""
 
     name: str
-    job: Job
+    job: TrainingJob
     cluster: Cluster
     cluster_name: str
     takeaways: Takeaways
@@ -72,7 +72,7 @@ class PaperPlan:
     throughput_per_gpu: float
 
 
-def request(asked: Mapping[str, Any]) -> tuple[str, Job]:
+def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     """The model's name and the job asked for: by `model`, `gpus`, `batch`, `top` and the `SIZES` of an own model.
 
     What is not asked for is None or missing. Raises `UsageError`.
@@ -89,7 +89,7 @@ def request(asked: Mapping[str, Any]) -> tuple[str, Job]:
     for option, value in (("--gpus", n), ("--batch", batch)):
         if value is None:
             raise UsageError(f"{option} is missing; needs the {option[2:]} to plan for; try {option} 1024")
-    return name, Job(model, n, batch)
+    return name, TrainingJob(model, n, batch)
 
 
 def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
@@ -117,7 +117,9 @@ def _silent(done: int, most: int) -> None:
     """Tell nobody how far the search is."""
 
 
-def make_plan(name: str, job: Job, cluster: Cluster, cluster_name: str, top: int, on_step: OnStep = _silent) -> Plan:
+def make_plan(
+    name: str, job: TrainingJob, cluster: Cluster, cluster_name: str, top: int, on_step: OnStep = _silent
+) -> TrainingPlan:
     """Find the best configurations for `job`; `on_step` is told how many are simulated, and of how many at most.
 
     Raises `UsageError` and `NothingSelectedError`.
@@ -133,10 +135,10 @@ def make_plan(name: str, job: Job, cluster: Cluster, cluster_name: str, top: int
             f"all {found.fitting} configurations that fit have schedules too long to execute; try more GPUs, or fewer "
             f"layers than {job.model.layers}"
         )
-    return Plan(name, job, cluster, cluster_name, heuristic, found, top, paper)
+    return TrainingPlan(name, job, cluster, cluster_name, heuristic, found, top, paper)
 
 
-def check_possible(job: Job, cluster: Cluster) -> None:
+def check_possible(job: TrainingJob, cluster: Cluster) -> None:
     """Raise unless there is a legal configuration that fits: what is missing, in numbers, and the nearest fix."""
     least = least_memory(job, cluster)
     if least is None:
@@ -159,7 +161,7 @@ def check_possible(job: Job, cluster: Cluster) -> None:
     )
 
 
-def paper_plan(job: Job) -> PaperPlan | None:
+def paper_plan(job: TrainingJob) -> PaperPlan | None:
     """The configuration that the paper's Table 1 or 2 shows for exactly this job, if there is one."""
     row = table_1_row(job.model)
     if row and (row["gpus"], row["B"]) == (job.n, job.B):

@@ -18,7 +18,7 @@ from benchmarks.records import (
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from reproduce import ROOT
-from reproduce.analysis.planning.plan import Plan
+from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.analysis.planning.plan_text import (
     PARAMETERS,
     comparison_lines,
@@ -36,7 +36,7 @@ from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running.fidelities import simulated_metrics
 
 
-def document(plan: Plan, folder: Path) -> dict[str, Any]:
+def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
     """The plan as `--json` prints it."""
     found = plan.search
     return {
@@ -70,7 +70,7 @@ def document(plan: Plan, folder: Path) -> dict[str, Any]:
     }
 
 
-def entry(plan: Plan, estimate: Estimate) -> dict[str, Any]:
+def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     """A configuration and its numbers, as JSON."""
     parallel = estimate.config.parallel
     return {
@@ -86,7 +86,7 @@ def entry(plan: Plan, estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def write(plan: Plan, provenance: Provenance, results: Path) -> Path:
+def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
     """Write record.json, table.md and table.csv; the folder they are in. Raises `StorageError`."""
     model = plan.job.model
     name = plan.name
@@ -94,7 +94,12 @@ def write(plan: Plan, provenance: Provenance, results: Path) -> Path:
         name = f"l{model.layers}-h{model.hidden}-a{model.heads}-s{model.seq}-V{model.vocab}"
     folder = results / "plan" / f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}"
     record = to_record(plan, provenance)
-    lines = [f"# Plan: {title(plan)}", "", *(f"- {line}" for line in (*takeaway_lines(plan), count_line(plan))), ""]
+    lines = [
+        f"# Plan: {title(plan)}",
+        "",
+        *(f"- {line}" for line in (*takeaway_lines(plan), count_line(plan))),
+        "",
+    ]
     lines += [markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}.", ""]
     lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
     atomic_write_bytes(folder / "table.md", ("\n".join(lines) + "\n").encode())
@@ -103,7 +108,7 @@ def write(plan: Plan, provenance: Provenance, results: Path) -> Path:
     return folder
 
 
-def to_record(plan: Plan, provenance: Provenance) -> Record:
+def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
     """The plan as a record: a point for each configuration shown, the lines as notes."""
     points = []
     cluster = provenance.cluster.digest if provenance.cluster else None

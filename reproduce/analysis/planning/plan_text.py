@@ -9,7 +9,7 @@ from ptdp_core.config import ParallelConfig
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from ptdp_core.simulator.space import tensor_sizes
-from reproduce.analysis.planning.plan import Plan
+from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 PARAMETERS = ("p", "t", "d", "v", "b", "recompute")
 
 
-def marked(plan: Plan) -> dict[str, Estimate]:
+def marked(plan: TrainingPlan) -> dict[str, Estimate]:
     """The configurations that the ranking points out, by what they are; one that is several things comes once."""
     paper = plan.found(plan.paper.config) if plan.paper else None
     chosen, refined = plan.takeaways.chosen, plan.refined
@@ -33,7 +33,7 @@ def marked(plan: Plan) -> dict[str, Estimate]:
     return {", ".join(found): plan.search.ranked[rank - 1] for rank, found in sorted(names.items(), reverse=True)}
 
 
-def shown(plan: Plan) -> list[tuple[int, Estimate, str]]:
+def shown(plan: TrainingPlan) -> list[tuple[int, Estimate, str]]:
     """Rank, configuration and what it is: the best of the ranking, then the marked ones further down."""
     names = {plan.search.rank(estimate.config): name for name, estimate in marked(plan).items()}
     return [
@@ -43,7 +43,7 @@ def shown(plan: Plan) -> list[tuple[int, Estimate, str]]:
     ]
 
 
-def title(plan: Plan) -> str:
+def title(plan: TrainingPlan) -> str:
     """The job in one line."""
     model = plan.job.model
     sizes = f"{model.layers} layers, hidden size {model.hidden}, {model.heads} heads"
@@ -51,7 +51,7 @@ def title(plan: Plan) -> str:
     return f"{own}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
 
 
-def ranking(plan: Plan) -> "DataFrame":
+def ranking(plan: TrainingPlan) -> "DataFrame":
     """The configurations in the order of their simulated times."""
     headings = (
         *("rank", "which", *PARAMETERS, "iteration (s)", "slower by (%)", "teraFLOP/s (per GPU)", "bubble (%)"),
@@ -77,7 +77,7 @@ def slower(one: Estimate, best: Estimate) -> float:
     return one.iteration_time / best.iteration_time - 1
 
 
-def takeaway_lines(plan: Plan) -> list[str]:
+def takeaway_lines(plan: TrainingPlan) -> list[str]:
     """The three takeaways, step by step."""
     found, cluster = plan.takeaways, plan.cluster
     per_node = cluster.gpus_per_node
@@ -102,7 +102,7 @@ def takeaway_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def count_line(plan: Plan) -> str:
+def count_line(plan: TrainingPlan) -> str:
     """What became of every legal configuration."""
     found = plan.search
     text = (
@@ -119,7 +119,7 @@ def count_line(plan: Plan) -> str:
     return f"{text}, {len(found.ranked)} simulated"
 
 
-def comparison_lines(plan: Plan) -> list[str]:
+def comparison_lines(plan: TrainingPlan) -> list[str]:
     """For each marked configuration, how far it is from the best, and what makes the difference."""
     lines = []
     for name, estimate in marked(plan).items():
@@ -132,7 +132,7 @@ def sizes(parallel: ParallelConfig) -> str:
     return ", ".join(f"{name}={getattr(parallel, name)}" for name in PARAMETERS)
 
 
-def _comparison(plan: Plan, name: str, one: Estimate) -> list[str]:
+def _comparison(plan: TrainingPlan, name: str, one: Estimate) -> list[str]:
     best, rank = plan.best, plan.search.rank(one.config)
     place = f"{name}: rank {rank} of the {plan.search.fitting} that fit"
     if one.config == best.config:
@@ -165,7 +165,7 @@ def cause(differences: dict[str, float]) -> str:
     return max(differences, key=lambda use: differences[use])
 
 
-def note_lines(plan: Plan) -> list[str]:
+def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
     notes = ["a GPU's time and bytes; differences of a few percent are within the simulator's error"]
     if plan.paper:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.records import ClusterRef, PointResult, fingerprint
-from ptdp_core.simulator import Parameter, read_parameters
+from ptdp_core.simulator import ClusterParameter, read_parameters
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
-from reproduce.analysis.scoring.scores import Pair, Score, baselines, score
+from reproduce.analysis.scoring.scores import Score, ScoredPair, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import simulated
@@ -30,7 +30,7 @@ class Predicted:
     counted: bool
 
     @property
-    def pair(self) -> Pair | None:
+    def pair(self) -> ScoredPair | None:
         """Both numbers; None where we have no result, or where both are 1 because the series is normalised there."""
         return self.published.pair(self.result)
 
@@ -54,7 +54,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Group:
+class ScoredGroup:
     """An artifact with published values."""
 
     artifact: Artifact
@@ -76,12 +76,12 @@ class Assessment:
     """All of it. `overall` and `parts` count every configuration once; `duplicates` says how many were left out."""
 
     cluster: ClusterRef
-    groups: tuple[Group, ...]
+    groups: tuple[ScoredGroup, ...]
     overall: Scored
     parts: Mapping[str, Scored]
     duplicates: int
     unpublished: tuple[Unpublished, ...]
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, ClusterParameter]
     moves: tuple[Move, ...]
     notes: tuple[str, ...]
     code_digest: str
@@ -143,7 +143,7 @@ def evaluators_of(artifacts: Sequence[Artifact], cluster: str, debug: bool = Fal
 
 def predict(
     artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone = lambda label: None
-) -> tuple[list[Group], list[Unpublished]]:
+) -> tuple[list[ScoredGroup], list[Unpublished]]:
     """Every artifact's points simulated: those with published values scored, the others counted."""
     published = {artifact.id: published_points(artifact) for artifact in artifacts}
     first = {id(one) for one in unique(one for points in published.values() for one in points)}
@@ -155,7 +155,7 @@ def predict(
             on_done(f"{artifact.id}: {point.label}")
         if ours := published[artifact.id]:
             predicted = tuple(Predicted(one, results[one.point.key], id(one) in first) for one in ours)
-            groups.append(Group(artifact, predicted, _scored(predicted)))
+            groups.append(ScoredGroup(artifact, predicted, _scored(predicted)))
         else:
             ok = sum(result.status == "ok" for result in results.values())
             unpublished.append(Unpublished(artifact, len(results), ok))
@@ -175,7 +175,7 @@ LeftOut = Mapping[tuple[str, str], float]  # errors by artifact and key of the p
 
 
 def _left_out(
-    refitted: Mapping[str, Any] | None, parameters: Mapping[str, Parameter], points: Sequence[Predicted]
+    refitted: Mapping[str, Any] | None, parameters: Mapping[str, ClusterParameter], points: Sequence[Predicted]
 ) -> tuple[LeftOut, tuple[str, ...]]:
     """The errors of a refit that belongs to these predictions, else none and a line that says why."""
     if refitted is None:
@@ -187,7 +187,7 @@ def _left_out(
     return refit.left_out(refitted), ()
 
 
-def _parts(groups: Sequence[Group], left_out: LeftOut) -> dict[str, Scored]:
+def _parts(groups: Sequence[ScoredGroup], left_out: LeftOut) -> dict[str, Scored]:
     """Parts of the whole that are worth a line: the throughputs, which have baselines."""
     counted = [one for group in groups for one in group.predicted if one.counted]
     parts = {"throughput per GPU only": [one for one in counted if one.published.is_throughput]}

@@ -15,7 +15,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.schedules import build, stash_fronts
 from ptdp_core.simulator import Cluster, Software, load_cluster, rank_memories, simulate
-from reproduce.analysis.scoring.scores import Pair, Score, score
+from reproduce.analysis.scoring.scores import Score, ScoredPair, score
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
@@ -121,10 +121,11 @@ def score_study(study: Study, cluster: Cluster | None = None) -> StudyScore:
         for point in study.points
     )
     speeds = [
-        Pair(point.label, 1 / ours, 1 / point.iteration_time) for point, ours in zip(study.points, seconds, strict=True)
+        ScoredPair(point.label, 1 / ours, 1 / point.iteration_time)
+        for point, ours in zip(study.points, seconds, strict=True)
     ]
     sizes = [
-        Pair(point.label, ours, point.first_rank_bytes)
+        ScoredPair(point.label, ours, point.first_rank_bytes)
         for point, ours in zip(study.points, memory, strict=True)
         if ours is not None and point.first_rank_bytes is not None
     ]

@@ -18,7 +18,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
 from reproduce.analysis.calibration.write import host_of, machine
-from reproduce.analysis.scoring.scores import Pair, Score, score
+from reproduce.analysis.scoring.scores import Score, ScoredPair, score
 
 TIME = "iteration_time"
 PATTERN = "*/measured*/record.json"
@@ -29,7 +29,7 @@ WIDTHS = {"16": 2, "32": 4, "64": 8}  # bytes of an element, by what its type's 
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MeasuredComparison:
     """A measured step beside its predictions, in seconds.
 
     `source` is the record's id; `shared` says that there were more ranks than cores.
@@ -60,9 +60,9 @@ class Comparison:
         """The point for people: record, series and label."""
         return f"{self.source}: {self.point.series}, {self.point.label}"
 
-    def pair(self, ours: float) -> Pair:
+    def pair(self, ours: float) -> ScoredPair:
         """Some prediction of it, for a score."""
-        return Pair(self.label, ours, self.measured)
+        return ScoredPair(self.label, ours, self.measured)
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Assessment:
+class MeasuredAssessment:
     """All comparisons of a cluster file; `left_out` says for how many points there is none, and why."""
 
     cluster: ClusterRef
     host: str | None
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[MeasuredComparison, ...]
     left_out: Mapping[str, int]
 
     def scores(self) -> dict[str, Scores]:
@@ -89,7 +89,7 @@ class Assessment:
         return {**found, "all": _scores(self.comparisons)}
 
 
-def _scores(points: Sequence[Comparison]) -> Scores:
+def _scores(points: Sequence[MeasuredComparison]) -> Scores:
     def mean(predictions: Sequence[float]) -> float:
         return sum(abs(one.pair(p).error) for one, p in zip(points, predictions, strict=True)) / len(points)
 
@@ -107,7 +107,7 @@ def find(results: Path) -> list[Path]:
     return sorted(results.glob(PATTERN))
 
 
-def assess(paths: Sequence[Path], cluster: str) -> Assessment:
+def assess(paths: Sequence[Path], cluster: str) -> MeasuredAssessment:
     """Predict every measured step in these records.
 
     Raises `InvalidResultsError` for a record that is none, `NothingSelectedError` if no step can be compared.
@@ -118,7 +118,7 @@ def assess(paths: Sequence[Path], cluster: str) -> Assessment:
         record = _read(path)
         for point in record.points:
             outcome = _compare(record, point, model, host)
-            if isinstance(outcome, Comparison):
+            if isinstance(outcome, MeasuredComparison):
                 found.append(outcome)
             else:
                 left_out[outcome] = left_out.get(outcome, 0) + 1
@@ -129,7 +129,7 @@ def assess(paths: Sequence[Path], cluster: str) -> Assessment:
             "measured, or reproduce calibrate --check"
         )
     path = cluster_path(cluster)
-    return Assessment(ClusterRef(path.stem, digest_file(path)), host, tuple(found), left_out)
+    return MeasuredAssessment(ClusterRef(path.stem, digest_file(path)), host, tuple(found), left_out)
 
 
 def _read(path: Path) -> Record:
@@ -141,7 +141,7 @@ def _read(path: Path) -> Record:
         raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | None) -> Comparison | str:
+def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | None) -> MeasuredComparison | str:
     """The point beside its prediction, or why there is none, as '... points'."""
     metric = point.metrics.get(TIME)
     if point.status != "ok" or metric is None or metric.origin != "measured" or not metric.value:
@@ -160,7 +160,7 @@ def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | N
     except (ValueError, TypeError):
         return "whose parameters are no training configuration"
     n, cores = config.parallel.n, (where.logical_cores or cluster.gpus_per_node) if on_cpu else None
-    return Comparison(
+    return MeasuredComparison(
         record.id,
         point,
         config,

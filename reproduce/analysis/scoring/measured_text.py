@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
 from benchmarks.records.provenance import collect, timestamp
-from reproduce.analysis.scoring.measured import TIME, Assessment, Comparison, Scores
+from reproduce.analysis.scoring.measured import TIME, MeasuredAssessment, MeasuredComparison, Scores
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import percent
 from reproduce.output.theme import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
@@ -24,7 +24,7 @@ TICKS = (1, 1.5, 2, 3, 4, 6, 8)
 AXES = ("p", "t", "d", "v", "b")
 
 
-def step_table(assessment: Assessment) -> "DataFrame":
+def step_table(assessment: MeasuredAssessment) -> "DataFrame":
     """One row per step: its layout, times in milliseconds, errors of the prediction and of a baseline, what it is."""
     rows = []
     for one in assessment.comparisons:
@@ -46,7 +46,7 @@ def step_table(assessment: Assessment) -> "DataFrame":
     return text_table(headings, rows)
 
 
-def score_table(assessment: Assessment) -> "DataFrame":
+def score_table(assessment: MeasuredAssessment) -> "DataFrame":
     """One row per number of ranks, then all."""
     rows = [_row(name, scores) for name, scores in assessment.scores().items()]
     headings = ("", "n", "mean", "bias", "rank", "FLOPs", "+bubble", "worst", "at")
@@ -67,7 +67,7 @@ def _row(name: str, scores: Scores) -> tuple[str, ...]:
     )
 
 
-def notes(assessment: Assessment) -> Iterator[str]:
+def notes(assessment: MeasuredAssessment) -> Iterator[str]:
     """What the numbers mean, and what is not among them."""
     yield (
         "Errors are relative to the measured time. Baselines without a simulator: FLOPs, those of a step over the "
@@ -82,7 +82,7 @@ def notes(assessment: Assessment) -> Iterator[str]:
         yield f"left out: {number} point{'s' if number > 1 else ''} {reason}."
 
 
-def document(assessment: Assessment) -> dict[str, Any]:
+def document(assessment: MeasuredAssessment) -> dict[str, Any]:
     """The comparison as `--json` prints it: seconds, and errors as fractions."""
     return {
         "cluster": assessment.cluster.name,
@@ -121,7 +121,7 @@ def _score(scores: Scores) -> dict[str, Any]:
     }
 
 
-def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
+def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
     """figure.pdf, figure.png, then the record. Raises `StorageError`."""
     seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     record = Record(
@@ -143,7 +143,7 @@ def write(assessment: Assessment, folder: Path, command: Sequence[str], started:
     return (folder / RECORD, *(folder / name for name in contents))
 
 
-def _point(one: Comparison) -> PointResult:
+def _point(one: MeasuredComparison) -> PointResult:
     metrics = {
         TIME: one.point.metrics[TIME],
         f"predicted_{TIME}": Metric(one.predicted, "s", "simulated"),
@@ -157,7 +157,7 @@ def _point(one: Comparison) -> PointResult:
     return PointResult(key, one.source, one.point.label, parameters, "ok", None, digest, metrics)
 
 
-def _score_points(assessment: Assessment) -> Iterator[PointResult]:
+def _score_points(assessment: MeasuredAssessment) -> Iterator[PointResult]:
     for name, scores in assessment.scores().items():
         own = scores.simulated
         values = {"mean_error": own.mean, "bias": own.bias, "worst_error": own.worst, "rank_correlation": own.rank}
@@ -169,7 +169,7 @@ def _score_points(assessment: Assessment) -> Iterator[PointResult]:
         yield PointResult(f"score:{name}", "score", name, parameters, "ok", None, digest, metrics)
 
 
-def _render(assessment: Assessment) -> dict[str, bytes]:
+def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
     """Predicted against measured step times, a colour and marker for each number of ranks; byte-stable."""
     from matplotlib.ticker import LogLocator, NullLocator
 

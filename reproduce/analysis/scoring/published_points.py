@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.records import PaperValue, PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
-from reproduce.analysis.scoring.scores import Pair
+from reproduce.analysis.scoring.scores import ScoredPair
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point
@@ -65,7 +65,7 @@ class Published:
         metric = result.metrics.get(self.quantity.name)
         return self.quantity.unit == "1" and metric is not None and metric.value == self.value.value == 1
 
-    def pair(self, result: PointResult) -> Pair | None:
+    def pair(self, result: PointResult) -> ScoredPair | None:
         """Our result beside the published value; None if there is no result, or nothing to be relative to."""
         metric = result.metrics.get(self.quantity.name)
         if (
@@ -79,7 +79,7 @@ class Published:
         parallel = self.config.parallel
         bubble = bubble_fraction(parallel.p, parallel.m, parallel.v)
         label = f"{self.paper}: {self.label}"
-        return Pair(label, float(metric.value), float(self.value.value), self.config.model.hidden, bubble)
+        return ScoredPair(label, float(metric.value), float(self.value.value), self.config.model.hidden, bubble)
 
 
 def published_points(artifact: Artifact) -> tuple[Published, ...]:

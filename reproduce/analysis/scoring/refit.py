@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.records import fingerprint
 from benchmarks.records.storage import PROJECT
-from ptdp_core.simulator import Cluster, Parameter
+from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import Published, unique
 from reproduce.analysis.scoring.sensitivity import evaluation
 from reproduce.running.fidelities import Simulated
@@ -35,7 +35,7 @@ class Fit:
     published: Mapping[str, Sequence[Published]]
     evaluators: Mapping[str, Simulated]
     cluster: Cluster
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, ClusterParameter]
 
     @cached_property
     def throughputs(self) -> tuple[Published, ...]:
@@ -74,14 +74,14 @@ class Fit:
         return sum(1.0 if error is None else abs(error) for error in self.errors(points, values)) / len(points)
 
 
-def set_with(parameter: Parameter) -> set[str]:
+def set_with(parameter: ClusterParameter) -> set[str]:
     """The artifacts whose published values set a parameter. One marked '(text only ...)' gave words, not values."""
     if parameter.low == parameter.high:
         return set()
     return set(re.findall(r"\b(?:fig|table)_\w+", re.sub(r"\w+ \(text only[^)]*\)", "", parameter.set_with)))
 
 
-def fit(parameters: Mapping[str, Parameter], loss: Callable[[Mapping[str, float]], float]) -> dict[str, float]:
+def fit(parameters: Mapping[str, ClusterParameter], loss: Callable[[Mapping[str, float]], float]) -> dict[str, float]:
     """The parameters, in their ranges, that make `loss` smallest: Nelder-Mead from the shipped values, deterministic.
 
     A parameter that `loss` does not depend on takes the middle of its range: its shipped value would be what the data
@@ -112,7 +112,7 @@ def fit(parameters: Mapping[str, Parameter], loss: Callable[[Mapping[str, float]
     return values(best.x)
 
 
-def digest(parameters: Mapping[str, Parameter], predicted: Sequence[tuple[Published, float | None]]) -> str:
+def digest(parameters: Mapping[str, ClusterParameter], predicted: Sequence[tuple[Published, float | None]]) -> str:
     """What an outcome belongs to: the parameters, the published values, the errors of the predictions as shipped."""
     numbers = {name: [one.value, one.low, one.high, one.set_with] for name, one in parameters.items()}
     points = [

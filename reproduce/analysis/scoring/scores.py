@@ -10,7 +10,7 @@ from math import sqrt
 
 
 @dataclass(frozen=True)
-class Pair:
+class ScoredPair:
     """One prediction and the published value, in the same unit, the published not zero.
 
     `label` names the point for people; `hidden` (h) and `bubble` ((p-1)/(vm)) are what the baselines know of it.
@@ -43,7 +43,7 @@ class Score:
     rank: float | None
 
 
-def score(pairs: Sequence[Pair]) -> Score:
+def score(pairs: Sequence[ScoredPair]) -> Score:
     """The score of at least one pair. Raises ValueError for none."""
     if not pairs:
         raise ValueError("pairs=[] has nothing to score; needs at least one prediction with a published value")
@@ -58,7 +58,7 @@ def score(pairs: Sequence[Pair]) -> Score:
     )
 
 
-def mean_error(pairs: Sequence[Pair]) -> float:
+def mean_error(pairs: Sequence[ScoredPair]) -> float:
     """Mean absolute relative error."""
     return sum(abs(pair.error) for pair in pairs) / len(pairs)
 
@@ -99,23 +99,23 @@ def _loss(predictions: Sequence[float], values: Sequence[float]) -> float:
     return sum(abs(ours / paper - 1) for ours, paper in zip(predictions, values, strict=True)) / len(values)
 
 
-def constant_error(pairs: Sequence[Pair]) -> float:
+def constant_error(pairs: Sequence[ScoredPair]) -> float:
     """Mean error of the best constant."""
     return _multiple_error(pairs, [1.0] * len(pairs))
 
 
-def bubble_error(pairs: Sequence[Pair]) -> float:
+def bubble_error(pairs: Sequence[ScoredPair]) -> float:
     """Mean error of the best constant divided by 1 + (p-1)/(vm): the paper's bubble formula (Section 2.2)."""
     return _multiple_error(pairs, [1 / (1 + pair.bubble) for pair in pairs])
 
 
-def _multiple_error(pairs: Sequence[Pair], shape: Sequence[float]) -> float:
+def _multiple_error(pairs: Sequence[ScoredPair], shape: Sequence[float]) -> float:
     values = [pair.paper for pair in pairs]
     factors = [value / x for value, x in zip(values, shape, strict=True)]
     return min(_loss([factor * x for x in shape], values) for factor in factors)
 
 
-def line_error(pairs: Sequence[Pair]) -> float:
+def line_error(pairs: Sequence[ScoredPair]) -> float:
     """Mean error of the best straight line in the hidden size h."""
     values = [pair.paper for pair in pairs]
     best = constant_error(pairs)  # all there is where every h is the same
@@ -134,6 +134,6 @@ BASELINES = {
 }
 
 
-def baselines(pairs: Sequence[Pair]) -> dict[str, float]:
+def baselines(pairs: Sequence[ScoredPair]) -> dict[str, float]:
     """Mean absolute relative error of every baseline, fitted to these pairs."""
     return {name: error(pairs) for name, error in BASELINES.items()}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from benchmarks.records import PointResult
 from ptdp_core.config import padded_vocab
-from ptdp_core.simulator import Cluster, Parameter
+from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import FLOPS, Published, configuration
-from reproduce.analysis.scoring.scores import Pair, mean_error
+from reproduce.analysis.scoring.scores import ScoredPair, mean_error
 from reproduce.experiment.sweep import Point
 from reproduce.running.fidelities import Simulated
 
@@ -66,7 +66,7 @@ MECHANISMS = (
 LOGITS = Mechanism("embedding_and_logits", "almost no vocabulary in time and memory, the FLOP count as before", {})
 
 
-Known = tuple[Published, Pair]  # a published value and what is predicted with the cluster as it is set
+Known = tuple[Published, ScoredPair]  # a published value and what is predicted with the cluster as it is set
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def moves(
     points: Sequence[Known],
     evaluators: Mapping[str, Simulated],
     cluster: Cluster,
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, ClusterParameter],
     on_move: Callable[[str], None] = lambda label: None,
 ) -> list[Move]:
     """Every parameter at both ends of its range and every mechanism dropped, scored on `points`, each once."""
@@ -106,13 +106,13 @@ def moves(
     return found
 
 
-def count(cluster: Cluster, parameters: Mapping[str, Parameter]) -> int:
+def count(cluster: Cluster, parameters: Mapping[str, ClusterParameter]) -> int:
     """How many moves there are."""
     return sum(1 for _ in _variants(cluster, parameters)) + 1
 
 
 def _variants(
-    cluster: Cluster, parameters: Mapping[str, Parameter]
+    cluster: Cluster, parameters: Mapping[str, ClusterParameter]
 ) -> Iterator[tuple[str, str, float | None, str, Cluster]]:
     for name, parameter in parameters.items():
         for way, value in ((LOW, parameter.low), (HIGH, parameter.high)):

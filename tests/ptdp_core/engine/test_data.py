@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ptdp_core.engine.data import (
-    Samples,
+    Sequences,
     Tokens,
     check_vocabulary,
     fingerprint,
@@ -93,9 +93,9 @@ def test_data_that_is_not_there() -> None:
 
 def test_data_that_does_not_fit_the_model(tokens: Path) -> None:
     with pytest.raises(ValueError, match=r"vocab=256 for data with 300 token ids; needs as many; try vocab=300"):
-        Samples(open_tokens(tokens), 10, 256, 0)
+        Sequences(open_tokens(tokens), 10, 256, 0)
     with pytest.raises(ValueError, match=r"seq=1000 with 1000 tokens in .*; needs at least seq"):
-        Samples(open_tokens(tokens), 1000, 300, 0)
+        Sequences(open_tokens(tokens), 1000, 300, 0)
 
 
 def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_token_outside_the_vocabulary_is_found_up_front_and_when_drawn(positio
     with pytest.raises(ValueError, match=message):
         check_vocabulary(tokens, 300)
     unknown = Tokens(tokens.path, tokens.ids, None)
-    samples = Samples(unknown, 9, 300, 0)
+    samples = Sequences(unknown, 9, 300, 0)
     with pytest.raises(ValueError, match=message):
         samples.microbatch(0, samples.count, CPU)
 
@@ -147,17 +147,17 @@ def test_a_fingerprint_is_of_the_tokens_and_not_of_the_file(tmp_path: Path) -> N
 
 
 def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -> None:
-    samples = Samples(open_tokens(tokens), 10, 300, 5)
+    samples = Sequences(open_tokens(tokens), 10, 300, 5)
     assert samples.count == 99
     epochs = [[int(samples[i][0]) for i in range(e * 99, e * 99 + 99)] for e in range(2)]
     starts = sorted(int(i * 10 % 300) for i in range(99))
     assert [sorted(e) for e in epochs] == [starts, starts]
     assert epochs[0] != epochs[1]
-    again = Samples(open_tokens(tokens), 10, 300, 5)
+    again = Sequences(open_tokens(tokens), 10, 300, 5)
     assert [int(again[i][0]) for i in range(99, 198)] == epochs[1]
 
 
 def test_labels_are_the_next_tokens(tokens: Path) -> None:
-    x, y = Samples(open_tokens(tokens), 10, 300, 5).microbatch(3, 4, CPU)
+    x, y = Sequences(open_tokens(tokens), 10, 300, 5).microbatch(3, 4, CPU)
     assert x.shape == y.shape == (4, 10)
     assert torch.equal(x[:, 1:], y[:, :-1])

@@ -11,16 +11,16 @@ from ptdp_core.simulator import search as searching
 from ptdp_core.simulator.bounds import fits, least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.search import Search, enough_gpus, least_memory, order, search, takeaways, time_shares
-from ptdp_core.simulator.space import Job, configurations, divisors, grids, nearest_batch, tensor_sizes
+from ptdp_core.simulator.space import TrainingJob, configurations, divisors, grids, nearest_batch, tensor_sizes
 
 CLUSTER = load_cluster()
 COSTS = CostModel(CLUSTER)
 PER_NODE = CLUSTER.gpus_per_node
 # Some of each fit and some do not; pipelines of 1 to 12 ranks, microbatches fewer and more than ranks.
 JOBS = [
-    Job(ModelConfig(12, 4096, 32), 16, 48),
-    Job(ModelConfig(8, 8192, 64), 32, 24),
-    Job(ModelConfig(36, 6144, 24), 24, 24),
+    TrainingJob(ModelConfig(12, 4096, 32), 16, 48),
+    TrainingJob(ModelConfig(8, 8192, 64), 32, 24),
+    TrainingJob(ModelConfig(36, 6144, 24), 24, 24),
 ]
 
 
@@ -61,8 +61,8 @@ def test_the_legal_configurations_are_all_there_once(job):
 
 
 def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
-    assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 96, 8), 8) == [1, 2, 4, 8, 16]
-    assert tensor_sizes(Job(ModelConfig(4, 96 * 64, 96), 36, 8), 8) == [1, 2, 4]
+    assert tensor_sizes(TrainingJob(ModelConfig(4, 96 * 64, 96), 96, 8), 8) == [1, 2, 4, 8, 16]
+    assert tensor_sizes(TrainingJob(ModelConfig(4, 96 * 64, 96), 36, 8), 8) == [1, 2, 4]
 
 
 def test_memory_is_known_without_executing(everything):
@@ -126,18 +126,18 @@ def test_schedules_too_long_to_execute_are_counted(job, monkeypatch):
 
 
 def test_nothing_legal_and_nothing_that_fits_are_no_errors():
-    indivisible = Job(ModelConfig(2, 4096, 1), 64, 3)
+    indivisible = TrainingJob(ModelConfig(2, 4096, 1), 64, 3)
     assert search(indivisible, CLUSTER).legal == 0
     assert takeaways(indivisible, CLUSTER).chosen is None
     assert least_memory(indivisible, CLUSTER) is None
-    huge = Job(ModelConfig(8, 65536, 64), 8, 8)
+    huge = TrainingJob(ModelConfig(8, 65536, 64), 8, 8)
     found = search(huge, CLUSTER)
     assert (found.ranked, found.fitting) == ((), 0)
     assert not any(size.fits for size in takeaways(huge, CLUSTER).sizes)
 
 
 def test_the_nearest_batch_is_legal_and_nearest():
-    job = Job(ModelConfig(2, 4096, 2), 64, 17)
+    job = TrainingJob(ModelConfig(2, 4096, 2), 64, 17)
     sizes = {d for _, _, d in grids(job, PER_NODE)}
     near = nearest_batch(job, PER_NODE)
     assert any(configurations(replace(job, B=near), PER_NODE))
@@ -145,7 +145,7 @@ def test_the_nearest_batch_is_legal_and_nearest():
 
 
 def test_enough_gpus_are_enough():
-    job = Job(ModelConfig(96, 12288, 96), 16, 192)
+    job = TrainingJob(ModelConfig(96, 12288, 96), 16, 192)
     more = enough_gpus(job, CLUSTER)
     assert more is not None
     assert search(replace(job, n=more), CLUSTER, 1).ranked
@@ -154,7 +154,7 @@ def test_enough_gpus_are_enough():
 
 @pytest.mark.parametrize(("n", "B"), [(64, 128), (512, 512)])
 def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
-    job = Job(ModelConfig(24, 8192, 64), n, B)
+    job = TrainingJob(ModelConfig(24, 8192, 64), n, B)
     found = takeaways(job, CLUSTER)
     assert [size.fits for size in found.sizes] == [False] * (len(found.sizes) - 1) + [True]
     products = [size.t * size.p for size in found.sizes]
@@ -206,7 +206,7 @@ def test_equal_times_are_ordered_by_memory(everything):
 
 def test_jobs_are_checked():
     with pytest.raises(ValueError, match="n=0 is not a positive whole number"):
-        Job(JOBS[0].model, 0, 8)
+        TrainingJob(JOBS[0].model, 0, 8)
 
 
 def test_progress_is_told(job):

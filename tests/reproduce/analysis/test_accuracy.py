@@ -11,7 +11,7 @@ from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import accuracy_figures, sensitivity
 from reproduce.analysis.scoring.accuracy import Assessment, assess
 from reproduce.analysis.scoring.published_points import published_points
-from reproduce.analysis.scoring.scores import Pair
+from reproduce.analysis.scoring.scores import ScoredPair
 from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment import catalog
@@ -21,8 +21,8 @@ from reproduce.running.fidelities import evaluator
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 
 
-def pair(ours: float, paper: float) -> Pair:
-    return Pair("", ours, paper)
+def pair(ours: float, paper: float) -> ScoredPair:
+    return ScoredPair("", ours, paper)
 
 
 def result(status: str) -> PointResult:

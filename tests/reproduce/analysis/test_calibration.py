@@ -17,12 +17,12 @@ from ptdp_core.simulator.network import Group, NetworkModel
 from reproduce.analysis.calibration import check
 from reproduce.analysis.calibration.fit import MEASURED, fit
 from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
-from reproduce.analysis.calibration.lines import Row, line
+from reproduce.analysis.calibration.lines import FitPoint, line
 from reproduce.analysis.calibration.timings import (
     CPU_LAYERS,
     GPU_LAYERS,
     DeviceTimings,
-    Passes,
+    PassTimes,
     Timings,
     gemms_of,
     layers_for,
@@ -72,7 +72,7 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
         gemms={shape: kernels.gemm(*shape) for shape in gemms_of(layers)},
         copies={size: 2 * size / cluster.memory_bandwidth for size in (2**22, 2**27)},
         operators={
-            size: Passes(*(kernels.memory_bound(width * work.traffic_bytes, work.kernels) for work in size.passes))
+            size: PassTimes(*(kernels.memory_bound(width * work.traffic_bytes, work.kernels) for work in size.passes))
             for size in layers
         },
         optimizer={n: fixed + kernels.streamed(cluster.optimizer_bytes * n) for n in (10**5, 10**6, 10**7)},
@@ -244,10 +244,10 @@ def test_the_range_reaches_to_a_device_alone():
 
 
 def test_a_line_goes_through_what_lies_on_one():
-    rows = [Row(1, size, 1e-4 + size / 2e9) for size in SIZES]
+    rows = [FitPoint(1, size, 1e-4 + size / 2e9) for size in SIZES]
     fixed, rate = line([*rows[:3], rows[3]._replace(seconds=1.0), *rows[4:]])  # an outlier does not move it
     assert (fixed.value, rate.value) == (pytest.approx(1e-4), pytest.approx(2e9))
-    fixed, rate = line([Row(1, size, size / 2e9) for size in SIZES])
+    fixed, rate = line([FitPoint(1, size, size / 2e9) for size in SIZES])
     assert fixed.value <= 1e-9
     assert rate.value == pytest.approx(2e9, rel=1e-4)
     with pytest.raises(ValueError, match="make no line; needs at least two timings; try more sizes"):

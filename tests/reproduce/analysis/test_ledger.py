@@ -9,7 +9,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
 from reproduce.analysis.scoring.ledger import LedgerPoint, Study, first_rank_bytes, ledger, score_study, studies
-from reproduce.analysis.scoring.scores import Pair, score
+from reproduce.analysis.scoring.scores import ScoredPair, score
 from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
 
@@ -93,7 +93,7 @@ def test_what_a_source_does_not_say_is_scored_both_ways(entries):
 
 
 def test_other_simulators_stand_beside_ours(entries):
-    paper = score([Pair("", 1.1, 1.0)])
+    paper = score([ScoredPair("", 1.1, 1.0)])
     others = {one["on"]: one for one in ledger({"Table 1": paper})["other_scores"]}
     assert others["Table 1"]["ours"] == pytest.approx(0.1)
     assert others["Figure 11"]["ours"] is None

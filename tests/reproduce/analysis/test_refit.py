@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptdp_core.simulator import Parameter, load_cluster, read_parameters
+from ptdp_core.simulator import ClusterParameter, load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.accuracy import assess, evaluators_of
 from reproduce.analysis.scoring.published_points import published_points
@@ -13,8 +13,8 @@ from reproduce.experiment import catalog
 IDS = ("fig_microbatch_single_gpu", "fig_interleaved", "fig_scatter_gather")
 
 
-def parameter(name: str, value: float, set_with: str = "public") -> Parameter:
-    return Parameter(name, value, "1", 1.0, 3.0, "a source", set_with)
+def parameter(name: str, value: float, set_with: str = "public") -> ClusterParameter:
+    return ClusterParameter(name, value, "1", 1.0, 3.0, "a source", set_with)
 
 
 @pytest.fixture(scope="module")

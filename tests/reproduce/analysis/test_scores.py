@@ -8,7 +8,7 @@ import pytest
 from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
 from reproduce.analysis.scoring.scores import (
-    Pair,
+    ScoredPair,
     baselines,
     bubble_error,
     constant_error,
@@ -22,8 +22,8 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point
 
 
-def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> Pair:
-    return Pair(label, ours, paper, hidden, bubble)
+def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> ScoredPair:
+    return ScoredPair(label, ours, paper, hidden, bubble)
 
 
 # ---------------------------------------------------------------------------------------------------------- scores

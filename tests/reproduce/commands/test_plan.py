@@ -11,7 +11,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.simulator import cluster_path, load_cluster
 from ptdp_core.simulator.bounds import fits
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.space import Job, configurations
+from ptdp_core.simulator.space import TrainingJob, configurations
 from reproduce.analysis.planning import plan
 from reproduce.cli import main
 from reproduce.commands.simulate import answer, evaluate
@@ -45,11 +45,11 @@ def answer_of(ask):
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: f"{row['parameters_B']}B")
 def test_the_papers_configuration_is_a_candidate_that_fits(row):
-    job = Job(ModelConfig(row["layers"], row["hidden"], row["heads"]), row["gpus"], row["B"])
+    job = TrainingJob(ModelConfig(row["layers"], row["hidden"], row["heads"]), row["gpus"], row["B"])
     paper = plan.paper_plan(job)
     assert paper is not None
-    assert plan.paper_plan(Job(job.model, job.n, 2 * job.B)) is None
-    assert plan.paper_plan(Job(job.model, 2 * job.n, job.B)) is None
+    assert plan.paper_plan(TrainingJob(job.model, job.n, 2 * job.B)) is None
+    assert plan.paper_plan(TrainingJob(job.model, 2 * job.n, job.B)) is None
     assert paper.where == "Table 1"
     found = paper.config.parallel
     assert [found.p, found.t, found.v, found.b] == [row[name] for name in ("p", "t", "v", "b")]
@@ -59,10 +59,10 @@ def test_the_papers_configuration_is_a_candidate_that_fits(row):
 
 def test_table_2_is_known_too():
     gpt3 = plan.models()["175b"]
-    found = plan.paper_plan(Job(gpt3, 768, 1536))
+    found = plan.paper_plan(TrainingJob(gpt3, 768, 1536))
     assert found is not None
     assert (found.where, found.config.parallel.p, found.config.parallel.t) == ("Table 2", 12, 8)
-    assert plan.paper_plan(Job(gpt3, 1024, 1536)) is None
+    assert plan.paper_plan(TrainingJob(gpt3, 1024, 1536)) is None
 
 
 def test_a_model_of_table_1_brings_its_gpus_and_its_batch(answer_of):
