@@ -15,10 +15,10 @@ from ptdp_core import interrupts
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports a wrong command line in one line, as all errors are reported, with the word probably meant."""
+    """A parser that reports a wrong command line in one line, with the word that was probably meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does it, but an option that no parser knows ends it here, where its options are known."""
+        """Parse as argparse does, but report an unknown option here, where the known options can be compared."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = tuple(option for action in self._actions for option in action.option_strings)
