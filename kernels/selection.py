@@ -1,5 +1,6 @@
 """Which implementation runs: by name, or by device."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -23,7 +24,8 @@ class Kernels:
     """The operators in one implementation, for tensors on one type of device. Made by `select`.
 
     All take float64, float32, bfloat16 and float16, in any strides; the fused ones compute in float32 at least. They
-    return new contiguous tensors. Bad input is a TypeError or ValueError that names the numbers.
+    return new contiguous tensors. Bad input is a TypeError or ValueError that names the numbers. Under autocast tensors
+    may differ in dtype, and are promoted as PyTorch's own addition would promote them.
     """
 
     name: str
@@ -42,11 +44,11 @@ class Kernels:
 
     def bias_gelu(self, x: Tensor, bias: Tensor) -> Tensor:
         """gelu(x [..., h] + bias [h]) in its tanh form."""
-        return bias_gelu(self.name, self.device, x, bias)
+        return bias_gelu(self.name, self.device, *promoted(x, bias))
 
     def bias_dropout_add(self, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool = True) -> Tensor:
         """residual [..., h] + dropout(x [..., h] + bias [h]); without dropout if not `training`."""
-        return bias_dropout_add(self.name, self.device, x, bias, residual, p, training)
+        return bias_dropout_add(self.name, self.device, *promoted(x, bias, residual), p, training)
 
     def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
         """x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
@@ -55,6 +57,14 @@ class Kernels:
     def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
         """Layer normalisation over the last dimension of x [..., h], with weight and bias [h]."""
         return layer_norm(self.device, x, weight, bias, eps)
+
+
+def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Under autocast, the tensors in the widest of their dtypes; otherwise as they are."""
+    if not all(isinstance(x, Tensor) for x in tensors) or not torch.is_autocast_enabled(tensors[0].device.type):
+        return tensors
+    wide = functools.reduce(torch.promote_types, (x.dtype for x in tensors))
+    return tuple(x.to(wide) for x in tensors)
 
 
 def select(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:

@@ -93,6 +93,10 @@ class ParallelConfig:
         "'full' recomputes activations in the backward pass (Section 3.5), 'none' keeps all.", "full"
     )
     checkpoint_layers: int = described("Layers that are recomputed together from one kept input.", 1)
+    distribute_checkpointed_activations: bool = described(
+        "Keep 1/t of each recomputed block's input on every tensor rank, and gather it before the block runs again.",
+        False,
+    )
     fused: bool = described("Fuse the operators of Section 4.2; otherwise each runs by itself.", True)
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
@@ -108,7 +112,7 @@ class ParallelConfig:
         definition(self.schedule)
         _require_one_of("recompute", self.recompute, RECOMPUTE)
         _require_one_of("data_parallel", self.data_parallel, DATA_PARALLEL)
-        for name in ("scatter_gather", "fused", "sharded_optimizer"):
+        for name in ("scatter_gather", "distribute_checkpointed_activations", "fused", "sharded_optimizer"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name}={value!r} is not a truth value; needs true or false; try {name}=true")
         if self.data_parallel == "zero3" and self.p * self.t > 1:
@@ -120,6 +124,16 @@ class ParallelConfig:
             raise ValueError(
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
                 "try sharded_optimizer=false"
+            )
+        if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute != "full"):
+            raise ValueError(
+                f"distribute_checkpointed_activations=True with t={self.t}, recompute={self.recompute!r}; needs t > 1 "
+                "and recompute='full'; try distribute_checkpointed_activations=false"
+            )
+        if self.data_parallel == "zero3" and (self.v > 1 or self.schedule != default_schedule(1)):
+            raise ValueError(
+                f"v={self.v}, schedule={self.schedule!r} with data_parallel='zero3', which has no pipeline; needs "
+                "neither; try v=1 and the default schedule"
             )
         per_step = self.d * self.b
         if self.B % per_step:

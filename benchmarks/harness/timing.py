@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 SAMPLES, WARM_UP = 20, 3
 LEAST_SAMPLES = 3  # how many samples are taken even where they exceed the time limit
-CANARY_SIZE, CANARY_SAMPLES = 512, 7
+CANARY_SAMPLES = 7
+# Size and number of the canary's products. On a GPU they take 2 ms at 1 PFLOP/s: shorter ones tell launches, not load.
+CPU_CANARY, GPU_CANARY = (512, 1), (4096, 16)
 DISTURBED = 1.10  # a canary that is slower by this factor than another one of its session was disturbed
 FLUSH_BYTES = 256 * 2**20  # larger than any cache, so that a sample reads its inputs from memory
 FLUSHES = 8  # these take the GPU about a millisecond, in which the host launches everything that is timed
@@ -161,14 +163,15 @@ def measure(
 
 
 def canary(device: "torch.device | str" = "cpu") -> Samples:
-    """Time a small matrix product, always the same, whose time shows whether the machine is quiet.
+    """Time matrix products, always the same, whose time shows whether the machine is quiet.
 
     Call it before and after a measurement and compare the two with `disturbed`.
     """
     import torch
 
-    a = torch.full((CANARY_SIZE, CANARY_SIZE), 0.5, device=device)
-    return measure(lambda: a @ a, device, samples=CANARY_SAMPLES)
+    size, products = GPU_CANARY if is_gpu(device) else CPU_CANARY
+    a = torch.full((size, size), 0.5, device=device)
+    return measure(lambda: [a @ a for _ in range(products)], device, samples=CANARY_SAMPLES)
 
 
 def disturbed(before: Samples, after: Samples) -> bool:

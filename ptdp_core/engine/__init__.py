@@ -9,6 +9,7 @@
     weight_gradients        linears whose weight gradients come later, for zero-bubble schedules
     model, recompute        GPT in chunks of layers; activation recomputation (Section 3.5)
     p2p                     messages between stages (Section 4.1)
+    clock                   when a CPU or a GPU does things, for timelines
     pipeline                one executor for every schedule (Section 2.2)
     param_and_grad_buffer   flat parameters and main gradients, and their reduction
     optimizer               AdamW, loss scaling, ZeRO-1

@@ -13,14 +13,17 @@ import hashlib
 import os
 import struct
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.errors import not_writable
+from ptdp_core.engine.pipeline import Batch
 
 MAGIC = b"PTDPTOK1"
 HEADER = struct.Struct("<8sBxxxIQ")  # magic, bytes per token, vocabulary, number of tokens
@@ -237,7 +240,53 @@ class Sequences:
             raise _outside(self.tokens, start + int(outside[0]), self.vocab)
         return torch.from_numpy(ids)
 
-    def microbatch(self, first: int, b: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    def microbatch(self, first: int, b: int, device: torch.device) -> Batch:
         """Tokens and labels [b, s] of samples first ... first+b-1."""
-        rows = torch.stack([self[first + i] for i in range(b)]).to(device)
-        return rows[:, :-1], rows[:, 1:]
+        return _tokens_and_labels(torch.stack([self[first + i] for i in range(b)]).to(device))
+
+
+class Batches:
+    """The microbatches of one replica, step by step.
+
+    While a step runs the tokens of the next are read in the background. They go to the device once a step, from pinned
+    memory: a copy from pageable memory would hold up the host until the device has done all that it was asked to do,
+    the receives of an overlapped exchange included.
+    """
+
+    def __init__(self, sequences: Sequences, parallel: ParallelConfig, dp_rank: int, device: torch.device) -> None:
+        self.sequences, self.parallel, self.dp_rank, self.device = sequences, parallel, dp_rank, device
+        self._reader = ThreadPoolExecutor(1)
+        self._next: tuple[int, Future[torch.Tensor]] | None = None
+
+    def step(self, consumed: int) -> Callable[[int], Batch]:
+        """The microbatches of the B samples from `consumed` on: number j*d + r of them is replica r's microbatch j.
+
+        Nothing is read for a rank that asks for none.
+        """
+        b, rows = self.parallel.b, torch.empty(0)
+
+        def batch(j: int) -> Batch:
+            nonlocal rows
+            if not rows.numel():
+                rows = self._take(consumed)
+            return _tokens_and_labels(rows[j * b : (j + 1) * b])
+
+        return batch
+
+    def _take(self, consumed: int) -> torch.Tensor:
+        """All rows of a step [m*b, s+1], on the device."""
+        if self._next is None or self._next[0] != consumed:
+            self._next = consumed, self._reader.submit(self._read, consumed)
+        rows = self._next[1].result()
+        following = consumed + self.parallel.B
+        self._next = following, self._reader.submit(self._read, following)
+        return rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
+
+    def _read(self, consumed: int) -> torch.Tensor:
+        b, d = self.parallel.b, self.parallel.d
+        first = (consumed + (j * d + self.dp_rank) * b for j in range(self.parallel.m))
+        return torch.stack([self.sequences[start + i] for start in first for i in range(b)])
+
+
+def _tokens_and_labels(rows: torch.Tensor) -> Batch:
+    return rows[:, :-1], rows[:, 1:]

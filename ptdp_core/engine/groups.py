@@ -83,13 +83,14 @@ class Groups:
         check_world_size(dist.get_world_size(), parallel)
         grid = RankGrid.of(parallel)
         here = grid.coordinates(dist.get_rank())
+        pipeline = grid.pipeline(here.dp, here.tp)
         return cls(
-            pp=Axis("pp", here.pp, grid.p, _subgroup(grid.pipelines())),
-            dp=Axis("dp", here.dp, grid.d, _subgroup(grid.data_groups())),
-            tp=Axis("tp", here.tp, grid.t, _subgroup(grid.tensor_groups())),
+            pp=Axis("pp", here.pp, grid.p, _group(pipeline)),
+            dp=Axis("dp", here.dp, grid.d, _group(grid.data_group(here.pp, here.tp))),
+            tp=Axis("tp", here.tp, grid.t, _group(grid.tensor_group(here.pp, here.dp))),
             device=torch.device(device),
-            up=_subgroup(grid.pipelines()),
-            down=_subgroup(grid.pipelines()),
+            up=_group(pipeline),
+            down=_group(pipeline),
         )
 
     @property
@@ -113,11 +114,14 @@ class Groups:
         return self.pp.rank == self.pp.size - 1
 
 
-def _subgroup(groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
-    """The one of these disjoint groups that this rank is in; none is made for a rank alone. All ranks call this."""
-    if len(groups[0]) == 1:
+def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
+    """A group of these ranks; none is made for a rank alone. Only its ranks call this.
+
+    So a rank makes its own 5 groups, and not all of the grid's, which are 1,040 for the 3,072 ranks of the paper.
+    """
+    if len(ranks) == 1:
         return None
-    group: dist.ProcessGroup = dist.new_subgroups_by_enumeration([list(ranks) for ranks in groups])[0]
+    group: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
     return group
 
 
@@ -148,13 +152,22 @@ def initialise(device: torch.device, timeout: float = 600.0, store: str | None =
 
 
 def local_device(name: str) -> torch.device:
-    """The device of this rank: 'cpu', 'cuda' (by LOCAL_RANK), or 'auto': a GPU where there is one."""
+    """The device of this rank: 'cpu', 'cuda' (by LOCAL_RANK), or 'auto': a GPU where there is one.
+
+    Where a rank sees one GPU only, as Slurm may have it, that is its own, whatever its LOCAL_RANK.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
         if not torch.cuda.is_available():
             raise ValueError("device='cuda' without a GPU; needs a CUDA device; try device='cpu'")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        rank, visible = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if 1 < visible <= rank:
+            raise ValueError(
+                f"device='cuda' with LOCAL_RANK={rank}, and {visible} GPUs here; needs a GPU for each rank; "
+                f"try {visible} ranks a node"
+            )
+        return torch.device("cuda", rank if visible > 1 else 0)
     if name != "cpu":
         raise ValueError(f"device={name!r} is unknown; needs one of auto, cpu, cuda; try device='auto'")
     return torch.device("cpu")

@@ -64,6 +64,7 @@ class Build:
     rng: RNGTracker
     dropout: float = 0.0
     recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
+    distribute_checkpoints: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
     attention: str = "operators"
 
 
@@ -103,10 +104,12 @@ class Attention(nn.Module):
         return self.projection(attend(q_SND, k_SND, v_SND, b).reshape(s, b, self.heads * d))
 
     def _with_operators(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
-        """The paper's way: two batched GEMMs around one fused operator for scale, mask and softmax (Section 4.2)."""
+        """The paper's way: two batched GEMMs around one fused operator for mask and softmax (Section 4.2)."""
         build, (s, _, d) = self.build, q_SND.shape
-        scores_NSS = torch.bmm(q_SND.transpose(0, 1), k_SND.permute(1, 2, 0))
-        probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1 / sqrt(d))
+        # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16.
+        unread = q_SND.new_empty(1, 1, 1)
+        scores_NSS = torch.baddbmm(unread, q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), beta=0, alpha=1 / sqrt(d))
+        probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1.0)
         if self.training and build.dropout:
             build.rng.sharded(self.layer, ATTENTION_SITE)
             probs = build.ops.dropout(probs, build.dropout, True)
@@ -220,9 +223,10 @@ class Chunk(nn.Module):
         if self.received and scattered:  # once per message: the recomputed blocks stash what is gathered
             x = gather(x, build.boundary.shape, build.tp)
         step = build.recompute_layers or max(1, len(self.layers))
+        distributed = build.tp if build.distribute_checkpoints else None
         for start in range(0, len(self.layers), step):
             block = self._block(start, start + step)
-            x = recomputed(block, x) if build.recompute_layers else block(x)
+            x = recomputed(block, x, distributed) if build.recompute_layers else block(x)
         if self.is_last:
             assert labels_BS is not None
             return self._loss(x, labels_BS)

@@ -5,7 +5,7 @@ owner counts it once, and the sums travel over the tensor, the pipeline and, if 
 """
 
 from dataclasses import dataclass
-from math import cos, isfinite, nan, pi, sqrt
+from math import cos, isfinite, pi
 
 import torch
 from torch import nn
@@ -88,8 +88,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepResult:
-    """Gradient norm before clipping (without the loss scale), and whether the step was skipped (`must_skip`)."""
+    """Loss, gradient norm before clipping (without the loss scale), and whether the step was skipped (`must_skip`)."""
 
+    loss: float
     norm: float
     skipped: bool
 
@@ -126,6 +127,7 @@ class Optimizer:
                 "exp_avg": torch.zeros_like(segment.master, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(segment.master, requires_grad=False),
             }
+        self._weights = [buffer.param_data[s.start : s.stop] for s in self.segments]
         self._counted: list[torch.Tensor] = []
         self._uncounted: list[torch.Tensor] = []
         for s in self.segments:
@@ -142,27 +144,36 @@ class Optimizer:
     def _gradient(self, segment: Segment) -> torch.Tensor:
         return self.buffer.grad_data[segment.start : segment.stop]
 
-    def step(self, lr: float, step: int = 1, loss: float = 0.0) -> StepResult:
+    def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
         """Update the parameters from the reduced main gradients of this step, which has this mean loss.
 
-        All ranks decide alike whether to skip it. Raises `DivergedError` (see `must_skip`).
+        All of it is queued on the device, which leaves the parameters as they are if loss or norm are not finite; only
+        then does the host wait, once a step, for the two numbers. All ranks see the same. Raises `DivergedError` (see
+        `must_skip`).
         """
-        scale = self.scale.value
-        norm = self._norm()
-        skip = must_skip(step, loss, norm / scale, self.scale, self.settings)
+        scale, norm = self.scale.value, self._norm()
+        norm /= scale
+        both = torch.stack([norm, torch.zeros_like(norm) if loss is None else loss])
+        self._update(lr, scale, norm, both)
+        norm_value, loss_value = on_host(both)
+        skip = must_skip(step, loss_value, norm_value, self.scale, self.settings)
         self.scale.update(skip)
-        if skip:
-            return StepResult(norm / scale, True)
-        factor = 1.0 / scale
-        if self.settings.clip > 0:
-            factor *= min(1.0, self.settings.clip / (norm / scale + 1e-6))
-        if factor != 1.0:
-            self.buffer.grad_data.mul_(factor)
+        return StepResult(loss_value, norm_value, skip)
+
+    def _update(self, lr: float, scale: float, norm: torch.Tensor, both: torch.Tensor) -> None:
+        """AdamW on gradients divided by the loss scale and clipped, unless one of the two numbers is not finite."""
+        clip = self.settings.clip
+        if clip > 0 or scale != 1:
+            divisor = scale * ((norm + 1e-6) / clip).clamp(min=1.0) if clip > 0 else torch.full_like(norm, scale)
+            if self.buffer.dtype == torch.float32:  # AdamW divides on its way
+                self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
+            else:  # what it divides by is fp32
+                self.buffer.grad_data.div_(divisor)
+        self.adam.found_inf = (~torch.isfinite(both)).any().float()  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
             group["lr"] = lr
         self.adam.step()
         self.publish()
-        return StepResult(norm / scale, False)
 
     @property
     def updates(self) -> int:
@@ -179,13 +190,11 @@ class Optimizer:
     def publish(self) -> None:
         """Copy master weights to the parameters, and share what a sharded optimizer updated."""
         if self.mixed:
-            with torch.no_grad():
-                for segment in self.segments:
-                    self.buffer.param_data[segment.start : segment.stop].copy_(segment.master)
+            torch._foreach_copy_(self._weights, [segment.master.detach() for segment in self.segments])
         self.buffer.gather_parameters()
 
-    def _norm(self) -> float:
-        """The norm of the whole gradient, each parameter counted once; not finite if any rank's part is not."""
+    def _norm(self) -> torch.Tensor:
+        """The norm of the whole gradient, each parameter counted once; NaN if any rank's part is not finite."""
         counted, uncounted = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
         finite = torch.isfinite(counted) & torch.isfinite(uncounted)
         sums = torch.stack([counted.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])
@@ -193,5 +202,11 @@ class Optimizer:
         self.groups.pp.all_reduce(sums)
         if self.buffer.sharded:
             self.groups.dp.all_reduce(sums)
-        squares, overflows = sums.tolist()
-        return nan if overflows else sqrt(squares)
+        squares, overflows = sums
+        return torch.where(overflows > 0, torch.nan, squares.sqrt())
+
+
+def on_host(numbers: torch.Tensor) -> list[float]:
+    """Numbers of the device, for which the host waits."""
+    values: list[float] = numbers.tolist()
+    return values

@@ -1,5 +1,10 @@
 """Messages between neighbouring pipeline stages: checked, counted, posted in groups (Section 4.1).
 
+NCCL makes a communicator at its first use, which holds up the host until every peer comes to use it, too. In the middle
+of a schedule a peer may never come, because it waits for what this rank would have sent next. So all communicators of
+a program are made by `connect`, before its first step. (Read in NCCL's and PyTorch's sources and checked against a
+model of their rules, tests/ptdp_core/engine/nccl.py; no GPU has run it.)
+
 gloo aborts the process on a wrong length and reinterprets a wrong data type in silence. So both ends agree on shape and
 type once, when the communicator is made, and every tensor is checked against that before it is sent.
 """
@@ -10,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ptdp_core.engine.groups import Groups
-from ptdp_core.schedules import Exchange, Message
+from ptdp_core.schedules import Exchange, Message, Program, channels
 
 Pair = tuple[Message, torch.Tensor]
 
@@ -48,6 +53,25 @@ class P2PCommunicator:
                     "shape and type on all ranks; try the same configuration on every rank"
                 )
 
+    def connect(self, program: Program) -> None:
+        """Make the communicators that a training step uses, by one element over each; all ranks call this.
+
+        The groups of the axes reduce one: that of the pipeline carries blocking exchanges and the tied embedding, that
+        of the replicas may be used in the middle of a backward pass. Then each pair of pipeline ranks exchanges one on
+        each lane that it uses, all in the order of `channels`, so that no two ranks wait for each other, and half of
+        the pairs go at the same time.
+        """
+        pp, element = self.groups.pp, torch.zeros(1, device=self.groups.device)
+        for axis in (pp, self.groups.dp, self.groups.tp):
+            if axis.size > 1:
+                dist.all_reduce(element, group=axis.group)
+        for source, destination in channels(program) if program.mode == "overlapped" else ():
+            lane = self._lane(source, destination)
+            if pp.rank == source:
+                dist.send(element, group=lane, group_dst=destination)
+            elif pp.rank == destination:
+                dist.recv(element, group=lane, group_src=source)
+
     def _checked(self, tensor: torch.Tensor, message: Message) -> torch.Tensor:
         if tensor.shape != self.shape or tensor.dtype != self.dtype:
             raise ValueError(
@@ -84,15 +108,16 @@ class P2PCommunicator:
     def _post_each(self, sends: list[Pair], receives: list[Pair]) -> None:
         """Each message on the lane of its direction, waited for when it is needed."""
         for message, tensor in sends:
-            sending = dist.isend(tensor, group=self._lane(message), group_dst=message.destination)
+            lane = self._lane(message.source, message.destination)
+            sending = dist.isend(tensor, group=lane, group_dst=message.destination)
             assert sending is not None
             self._sending.append((tensor, sending))
         for message, buffer in receives:
-            work = dist.irecv(buffer, group=self._lane(message), group_src=message.source)
-            self._receiving[message] = (buffer, work)
+            lane = self._lane(message.source, message.destination)
+            self._receiving[message] = (buffer, dist.irecv(buffer, group=lane, group_src=message.source))
 
-    def _lane(self, message: Message) -> dist.ProcessGroup | None:
-        return self.groups.up if message.destination > message.source else self.groups.down
+    def _lane(self, source: int, destination: int) -> dist.ProcessGroup | None:
+        return self.groups.up if destination > source else self.groups.down
 
     def take(self, message: Message) -> torch.Tensor:
         """Wait for a message that has been posted, and hand over its buffer."""

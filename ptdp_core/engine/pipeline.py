@@ -8,15 +8,15 @@ A split backward pass (I and W) needs stages that can defer their weight gradien
 ordinary backward pass without them.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from ptdp_core.engine.clock import clock_of
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.schedules import (
@@ -60,7 +60,8 @@ class Executor:
 
     `stages[c](x, tokens, labels)` is chunk c: x is None on the first stage, tokens are given to the first and the last
     stage only, and the last one returns the loss. `before(action)` is called ahead of every pass (random streams,
-    gradient buckets). With `record` the timeline is kept, which on a GPU synchronises after each event.
+    gradient buckets). With `record` the timeline is kept. Making one makes the program's communicators: all pipeline
+    ranks do so together.
     """
 
     def __init__(
@@ -87,19 +88,20 @@ class Executor:
         self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
+        p2p.connect(program)
 
     def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> Run:
         """Run one batch of m microbatches, and flush: `batch(j)` gives tokens and labels [B, S] of microbatch j.
 
         Gradients of the mean loss over the microbatches, times `loss_scale`, are added to the parameters'.
         """
-        run = Run()
+        run, clock = Run(), clock_of(self.groups.device) if self.record else None
+        marks: list[tuple[Any, Any]] = []  # of the beginning and the end of every instruction
         for instruction in self.instructions:
-            start = time.monotonic()
             if isinstance(instruction, Compute):
                 self.before(instruction.action)
                 x = self._input(instruction.action)
-                ready = time.monotonic() if self.record else start
+                begin = clock.mark() if clock else None
                 if instruction.action.kind == "F":
                     self._forward(instruction.action, x, batch, run)
                 elif instruction.action.kind == "W":
@@ -107,27 +109,22 @@ class Executor:
                 else:
                     # The one place that divides by m.
                     self._backward(instruction.action, x, loss_scale / self.schedule.m)
-                self._record(run, instruction, ready)
             else:
+                begin = clock.mark() if clock else None
                 self.p2p.post(instruction, self._outgoing, self.blocking)
-                self._record(run, instruction, start)
+            if clock:
+                marks.append((begin, clock.mark()))
         self.p2p.flush()
         assert not self._stash
         assert not self._deferred
         assert not self._outgoing
         assert not self._kept
+        if clock:
+            run.timeline = [
+                _event(instruction, clock.seconds(begin), clock.seconds(end))
+                for instruction, (begin, end) in zip(self.instructions, marks, strict=True)
+            ]
         return run
-
-    def _record(self, run: Run, instruction: Compute | Exchange, start: float) -> None:
-        if self.record:
-            if self.groups.device.type == "cuda":
-                torch.cuda.synchronize(self.groups.device)
-            end = time.monotonic()
-            if isinstance(instruction, Compute):
-                event = TimelineEvent(instruction.action.kind, instruction.action, start, end)
-            else:
-                event = TimelineEvent("exchange", None, start, end, instruction)
-            run.timeline.append(event)
 
     def _input(self, action: Action) -> torch.Tensor | None:
         """The activation or the gradient that a pass starts from; None at the ends of the pipeline, and for a W."""
@@ -181,6 +178,12 @@ class Executor:
             self._outgoing[message] = tensor
         else:
             self._kept[action.output] = tensor
+
+
+def _event(instruction: Compute | Exchange, start: float, end: float) -> TimelineEvent[float]:
+    if isinstance(instruction, Compute):
+        return TimelineEvent(instruction.action.kind, instruction.action, start, end)
+    return TimelineEvent("exchange", None, start, end, instruction)
 
 
 def last_backward(program: Program, rank: int) -> set[Action]:

@@ -1,35 +1,45 @@
-"""Activation recomputation (Section 3.5): keep a block's input only, run the block again just before its backward."""
+"""Activation recomputation (Section 3.5): keep a block's input only, run the block again just before its backward.
+
+The input may be distributed: every tensor rank keeps 1/t of it, and it is gathered before the block runs again.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ptdp_core.engine.groups import Axis
+
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, block: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        ctx.block = block
-        ctx.save_for_backward(x)
+    def forward(
+        ctx: Any, x: torch.Tensor, block: Callable[[torch.Tensor], torch.Tensor], distributed: Axis | None
+    ) -> torch.Tensor:
+        ctx.block, ctx.distributed, ctx.shape = block, distributed, x.shape
+        ctx.save_for_backward(x if distributed is None else distributed.part(x).clone())
         return block(x)  # gradients are off here
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, None, None]:
         (stash,) = ctx.saved_tensors
-        x = stash.detach().requires_grad_()
+        whole = stash if ctx.distributed is None else ctx.distributed.all_gather(stash).view(ctx.shape)
+        x = whole.detach().requires_grad_()
         with torch.enable_grad():
             y = ctx.block(x)
         torch.autograd.backward(y, grad)
-        return x.grad, None
+        return x.grad, None, None
 
 
-def recomputed(block: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """block(x), with only x stashed for its backward pass.
+def recomputed(
+    block: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, distributed: Axis | None = None
+) -> torch.Tensor:
+    """block(x), with only x stashed for its backward pass, or this rank's part of it with an axis to distribute over.
 
     Random operators in the block must depend on nothing that has moved on by then (`rng_tracker.py`). `x` has to
     require a gradient, as every boundary tensor and embedding does.
     """
     if not torch.is_grad_enabled():
         return block(x)
-    out: torch.Tensor = _Recomputed.apply(x, block)
+    out: torch.Tensor = _Recomputed.apply(x, block, distributed)
     return out

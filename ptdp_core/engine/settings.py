@@ -168,6 +168,11 @@ def check(settings: Settings) -> None:
             "save or load with data_parallel='zero3', which has no checkpoints; needs 'local' or 'torch'; "
             "try without them"
         )
+    if parallel.data_parallel == "zero3" and (engine.exchange, engine.bucket_mib) != ("blocking", 25.0):
+        raise ValueError(
+            f"exchange={engine.exchange!r}, bucket_mib={engine.bucket_mib} with data_parallel='zero3', which has "
+            "neither a pipeline nor buckets; needs the defaults; try without them"
+        )
     _check_sense(settings)
 
 

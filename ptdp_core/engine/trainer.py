@@ -66,6 +66,7 @@ class Trainer:
                 self.rng,
                 engine.dropout,
                 settings.recompute_layers,
+                parallel.distribute_checkpointed_activations,
                 engine.attention,
             ),
             self.schedule.placement,
@@ -90,8 +91,8 @@ class Trainer:
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
-    def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[float, Run]:
-        """Loss and reduced main gradients of one batch, without an optimizer step."""
+    def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, Run]:
+        """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
         self.buffer.zero()
         run = self.executor.run(batch, self.optimizer.scale.value)
         self.buffer.finish()
@@ -100,19 +101,20 @@ class Trainer:
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
         """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics.
 
-        Raises `DivergedError` before the update if loss or gradients are not finite (see `optimizer.must_skip`).
+        Raises `DivergedError` if loss or gradients are not finite (see `optimizer.must_skip`); the parameters are as
+        they were then.
         """
         scale, lr = self.optimizer.scale.value, learning_rate(self.done, self.settings.optimizer)
         loss, run = self.forward_backward(batch)
         result = self.optimizer.step(lr, self.done + 1, loss)
         self.done += 1
-        return TrainStep(self.done, loss, result.norm, lr, result.skipped, scale, run)
+        return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run)
 
     def restore(self, done: int, seed: int) -> None:
         """Go on after `done` steps: with the seed, that is all the state of the random streams."""
         self.done, self.rng.seed = done, seed
 
-    def _mean_loss(self, run: Run) -> float:
+    def _mean_loss(self, run: Run) -> torch.Tensor:
         """The batch's loss on every rank, from the ranks that hold the last stage.
 
         A mean of means: microbatches are equally long.
@@ -121,5 +123,4 @@ class Trainer:
         if run.losses:
             total += torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
         self.groups.dp.all_reduce(total)
-        self.groups.pp.all_reduce(total)
-        return total.item()
+        return self.groups.pp.all_reduce(total)

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
-from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip
+from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip, on_host
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Run
 from ptdp_core.engine.rng_tracker import RNGTracker
@@ -58,6 +58,7 @@ class Zero3Trainer:
             lr=options.lr,
             betas=(options.beta1, options.beta2),
             eps=options.eps,
+            fused=True,
         )
 
     def _shard(self, dtype: torch.dtype) -> None:
@@ -79,8 +80,8 @@ class Zero3Trainer:
             run.losses[j] = loss.detach()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         total = nn.utils.get_total_norm(gradients)
-        norm = (total.full_tensor() if hasattr(total, "full_tensor") else total).item() / scale
-        loss = self._mean_loss(run)
+        norm = (total.full_tensor() if hasattr(total, "full_tensor") else total) / scale
+        loss, norm = on_host(torch.stack([self._mean_loss(run), norm.double()]))
         skip = must_skip(self.done + 1, loss, norm, self.scale, self.settings.optimizer)
         self.scale.update(skip)
         if not skip:
@@ -93,14 +94,13 @@ class Zero3Trainer:
         clip = self.settings.optimizer.clip
         factor = (min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0) / scale
         if factor != 1.0:
-            for gradient in gradients:
-                gradient.mul_(factor)
+            torch._foreach_mul_(gradients, factor)
         for group in self.adam.param_groups:
             group["lr"] = lr
         self.adam.step()
 
-    def _mean_loss(self, run: Run) -> float:
+    def _mean_loss(self, run: Run) -> torch.Tensor:
         total = torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
         if self.groups.dp.size > 1:
             dist.all_reduce(total, group=self.groups.dp.group)
-        return total.item()
+        return total

@@ -251,7 +251,16 @@ def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
     )
 
 
-WAITING_IN = ("torch/distributed/", "engine/p2p.py", "engine/param_and_grad_buffer.py")
+# Where the host waits for other ranks: on gloo in the calls themselves, on NCCL where it waits for its GPU, which in a
+# training step is only at the end (`on_host`). A GPU that is busy with work of its own cannot be told from that.
+WAITING_IN = (
+    "torch/distributed/",
+    "torch/cuda/",
+    "engine/p2p.py",
+    "engine/param_and_grad_buffer.py",
+    "engine/clock.py",
+    " in on_host",
+)
 
 
 def _is_waiting(stack: str) -> bool:

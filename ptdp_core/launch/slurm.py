@@ -12,12 +12,12 @@ SCRIPT = """#!/bin/bash
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={per_node}
-#SBATCH --cpus-per-task=1
+{cores}
 {options}
 # One task per rank. srun starts them, ends all when one fails, and numbers them; torch reads torchrun's names.
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
-export OMP_NUM_THREADS=1
+{threads}
 cd {folder}
 {command}
 """
@@ -31,6 +31,15 @@ RANK = """
 export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 exec {command}
 """
+
+
+# A rank on a CPU is a core; one on a GPU gets an equal share of its node's, for reading data and saving.
+CPU_RANK = "#SBATCH --cpus-per-task=1", "export OMP_NUM_THREADS=1"
+GPU_RANK = (
+    "#SBATCH --exclusive",
+    """export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / {per_node}))
+export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK""",
+)
 
 
 def sbatch(settings: Settings, arguments: Sequence[str], per_node: int, folder: Path | None = None) -> str:
@@ -56,8 +65,11 @@ def script(
     per_node = min(per_node, ranks)
     if per_node < 1 or ranks % per_node:
         raise ValueError(f"per_node={per_node} does not divide p*t*d={ranks}; needs full nodes; try --per-node {ranks}")
+    cores, threads = GPU_RANK if on_gpus else CPU_RANK
     return SCRIPT.format(
         name=name,
+        cores=cores,
+        threads=threads.format(per_node=per_node),
         nodes=ranks // per_node,
         ranks=ranks,
         per_node=per_node,

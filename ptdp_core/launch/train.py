@@ -131,6 +131,8 @@ def _run_as_rank(settings: Settings, debug: bool) -> int:
             _meet(settings)
         trained = train(lambda: None, settings)
         code = _finish(trained, settings) if is_first else TERMINATED if trained.terminated else OK
+        if settings.parallel.n > 1:
+            _part()
     except Exception as error:
         if debug:
             raise
@@ -152,6 +154,14 @@ def _meet(settings: Settings) -> None:
         raise UnavailableError(
             f"{place} cannot be used: {reason}; needs a free port on rank 0's host; try another MASTER_PORT"
         ) from error
+
+
+def _part() -> None:
+    """Leave the other ranks when all are done: NCCL's communicators want to be given up together."""
+    import torch.distributed as dist
+
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def _finish(trained: Trained, settings: Settings) -> int:

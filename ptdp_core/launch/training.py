@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,12 +14,12 @@ import torch.distributed as dist
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.checkpoint_folder import newest, resolve
-from ptdp_core.engine.data import Sequences, check_vocabulary, fingerprint, open_tokens, prepare
+from ptdp_core.engine.data import Batches, Sequences, check_vocabulary, fingerprint, open_tokens, prepare
 from ptdp_core.engine.files import check_writable
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.report import Report
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.trainer import Trainer, TrainStep
+from ptdp_core.engine.trainer import Trainer
 from ptdp_core.engine.zero3 import Zero3Trainer
 
 
@@ -69,6 +68,7 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
         samples = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
         ops = select(settings.kernels, device)
         trainer = (Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer)(settings, groups, ops)
+        batches = Batches(samples, settings.parallel, groups.dp.rank, device)
         saver = None
         if isinstance(trainer, Trainer) and (settings.run.save or settings.run.load):
             saver = _Saver(trainer, settings, fingerprint(tokens), report)
@@ -84,7 +84,7 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
             if terminated:
                 break
             start = time.perf_counter()
-            result = one_step(trainer, samples, settings, groups, consumed)
+            result = trainer.step(batches.step(consumed))
             consumed += settings.parallel.B
             losses.append(result.loss)
             if report:
@@ -95,18 +95,6 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
                 beat()
         saved = saver.finish(consumed) if saver else ""
         return Trained(losses, trainer.done, saved, terminated)
-
-
-def one_step(
-    trainer: Trainer | Zero3Trainer, samples: Sequences, settings: Settings, groups: Groups, consumed: int
-) -> TrainStep:
-    """Train on the B samples from `consumed` on: number j*d + r of its microbatches is replica r's microbatch j."""
-    b = settings.parallel.b
-
-    def batch(j: int) -> Any:
-        return samples.microbatch(consumed + (j * groups.dp.size + groups.dp.rank) * b, b, groups.device)
-
-    return trainer.step(batch)
 
 
 class _Saver:

@@ -64,6 +64,16 @@ def layer_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
     return PassCollectives((reduced,) * forward, (reduced,) * backward)
 
 
+def checkpoint_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:
+    """Those by which a chunk of so many layers gets the inputs of its recomputed blocks back, where they are kept in t
+    parts: one per block and microbatch, in the backward pass."""
+    model, parallel = config.model, config.parallel
+    if not parallel.distribute_checkpointed_activations:
+        return ()
+    gather = Collective(ALL_GATHER, "tp", prod(boundary_shape(model, parallel.b)), ACTIVATION)
+    return (gather,) * -(-layers // parallel.checkpoint_layers)
+
+
 def embedding_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
     """Those of the embedding: a rank looks up its part of the vocabulary, and the sum is every token's row."""
     if t == 1:

@@ -35,6 +35,7 @@ from ptdp_core.schedules.program import (
     Instruction,
     Message,
     Program,
+    channels,
     message_into,
     message_out_of,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "blocking_groups",
     "bubble_fraction",
     "build",
+    "channels",
     "check_complete",
     "check_groups",
     "check_order",

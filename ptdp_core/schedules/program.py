@@ -67,6 +67,21 @@ class Program:
     ranks: tuple[tuple[Instruction, ...], ...]
 
 
+def channels(program: Program) -> list[tuple[int, int]]:
+    """The ordered pairs of ranks between which messages go, pair by pair, those whose lower rank is even first.
+
+    In a chain of ranks these pairs have no rank in common, nor have the others.
+    """
+    pairs = {
+        (message.source, message.destination)
+        for instructions in program.ranks
+        for exchange in instructions
+        if isinstance(exchange, Exchange)
+        for message in exchange.sends
+    }
+    return sorted(pairs, key=lambda pair: (min(pair) % 2, min(pair), max(pair), pair))
+
+
 def message_into(action: Action, placement: StagePlacement) -> Message | None:
     """The message an action waits for; None at the ends of the pipeline, from the same rank, and for a W."""
     kind, stage, microbatch = action.output

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ptdp_core.config import ModelConfig, TrainingConfig
-from ptdp_core.layout import Boundary, RankGrid, layer_parameters, layer_passes, stage_layers, tied_elements
+from ptdp_core.layout import (
+    Boundary,
+    Collective,
+    RankGrid,
+    checkpoint_gathers,
+    layer_parameters,
+    layer_passes,
+    stage_layers,
+    tied_elements,
+)
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
@@ -117,7 +126,13 @@ class CostModel:
         weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *layer_weights), group)
         fetch = self.cluster.microbatch_host_time
         stages = [
-            StageTimes(fetch, k * forward, k * recompute, k * backward, weight_gradient=k * weights)
+            StageTimes(
+                fetch,
+                k * forward,
+                k * recompute + sum(self._gathered(config, call) for call in checkpoint_gathers(config, k)),
+                k * backward,
+                weight_gradient=k * weights,
+            )
             for k in map(len, stage_layers(model.layers, parallel.p * parallel.v))
         ]
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
@@ -157,8 +172,9 @@ class CostModel:
     def gather(self, config: TrainingConfig) -> float:
         """Time to put a received boundary tensor together: all-gather over the tensor group, and its copy."""
         gather = Boundary.of(config).gather
-        if gather is None:
-            return 0.0
+        return 0.0 if gather is None else self._gathered(config, gather)
+
+    def _gathered(self, config: TrainingConfig, gather: Collective) -> float:
         size = self.cluster.element_bytes * gather.elements
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
         return self.network.all_gather(group, size) + self.kernels.memory_bound(2 * size, 1)

@@ -38,12 +38,15 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
 def stash_bytes(config: TrainingConfig, cluster: Cluster, layers: int) -> int:
     """Bytes that a chunk of so many layers keeps of one microbatch between its forward and its backward pass.
 
-    With recomputation the inputs of every `checkpoint_layers` layers, tensors of one size. Without, everything the
-    backward pass needs, in many sizes, of which the caching allocator can fill only a part of the memory.
+    With recomputation the inputs of every `checkpoint_layers` layers, tensors of one size, or 1/t of each. Without,
+    everything the backward pass needs, in many sizes, of which the caching allocator can fill only a part of the
+    memory.
     """
-    if config.parallel.recompute == "none":
+    parallel = config.parallel
+    if parallel.recompute == "none":
         return round(layers * layer_intermediate_bytes(config) / cluster.allocator_efficiency)
-    return -(-layers // config.parallel.checkpoint_layers) * layer_input_bytes(config)
+    kept = layer_input_bytes(config) // (parallel.t if parallel.distribute_checkpointed_activations else 1)
+    return -(-layers // parallel.checkpoint_layers) * kept
 
 
 def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> int:

@@ -7,6 +7,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
+    checkpoint_gathers,
     chunk_layers,
     layer_passes,
     longest_chunk,
@@ -155,7 +156,8 @@ def rank_memories(
 def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
-    'tensor' are the collectives of the transformer layers (Section 3.2) and of scatter/gather.
+    'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, and those that gather
+    checkpointed activations.
     """
     model, parallel = config.model, config.parallel
     t, m, placement = parallel.t, parallel.m, parallel.placement
@@ -165,11 +167,12 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     for pp, once in enumerate(step_collectives(config)):
-        layers = sum(map(len, chunk_layers(model.layers, placement, pp)))
+        chunks = [len(layers) for layers in chunk_layers(model.layers, placement, pp)]
+        regathered = sum(call.sent(t) for layers in chunks for call in checkpoint_gathers(config, layers))
         messages = m * placement.sends(pp)
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
-            "tensor": cluster.element_bytes * (m * layers * per_layer + messages * per_message),
+            "tensor": cluster.element_bytes * (m * (sum(chunks) * per_layer + regathered) + messages * per_message),
             "data": sum(
                 (cluster.gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
                 for call in once

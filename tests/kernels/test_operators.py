@@ -125,3 +125,18 @@ def test_recomputation_gives_the_same_gradients(implementation, reentrant, devic
         loss.backward()
     assert torch.equal(plain[0], x.grad)
     assert torch.equal(plain[1], bias.grad)
+
+
+@each_implementation
+def test_under_autocast_dtypes_may_differ(implementation, device):
+    """As PyTorch's own operators: a bias in float32 beside a product in bfloat16 gives float32."""
+    x, bias, residual = torch.randn(2, 3, 4, device=device), torch.randn(4, device=device), torch.randn(2, 3, 4)
+    x, residual = x.bfloat16(), residual.to(device)
+    with operators(implementation, device) as kernels, torch.autocast(device, torch.bfloat16):
+        y = kernels.bias_gelu(x, bias)
+        z = kernels.bias_dropout_add(x, bias, residual, 0.0)
+    exact = torch.nn.functional.gelu(x.float() + bias, approximate="tanh")
+    torch.testing.assert_close(y, exact)
+    torch.testing.assert_close(z, residual + x.float() + bias)
+    with operators(implementation, device) as kernels, pytest.raises(TypeError, match="needs equal dtypes"):
+        kernels.bias_gelu(x, bias)

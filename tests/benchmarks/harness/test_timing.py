@@ -85,6 +85,11 @@ def test_the_canary_is_measured():
     assert timing.canary().minimum > 0
 
 
+def test_a_gpu_s_canary_takes_longer_than_launching_it():
+    size, products = timing.GPU_CANARY
+    assert 2 * size**3 * products / 1e15 >= 2e-3  # seconds at 1 PFLOP/s
+
+
 def test_the_harness_loads_no_torch():
     check = "import benchmarks.harness.timing, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0

@@ -125,7 +125,7 @@ def against_ddp(beat: Any, case: dict[str, Any]) -> dict[str, float]:
         value.backward()
         total += value.detach()
     dist.all_reduce(total)
-    return errors(trainer, loss, collect(settings.model, [ddp]), total.item() / settings.parallel.d)
+    return errors(trainer, loss.item(), collect(settings.model, [ddp]), total.item() / settings.parallel.d)
 
 
 def against_parallelize_module(beat: Any, case: dict[str, Any]) -> dict[str, float]:
@@ -140,7 +140,7 @@ def against_parallelize_module(beat: Any, case: dict[str, Any]) -> dict[str, flo
         parallelize_module(block, mesh, plan)
     value = token_loss(other(data[:, :-1]), data[:, 1:])
     value.backward()
-    return errors(trainer, loss, collect(settings.model, [other]), value.item())
+    return errors(trainer, loss.item(), collect(settings.model, [other]), value.item())
 
 
 def against_pipelining(beat: Any, case: dict[str, Any]) -> dict[str, float]:
@@ -170,4 +170,4 @@ def against_pipelining(beat: Any, case: dict[str, Any]) -> dict[str, float]:
             theirs[name] = theirs.get(name, 0) + gradient
     total = [torch.stack(losses).mean().item()] if losses else [0.0]
     dist.broadcast_object_list(total, src=par.p - 1)
-    return errors(trainer, loss, theirs, total[0])
+    return errors(trainer, loss.item(), theirs, total[0])

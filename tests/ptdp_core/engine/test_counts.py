@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import checkpoint_gathers
 from ptdp_core.schedules import build, peak_stash
 from tests.ptdp_core.engine import jobs
 
@@ -74,6 +75,21 @@ def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(e
         assert received == third["tp"]["all_gather"] > 0
         assert "all_gather" not in row["tp"]
         assert received == third["p2p"].messages  # as many come in as go out, on a ring of two ranks
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_distributed_checkpoints_keep_1_over_t_and_gather_once_per_block(every: int) -> None:
+    """Counts and bytes are those that the simulator prices (`layout.checkpoint_gathers`)."""
+    case: dict[str, Any] = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
+    whole, distributed = (
+        measure(2, **case, distribute_checkpointed_activations=distribute)[0] for distribute in (False, True)
+    )
+    config = jobs.settings_of(case | {"distribute_checkpointed_activations": True}).training
+    blocks, m = len(checkpoint_gathers(config, 4)), 3
+    assert blocks == 4 // every
+    assert distributed["tp"] == whole["tp"] | {"all_gather": blocks * m}
+    bsh = jobs.SEQ * jobs.HIDDEN * 8
+    assert whole["kept"] - distributed["kept"] == blocks * m * bsh // 2
 
 
 def test_recomputing_keeps_only_block_inputs() -> None:

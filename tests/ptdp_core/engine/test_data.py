@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.data import (
+    Batches,
     Sequences,
     Tokens,
     check_vocabulary,
@@ -155,6 +157,32 @@ def test_every_epoch_visits_every_sequence_once_in_its_own_order(tokens: Path) -
     assert epochs[0] != epochs[1]
     again = Sequences(open_tokens(tokens), 10, 300, 5)
     assert [int(again[i][0]) for i in range(99, 198)] == epochs[1]
+
+
+@pytest.mark.parametrize("start", [0, 24])
+def test_replicas_take_turns_at_the_microbatches_of_a_step(tokens: Path, start: int) -> None:
+    """Also from another place than the one that was read ahead, and over the end of an epoch."""
+    samples = Sequences(open_tokens(tokens), 10, 300, 5)
+    parallel = ParallelConfig(d=2, b=3, B=12)
+    replicas = [Batches(samples, parallel, rank, CPU) for rank in range(2)]
+    for step in range(10):
+        consumed = start * (step > 1) + 12 * step
+        feeds = [replica.step(consumed) for replica in replicas]
+        for number in range(4):
+            expected = samples.microbatch(consumed + 3 * number, 3, CPU)
+            for ours, theirs in zip(feeds[number % 2](number // 2), expected, strict=True):
+                assert torch.equal(ours, theirs)
+
+
+def test_tokens_go_to_a_gpu_once_a_step_and_hold_up_nothing(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU: what is asked of the tensor."""
+    asked = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda rows: asked.append("pin_memory") or rows)
+    monkeypatch.setattr(torch.Tensor, "to", lambda rows, *to, **options: asked.append((*to, options)) or rows)
+    gpu = torch.device("cuda", 0)
+    batch = Batches(Sequences(open_tokens(tokens), 10, 300, 5), ParallelConfig(b=2, B=6), 0, gpu).step(0)
+    assert [batch(j)[0].shape for j in range(3)] == [(2, 10)] * 3
+    assert asked == ["pin_memory", (gpu, {"non_blocking": True})]
 
 
 def test_labels_are_the_next_tokens(tokens: Path) -> None:

@@ -1,6 +1,7 @@
 """The rank grid: axes of a real process group, the paper's 3072 ranks on a pretended one, and a wrong world size."""
 
 import pytest
+import torch
 
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import check_world_size, local_device
@@ -21,15 +22,29 @@ def test_axes_are_pp_dp_tp_with_tp_fastest() -> None:
 
 @pytest.mark.parametrize("rank", [0, 3071])
 def test_the_paper_s_grid_fits_into_one_process(rank: int) -> None:
-    pp, dp, tp, again, _ = launch(jobs.pretend, 1, (rank,), process_group=False, timeout=60)[0]
+    pp, dp, tp, again, made = launch(jobs.pretend, 1, (rank,), process_group=False, timeout=60)[0]
     assert again == rank
     assert (pp, dp, tp) == RankGrid(p=64, t=8, d=6).coordinates(rank)
+    assert made == 5  # its own: a rank that made all 1,040 of the grid took minutes
 
 
 def test_wrong_world_size() -> None:
     message = r"ranks=4 for p\*t\*d=2\*2\*2=8; needs as many ranks as p\*t\*d; try --ranks 8"
     with pytest.raises(ValueError, match=message):
         check_world_size(4, ParallelConfig(p=2, t=2, d=2, B=4))
+
+
+@pytest.mark.parametrize(("visible", "local_rank", "index"), [(8, 3, 3), (1, 3, 0), (1, 0, 0), (2, 3, None)])
+def test_a_rank_s_gpu(visible: int, local_rank: int, index: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm may show each task one GPU only, which is its device 0 whatever its LOCAL_RANK."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    if index is None:
+        with pytest.raises(ValueError, match="LOCAL_RANK=3, and 2 GPUs here; needs a GPU for each rank; try 2 ranks"):
+            local_device("cuda")
+    else:
+        assert local_device("auto") == torch.device("cuda", index)
 
 
 def test_unknown_device() -> None:

@@ -85,6 +85,27 @@ def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan: st
         assert [r[4] for r in row["rows"]] == [True, False, True, True, True]
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_step_waits_for_its_device_once(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every way by which a tensor's values reach the host in a training step is `on_host`."""
+    waits = []
+    for name in ("item", "tolist", "__bool__", "__float__", "__int__", "numpy", "cpu"):
+        original = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda *a, f=original, n=name, **k: waits.append(n) or f(*a, **k))
+    settings, groups, trainer = jobs.make({"B": 2, "dtype": dtype})
+    waits.clear()
+    for data in jobs.batches(2):
+        trainer.step(jobs.feed(settings, groups, data))
+    assert waits == ["tolist"] * jobs.STEPS
+
+
+def test_clipping_by_the_divisor_of_adamw_is_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp32 leaves the division to AdamW, fp64 divides before: the same parameters within fp32's rounding."""
+    rows = [jobs.trained(lambda: None, [{"B": 2, "dtype": dtype}])[0] for dtype in ("fp32", "fp64")]
+    for mine, theirs in zip(*(parameters for _, parameters in rows), strict=True):
+        assert mine == pytest.approx(theirs, abs=2e-6)
+
+
 def test_a_dynamic_scale_grows_after_good_steps() -> None:
     scale = LossScale.of(OptimizerSettings(loss_scale="dynamic", loss_scale_interval=3))
     values = []

@@ -49,6 +49,21 @@ def test_a_rank_that_hangs(tmp_path: Path) -> None:
     assert "in misbehave" in error
 
 
+@pytest.mark.parametrize(
+    ("innermost", "waiting"),
+    [
+        ('File "/x/torch/distributed/distributed_c10d.py", line 3007 in all_reduce', True),
+        ('File "/x/ptdp_core/engine/optimizer.py", line 250 in on_host', True),
+        ('File "/x/torch/cuda/__init__.py", line 1040 in synchronize', True),
+        ('File "/x/ptdp_core/engine/data.py", line 230 in __getitem__', False),
+        ("", False),
+    ],
+)
+def test_a_rank_that_waits_for_its_gpu_is_not_the_one_that_hangs(innermost: str, waiting: bool) -> None:
+    """On a GPU ranks whose peer hangs are held up where they ask for the loss, not in a call of torch.distributed."""
+    assert launcher._is_waiting(f"Current thread (most recent call first):\n  {innermost}\n") is waiting
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

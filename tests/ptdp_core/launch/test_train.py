@@ -130,6 +130,10 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
         "#SBATCH --gpus-per-node=8",
     ):
         assert line in out.splitlines()
+    # A GPU's rank has its share of the cores, one on a CPU a core.
+    assert "export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / 8))" in out.splitlines()
+    assert "#SBATCH --exclusive" in out.splitlines()
+    assert "cpus-per-task" not in out
     assert "-m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
     assert "--resume" not in out  # there is nothing saved to go on from
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "save=x"]) == 0

@@ -292,3 +292,16 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
             read_parameters(str(mine))
     with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of jean_zay, selene, vtrain,"):
         load_cluster("selen")
+
+
+def test_distributed_checkpoints_cost_a_gather_per_block_and_keep_1_over_t() -> None:
+    whole, distributed = (gpt3(distribute_checkpointed_activations=distribute) for distribute in (False, True))
+    before, after = simulate(whole, SELENE), simulate(distributed, SELENE)
+    layers, m, t, bsh = 96 // 12, 48, 8, 2048 * 12288
+    gather = CostModel(SELENE).gather(whole)  # of a tensor of the same size
+    recomputing = after.phase_times["recompute"] - before.phase_times["recompute"]
+    assert recomputing == pytest.approx(layers * m * gather, rel=1e-9)
+    sent = after.traffic["tensor"] - before.traffic["tensor"]
+    assert sent == SELENE.element_bytes * layers * m * bsh * (t - 1) / t
+    kept = [estimate.memory_bytes["stashed_activations"] for estimate in (before, after)]
+    assert kept[0] == t * kept[1]
