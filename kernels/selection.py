@@ -44,11 +44,13 @@ class Kernels:
 
     def bias_gelu(self, x: Tensor, bias: Tensor) -> Tensor:
         """gelu(x [..., h] + bias [h]) in its tanh form."""
-        return bias_gelu(self.name, self.device, *promoted(x, bias))
+        x, bias = promoted(x, bias)
+        return bias_gelu(self.name, self.device, x, bias)
 
     def bias_dropout_add(self, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool = True) -> Tensor:
         """residual [..., h] + dropout(x [..., h] + bias [h]); without dropout if not `training`."""
-        return bias_dropout_add(self.name, self.device, *promoted(x, bias, residual), p, training)
+        x, bias, residual = promoted(x, bias, residual)
+        return bias_dropout_add(self.name, self.device, x, bias, residual, p, training)
 
     def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
         """x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
