@@ -52,7 +52,7 @@ class Record(records.Record):
     def figure(self) -> "Figure":
         """The record's figure, drawn anew. Raises `UsageError` if it has none (tables, plans, simulations)."""
         from reproduce.output import benchmark_figures
-        from reproduce.output.figures import style
+        from reproduce.output.theme import style
 
         with style():
             if self.kind == "benchmark":

@@ -18,7 +18,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import figures
+from reproduce.output import theme
+from reproduce.output.origins import origin_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,20 +90,20 @@ def _models(results: Results) -> tuple[list[float], list[float]]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Sizes over time on a logarithmic axis, our line and the paper's."""
-    figure = figures.new_figure(height=figures.HEIGHT + 0.2)
+    figure = theme.new_figure(height=theme.HEIGHT + 0.2)
     axes = figure.subplots()
     models = [point for point in record.points if point.series == MODELS]
     line = [point for point in record.points if point.series == LINE]
-    colour = figures.PALETTE[0]
+    colour = theme.PALETTE[0]
     years: list[Any] = [point.parameters["year"] for point in models]
     sizes: list[Any] = [point.parameters["billions"] for point in models]
-    look: dict[str, Any] = {"color": figures.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
+    look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
     at: list[Any] = [point.parameters["year"] for point in line]
     ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
     papers = [p.paper[TREND].value / BILLION for p in line]
     axes.plot(at, ours, color=colour, label="our fit")
-    axes.plot(at, papers, label="trend line (paper)", **figures.hollow(colour, "s"))
+    axes.plot(at, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
     for point, x, y in zip(models, years, sizes, strict=True):
         above = y * BILLION > point.metrics[TREND].value if point.metrics else True
         offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")
@@ -118,7 +119,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     axes.set_ylabel("Parameters (billion)")
     axes.minorticks_off()
     figure.legend(loc="outside upper center", ncols=3, columnspacing=0.9, handletextpad=0.4, handlelength=1.8)
-    figures.add_origin(figure, figures.origin_lines(artifact, record))
+    theme.add_origin(figure, origin_lines(artifact, record))
     return figure
 
 

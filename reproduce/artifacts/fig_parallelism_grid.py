@@ -12,7 +12,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import figures
+from reproduce.output import theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,14 +78,14 @@ def derive(point: Point) -> dict[str, Metric]:
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Above, the layers and which slice of each is whose; below, the ranks on their nodes."""
     (point,) = (p for p in record.points if p.series == DRAWN)
-    figure = figures.new_figure(height=3.3)
+    figure = theme.new_figure(height=3.3)
     above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1))
     for axes in (above, below):
         axes.set_axis_off()
         axes.grid(False)
     _draw_layers(above, point.parameters)
     _draw_ranks(below, point.parameters)
-    figures.add_origin(figure, [f"{record.fidelity}: drawn from ptdp's rank grid and shard map"])
+    theme.add_origin(figure, [f"{record.fidelity}: drawn from ptdp's rank grid and shard map"])
     return figure
 
 

@@ -14,7 +14,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import figures
+from reproduce.output import theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def derive(point: Point) -> dict[str, Metric]:
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Both ways at the experiments' t, side by side."""
-    figure = figures.new_figure(height=2.9)
+    figure = theme.new_figure(height=2.9)
     shown = [point for point in record.points if point.parameters["t"] == SIZES[0]]
     for axes, point in zip(figure.subplots(1, len(shown)), shown, strict=True):
         _draw_paths(axes, point)
@@ -82,7 +82,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         f"one boundary tensor, GPT-3, b = {b}, t = {t}; its gradient comes back likewise",
         f"{record.fidelity}: drawn from ptdp's message plan",
     ]
-    figures.add_origin(figure, lines)
+    theme.add_origin(figure, lines)
     return figure
 
 

@@ -16,7 +16,7 @@ from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Sweep, levels
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
 
@@ -73,13 +73,9 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
 
     sizes = (("gpipe", 1), ("1f1b", 1), ("interleaved", SHOWN_V), ("zb-h1", 1))
     shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
-    with figures.style():
-        figure = timelines.draw(shown)
-        return {
-            "timelines.pdf": figures.figure_bytes(figure, "pdf", {"CreationDate": None, "Title": artifact.title}),
-            "timelines.png": figures.figure_bytes(figure, "png", {"Software": None}),
-            "trace.json": trace(shown),
-        }
+    with theme.style():
+        drawn = theme.figure_files(timelines.draw(shown), artifact.title, "timelines")
+    return {**drawn, "trace.json": trace(shown)}
 
 
 ARTIFACT = Artifact(

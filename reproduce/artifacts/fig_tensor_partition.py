@@ -16,7 +16,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output import figures
+from reproduce.output import theme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +100,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     model, t = model_of(parameters), parameters["t"]
     (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
     forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
-    figure = figures.new_figure(height=3.6)
+    figure = theme.new_figure(height=3.6)
     blocks = (
         ("MLP: A and B", "mlp", "GeLU"),
         ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
@@ -113,7 +113,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
         f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
         f"{record.fidelity}: drawn from ptdp's shard map",
     ]
-    figures.add_origin(figure, lines)
+    theme.add_origin(figure, lines)
     return figure
 
 

@@ -1,7 +1,5 @@
 """Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
 
-from functools import partial
-
 from reproduce.artifacts.shared import zero3_points
 from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
 from reproduce.experiment import published
@@ -10,7 +8,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Judgement, Results, holds_if, listed, strictly_increasing, word
 from reproduce.experiment.sweep import Sweep
-from reproduce.output.figures import MARKERS, PALETTE, line_plot
+from reproduce.output.figures import line_plot
+from reproduce.output.theme import MARKERS, PALETTE
 
 # "the 175B GPT-3 model is shown with dotted lines, and the 530B model is shown with solid lines"
 LOOKS = {
@@ -46,7 +45,8 @@ ARTIFACT = Artifact(
     columns={"gpus": "n", "b": "b", "B": "B"},
     x_axis=XAxis("gpus", "Number of GPUs"),
     further=zero3_points.training_time,
-    draw=partial(line_plot, looks=LOOKS),
+    draw=line_plot,
+    looks=LOOKS,
     notes=notes,
 )
 

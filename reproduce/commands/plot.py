@@ -1,6 +1,8 @@
 """`reproduce plot NAME ...`: draws the figures of artifacts and of benchmarks again, from their records alone."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
@@ -9,7 +11,7 @@ from benchmarks.records import Record, RecordError, atomic_write_bytes, errors, 
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
 from reproduce.commands.options import add_results
 from reproduce.experiment import catalog
-from reproduce.output import figures
+from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD
 
@@ -17,7 +19,14 @@ HELP = """\
 NAME is an artifact (reproduce list) or a benchmark (python -m benchmarks list); without one, everything that has a
 record. Nothing runs: the figure next to each record is drawn again from what the record says.
 
+--style paper writes figure_paper.*, without the small print: it goes to figure_paper.txt, for the caption. --with draws
+the record of one line chart together with those of other results folders (or of single records, named by their folder
+or file) into overlay.*: one's own cluster against Selene, before against after, measured against simulated.
+
 """
+WIDTHS = {"column": theme.COLUMN, "page": theme.PAGE}
+NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
+STYLES = ("screen", "paper")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,7 +34,45 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="artifacts and benchmarks (default: all with a record)"
     )
+    parser.add_argument(
+        "--with", dest="others", type=_paths, metavar="RESULTS[,RESULTS]", help="draw these results of NAME, too"
+    )
+    parser.add_argument(
+        "--style", choices=STYLES, default="screen", help="paper: where the numbers come from is left to the caption"
+    )
+    parser.add_argument(
+        "--format", dest="formats", type=_formats, metavar="FORMAT[,FORMAT]", default=theme.USUAL.formats,
+        help=f"of {', '.join(theme.FORMATS)} (default: {','.join(theme.USUAL.formats)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--width", type=_width, metavar="column|page|INCHES",
+        help=f"column: {theme.COLUMN} in, page: {theme.PAGE} in (default: what the figure was made for)",
+    )  # fmt: skip
+    parser.add_argument("--font", choices=tuple(theme.FONTS), default=theme.USUAL.font)
     add_results(parser)
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    formats = tuple(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in formats if name not in theme.FORMATS]:
+        raise ArgumentTypeError(f"unknown format {unknown[0]!r}; needs some of {', '.join(theme.FORMATS)}")
+    return formats
+
+
+def _width(text: str) -> float:
+    try:
+        width = WIDTHS[text] if text in WIDTHS else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"unknown width {text!r}; needs column, page or inches; try --width column") from None
+    if not (isfinite(width) and NARROWEST <= width <= WIDEST):
+        raise ArgumentTypeError(f"a width of {text} in; needs {NARROWEST:g} to {WIDEST:g} inches")
+    return width
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    if not all(text.split(",")):
+        raise ArgumentTypeError(f"an empty name in {text!r}; needs folders, separated by commas")
+    return tuple(map(Path, text.split(",")))
 
 
 def run(parsed: Namespace) -> int:
@@ -40,7 +87,14 @@ def run(parsed: Namespace) -> int:
         if not found[name]:
             how = f"python -m benchmarks run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
-    drawn = [path for name, paths in found.items() for record in paths for path in _draw(name, record)]
+    paper = parsed.style == "paper"
+    look = theme.Look(parsed.width, parsed.font, parsed.formats, captioned=paper)
+    ending = "_paper" if paper else ""
+    if parsed.others:
+        drawn = _overlay(names, found, parsed.results, parsed.others, look, f"overlay{ending}")
+    else:
+        paths = [(name, path) for name, paths in found.items() for path in paths]
+        drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
     if not drawn:
         raise NothingSelectedError(f"nothing to draw in {shown_path(results)}; try {program} fig_interleaved")
     for path in drawn:
@@ -51,22 +105,82 @@ def run(parsed: Namespace) -> int:
 def _records(results: Path, name: str) -> list[Path]:
     if name in BENCHMARKS:
         return [path] if (path := record_path(results, name)).exists() else []
-    return sorted((results / name).glob(f"*/{RECORD}"))
+    return sorted((results / name).glob(f"*/{RECORD}"), key=lambda path: (_rank(name, path), path))
 
 
-def _draw(name: str, path: Path) -> list[Path]:
-    contents = _contents(name, _read(path))
-    for file, data in contents.items():
-        atomic_write_bytes(path.with_name(file), data)
-    return [path.with_name(file) for file in contents]
+def _rank(name: str, path: Path) -> int:
+    """The place of a record's fidelity among the artifact's, whose default comes first."""
+    fidelities = catalog.load(name).fidelities
+    fidelity = path.parent.name.split("-")[0]
+    return fidelities.index(fidelity) if fidelity in fidelities else len(fidelities)
 
 
-def _contents(name: str, record: Record) -> dict[str, bytes]:
+def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:
+    record = _read(path)
     if name in BENCHMARKS:
         from reproduce.output import benchmark_figures
 
-        return benchmark_figures.render(record)
-    return figures.render(catalog.load(name).at(record.scale), record)
+        return _write(path.parent, benchmark_figures.render(record, look, stem))
+    return _write(path.parent, figures.render(catalog.load(name).at(record.scale), record, look, stem))
+
+
+def _overlay(
+    names: Sequence[str], found: Mapping[str, list[Path]], results: Path, others: Sequence[Path], look: theme.Look,
+    stem: str,
+) -> list[Path]:  # fmt: skip
+    """Draw one artifact's first record together with the one of each other place that is most like it."""
+    if len(names) != 1:
+        raise UsageError(
+            f"--with {others[0]} draws one figure; needs one NAME; try reproduce plot fig_interleaved --with"
+        )
+    (name,) = names
+    artifact = None if name in BENCHMARKS else catalog.load(name)
+    if artifact is None or artifact.draw is not figures.line_plot:
+        raise UsageError(f"{name} is no line chart; --with needs one; try fig_interleaved")
+    first = found[name][0]
+    paths = [first, *(_like(first, name, place) for place in others)]
+    records = [_read(path) for path in paths]
+    for path, record in zip(paths, records, strict=True):
+        if record.id != name:
+            raise UsageError(f"{path} holds the record of {record.id}; needs one of {name}")
+    texts = _names(records, [results, *others])
+    try:
+        files = figures.render_overlay(
+            artifact.at(records[0].scale), dict(zip(texts, records, strict=True)), look, stem
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return _write(first.parent, files)
+
+
+def _like(first: Path, name: str, place: Path) -> Path:
+    """The record at a place: itself, in its folder, or in a results folder the one of the first's fidelity, if any."""
+    if place.is_file():
+        return place
+    if (place / RECORD).is_file():
+        return place / RECORD
+    paths = _records(place, name)
+    if not paths:
+        raise NothingSelectedError(f"{name} has no record in {place}; needs a results folder, or a record's own folder")
+    return next((path for path in paths if path.parent.name == first.parent.name), paths[0])
+
+
+def _names(records: Sequence[Record], places: Sequence[Path]) -> list[str]:
+    """What the legend calls the results: the first of fidelity, cluster and place in which all of them differ."""
+    clusters = [record.provenance.cluster for record in records]
+    candidates = (
+        [record.fidelity for record in records],
+        [cluster.name if cluster else "" for cluster in clusters],
+        [place.absolute().name for place in places],
+    )
+    different = [texts for texts in candidates if len(set(texts)) == len(texts) and all(texts)]
+    return different[0] if different else [f"{number}: {place}" for number, place in enumerate(places, 1)]
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    for file, data in files.items():
+        atomic_write_bytes(folder / file, data)
+    return [folder / file for file in files]
 
 
 def _read(path: Path) -> Record:

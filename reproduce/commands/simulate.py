@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import atomic_write_bytes
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.commands import options
 from reproduce.experiment.parameters import REQUIRED, check_keys
+from reproduce.output.terminal import shown_path
+from reproduce.output.theme import FORMATS
 from reproduce.running.fidelities import oom_reason, open_cluster
 
 WIDTH = 120
@@ -39,10 +42,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
     options.add_cluster(parser, "for points that name none")
     options.add_json(parser)
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw throughput and iteration time: a .png, .pdf, .svg or .pgf file"
+    )
 
 
 def run(parsed: Namespace) -> int:
     """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
+    if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
+        raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
     points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
@@ -50,7 +58,20 @@ def run(parsed: Namespace) -> int:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
         _print(points)
+    if parsed.plot:
+        _plot(points, parsed.plot)
+        if not parsed.json:
+            print(shown_path(parsed.plot))
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
+
+
+def _plot(points: Sequence[Mapping[str, Any]], path: Path) -> None:
+    from reproduce.output import theme
+    from reproduce.output.estimate_figure import draw
+
+    with theme.style():
+        data = theme.figure_bytes(draw(points), path.suffix[1:], "reproduce simulate")
+    atomic_write_bytes(path, data)
 
 
 def read_points(file: str) -> list[Any]:

@@ -8,7 +8,7 @@ from benchmarks.records.errors import DONE, UsageError
 from benchmarks.records.storage import atomic_write_bytes
 from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.output.ascii import ascii_timeline
 from reproduce.output.timelines import draw, title
 from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
@@ -81,10 +81,6 @@ def timeline_files(schedule: Schedule, timeline: Timeline) -> tuple[dict[str, by
     if timeline.boxes > MAX_BOXES:
         note = f"no figure: {timeline.boxes} boxes, more than {MAX_BOXES}; open trace.json in https://ui.perfetto.dev"
         return files, [note]
-    with figures.style():
-        figure = draw([timeline])
-        drawn = {
-            "figure.pdf": figures.figure_bytes(figure, "pdf", {"CreationDate": None, "Title": title(timeline)}),
-            "figure.png": figures.figure_bytes(figure, "png", {"Software": None}),
-        }
+    with theme.style():
+        drawn = theme.figure_files(draw([timeline]), title(timeline))
     return drawn | files, []

@@ -8,7 +8,7 @@ be listed quickly. Modules of artifacts import matplotlib and the like only insi
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, Record, RecordedTimeline
 from reproduce.experiment import quantities as q
@@ -59,6 +59,7 @@ class Artifact:
     - `measure(launcher)`: called once for a run, gives what takes all metrics of a measured point where that is not a
       training step
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
+    - `looks`: color, marker and linestyle of series that a line chart should not choose itself
     - `notes(results)`: further lines for the record, the table and the terminal, where it is not measured
     - `files(artifact, record)`: further files to write next to the record, by name
     """
@@ -81,6 +82,7 @@ class Artifact:
     timelines: "Callable[[Point, Emulation], tuple[RecordedTimeline, ...]] | None" = None
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
+    looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: Callable[[Results], tuple[str, ...]] | None = out_of_memory
     files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None
 

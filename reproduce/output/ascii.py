@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from ptdp_core.schedules import TimelineEvent
-from reproduce.output.timelines import PASSES
+from reproduce.output.timeline_colours import PASSES
 from reproduce.output.traces import Time, Timeline
 
 COLUMNS = 80

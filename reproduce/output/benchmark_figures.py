@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.runner import NOT_QUIET, results_of
 from benchmarks.records import PointResult, Record
+from reproduce.output import theme
 from reproduce.output.frame import HIGH, LOW
 from reproduce.output.panels import Panel, colors_of
-from reproduce.output.theme import WIDE, WIDTH, add_origin, figure_bytes, legend_shape, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,16 +39,12 @@ PANELS: dict[str, Rows] = {
 }
 
 
-def render(record: Record) -> dict[str, bytes]:
-    """`figure.pdf` and `figure.png` of a benchmark's record, byte-stable. Nothing if nothing was measured."""
+def render(record: Record, look: theme.Look = theme.USUAL, name: str = "figure") -> dict[str, bytes]:
+    """The figure of a benchmark's record in the look's formats, by file name. Nothing if nothing was measured."""
     if not any(point.status == "ok" for point in results_of(record)):
         return {}
-    with style():
-        figure = draw(record)
-        return {
-            "figure.pdf": figure_bytes(figure, "pdf", {"CreationDate": None, "Title": f"Benchmark: {record.id}"}),
-            "figure.png": figure_bytes(figure, "png", {"Software": None}),
-        }
+    with theme.style(look):
+        return theme.figure_files(draw(record), f"Benchmark: {record.id}", name, look)
 
 
 def draw(record: Record) -> "Figure":
@@ -56,13 +52,14 @@ def draw(record: Record) -> "Figure":
     points = results_of(record)
     rows = fused_panels(points) if record.id == "fused_kernels" else PANELS[record.id]
     rows = tuple(row for row in rows if any(panel.chosen(points) for panel in row))
-    width = WIDE if max(map(len, rows)) > 1 else WIDTH
+    width = theme.PAGE if max(map(len, rows)) > 1 else theme.COLUMN
     heights = [max(panel.height(points) for panel in row) for row in rows]
     colors = colors_of([point for row in rows for panel in row for point in panel.chosen(points)])
     needs_legend = any(panel.needs_legend(points) for row in rows for panel in row)
-    columns, legend_rows = legend_shape(list(colors), width) if needs_legend else (0, 0)
+    columns = theme.legend_columns(list(colors), theme.figure_width(width))
+    legend_rows = len(columns[0]) if needs_legend else 0
     titles = sum(any(panel.title for panel in row) for row in rows)
-    figure = new_figure(width, sum(heights) + AROUND * len(rows) + LEGEND_ROW * (legend_rows + titles) + FOOT)
+    figure = theme.new_figure(width, sum(heights) + AROUND * len(rows) + LEGEND_ROW * (legend_rows + titles) + FOOT)
     grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False, height_ratios=heights)
     for row, axes in zip(rows, grid, strict=True):
         for panel, place in zip(row, axes, strict=True):
@@ -73,8 +70,10 @@ def draw(record: Record) -> "Figure":
             for axes in figure.axes
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=columns, columnspacing=1.0)
-    add_origin(figure, origin_lines(record))
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside upper center", ncols=len(columns), columnspacing=1.0
+        )
+    theme.add_origin(figure, origin_lines(record))
     return figure
 
 

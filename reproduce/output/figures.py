@@ -4,27 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, log2
 from textwrap import wrap
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import accuracy
-from reproduce.experiment.predictions import PREFIX, counted, time_differences
-from reproduce.output.theme import (
-    HEIGHT,
-    MARKERS,
-    OOM,
-    OUT_OF_MEMORY,
-    PALETTE,
-    PREDICTED,
-    add_origin,
-    figure_bytes,
-    hollow,
-    legend_shape,
-    new_figure,
-    style,
-)
+from reproduce.experiment.predictions import PREFIX
+from reproduce.output import theme
+from reproduce.output.origins import origin_lines, overlay_lines, reversed_claims
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -33,101 +19,112 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from pandas import DataFrame
 
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
 
-def render(artifact: Artifact, record: Record) -> dict[str, bytes]:
-    """`figure.pdf` and `figure.png` of a record, byte-stable; nothing for an artifact that draws none."""
+def render(
+    artifact: Artifact, record: Record, look: theme.Look = theme.USUAL, name: str = "figure"
+) -> dict[str, bytes]:
+    """A record's figure in the look's formats, by file name; nothing for an artifact that draws none."""
     if artifact.draw is None:
         return {}
-    with style():
+    with theme.style(look):
         figure = artifact.draw(artifact, record)
-        return {
-            "figure.pdf": figure_bytes(
-                figure, "pdf", {"CreationDate": None, "Title": f"{artifact.label}: {artifact.id}"}
-            ),
-            "figure.png": figure_bytes(figure, "png", {"Software": None}),
-        }
+        return theme.figure_files(figure, f"{artifact.label}: {artifact.title}", name, look)
 
 
-def origin_lines(artifact: Artifact, record: Record) -> list[str]:
-    """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
-    hows = sorted({p.paper[artifact.main.name].how for p in record.points if artifact.main.name in p.paper})
-    cluster = record.provenance.cluster
-    ours = f"{record.fidelity}: ptdp on {cluster.name.capitalize()} model" if cluster else f"{record.fidelity}: ptdp"
-    if record.fidelity == "measured":
-        ours = f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
-    lines = [f"{ours}; hollow: paper ({', '.join(hows)})" if hows else ours]
-    if times := time_differences(record.points):
-        on = f", {cluster.name.capitalize()} model" if cluster else ""
-        lines[0] = f"{record.fidelity}: ptdp's engine in real time{on}; short bars: simulated"
-        lines.append(
-            f"iteration time: mean error {times.mean:.1%} on {counted(times.count)} (worst {times.worst:+.1%})"
-        )
-    if found := accuracy(artifact, record.points):
-        count = "1 published point" if found.count == 1 else f"{found.count} published points"
-        apart = f"{record.fidelity}, mean error {found.mean:.1%} on {count} (worst {found.worst:.1%})"
-        equal = f"all {found.count} points equal the paper's, as rounded"
-        lines.append(equal if found.equal == found.count else apart)
-    if record.scale == "cpu":
-        lines.append("the ranks share these cores: this tests no claim of the paper")
-    if record.state != "complete":
-        lines.append("PARTIAL: the run was interrupted")
-    return lines
+def render_overlay(
+    artifact: Artifact, records: Mapping[str, Record], look: theme.Look = theme.USUAL, name: str = "overlay"
+) -> dict[str, bytes]:
+    """What `overlay` draws in the look's formats, by file name."""
+    with theme.style(look):
+        title = f"{artifact.label}: {artifact.title}: {', '.join(records)}"
+        return theme.figure_files(overlay(artifact, records), title, name, look)
 
 
-def devices(record: Record) -> str:
-    """What a measured record was measured on, in a few words."""
-    host = record.provenance.host
-    if record.scale == "cpu":
-        return f"{host.logical_cores} cores of a CPU"
-    used = 1 if record.scale == "gpu" else host.gpu_count
-    return f"{used} x {host.gpus[0]}" if host.gpus else "GPUs"
-
-
-def line_plot(
-    artifact: Artifact, record: Record, looks: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-) -> "Figure":
+def line_plot(artifact: Artifact, record: Record) -> "Figure":
     """The main quantity over the x axis: for `Artifact.draw`.
 
     A line per series for ours, with bars over 80% of the samples where there are samples. The paper's values are hollow
     markers on a broad pale line below ours, what was predicted is a short bar, a point out of memory is a cross above
     the axes. A series that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that
-    ratios can be seen. `looks` may give a series its own color, marker and linestyle.
+    ratios can be seen. `artifact.looks` may give a series its own color, marker and linestyle.
     """
+    figure = lines_over_x(artifact, {"": record})
+    if reversed_claims(artifact, record):
+        figure.axes[0].set_title("the reverse of what the paper claims: no test of it", fontsize=7)
+    return figure
+
+
+def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
+    """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
+
+    The first result is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first
+    result's scale shows it. Raises ValueError for more results than there are line styles.
+    """
+    if len(records) > len(LINES):
+        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
+    return lines_over_x(artifact, records)
+
+
+def lines_over_x(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
+    """The chart that `line_plot` and `overlay` describe, of the results by name."""
     from matplotlib.lines import Line2D
 
-    assert artifact.x_axis is not None
-    data = chart_data(artifact, record)
+    data = chart_data(artifact, records)
+    alone = len(records) == 1
+    first = next(iter(records.values()))
     names = list(dict.fromkeys(data.series))
-    styles = {
-        name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], **looks.get(name, {})}
-        for i, name in enumerate(names)
-    }
-    keys = [key for key, there in (("paper", "paper"), ("predicted", "predicted")) if data[there].notna().any()]
-    keys += [OOM] if "oom" in set(data.status) else []
-    columns, rows = legend_shape([name or record.fidelity for name in names])
-    figure = new_figure(height=HEIGHT + 0.14 * (rows - 1 + bool(keys)))
+    styles = {name: {**theme.series_look(i), **artifact.looks.get(name, {})} for i, name in enumerate(names)}
+    keys = ["paper"] if data.paper.notna().any() else []
+    keys += ["predicted"] if alone and data.predicted.notna().any() else []
+    keys += [theme.OOM] if "oom" in set(data.status) else []
+    results = {} if alone else dict(zip(records, LINES, strict=False))
+    shown = {name: name or (first.fidelity if alone else "ours") for name in names}
+    columns = theme.legend_columns(list(shown.values()), theme.figure_width(), [*results, *keys])
+    figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
     axes = figure.subplots()
-    lines = series_lines(axes, data, styles)
-    for name, line in lines.items():
-        line.set(**_breadth(data, name))
-    others: dict[str, list[Artist]] = {key: [] for key in keys}
+    handles: dict[str, Line2D] = {}
+    for result in reversed([*records]):  # the first result last, above the others
+        looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
+        lines = series_lines(axes, data[data.result == result], looks)
+        if alone:
+            handles = lines
+            for name, line in lines.items():
+                line.set(**_breadth(data, name))
+    others: dict[str, list[Artist]] = {
+        result: [Line2D([], [], color="#444444", linestyle=linestyle)] for result, linestyle in results.items()
+    }
+    others |= {key: [] for key in keys}
     for name, look in styles.items():
-        for key, artist in _draw_others(axes, data[data.series == name], name, look):
+        for key, artist in _draw_others(axes, data[data.series == name], name, look, keys):
             others[key].append(artist)
     _label_axes(axes, artifact, data)
-    handles = {name or record.fidelity: lines.get(name) or Line2D([], [], **look) for name, look in styles.items()}
-    _legend(figure, handles, others, columns)
-    add_origin(figure, origin_lines(artifact, record))
+    handles = {shown[name]: handles.get(name) or Line2D([], [], **look) for name, look in styles.items()}
+    looks_of_others = {key: tuple(lines[: 1 if key == "predicted" else 2]) for key, lines in others.items()}
+    _legend(figure, {**handles, **looks_of_others}, columns)
+    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
     _fit_label(figure, axes)
     return figure
 
 
-def chart_data(artifact: Artifact, record: Record) -> "DataFrame":
-    """A row per point, by key: series, label, status, at (its x value), x (where that is drawn), and its numbers."""
+def chart_data(artifact: Artifact, records: Mapping[str, Record]) -> "DataFrame":
+    """A row per point: result (its name), series, label, status, at (its x value), x (where that is drawn), numbers."""
+    import pandas
+
+    assert artifact.x_axis is not None
+    parts = [_points(artifact, record).assign(result=name) for name, record in records.items()]
+    data = pandas.concat(parts, ignore_index=True)
+    places = {at: i for i, at in enumerate(dict.fromkeys(data["at"]))}
+    category = artifact.x_axis.scale == "category"
+    return data.assign(x=data["at"].map(places) if category else data["at"].astype(float))
+
+
+def _points(artifact: Artifact, record: Record) -> "DataFrame":
+    """The points of a record with the main quantity: value, low and high, the paper's, and what was predicted."""
     from reproduce.output.frame import column, frame
 
     assert artifact.x_axis is not None
@@ -136,9 +133,6 @@ def chart_data(artifact: Artifact, record: Record) -> "DataFrame":
     points["at"] = tidy.drop_duplicates("key").set_index("key")[parameter]
     numbers = tidy[tidy.metric == artifact.main.name].set_index("key")[["value", "low", "high", "paper"]]
     numbers["predicted"] = tidy[tidy.metric == PREFIX + artifact.main.name].set_index("key").value
-    category = artifact.x_axis.scale == "category"
-    places = {at: i for i, at in enumerate(dict.fromkeys(points["at"]))}
-    points["x"] = points["at"].map(places) if category else points["at"].astype(float)
     return points.join(numbers / artifact.main.factor)
 
 
@@ -154,6 +148,7 @@ def series_lines(
     # Of low, value and high, the median is the value and the range the bar.
     numbers = data.melt(["series", "x"], ["value", "low", "high"], value_name="y").dropna()
     there = [name for name in styles if (numbers.series == name).any()]
+    before = len(axes.lines)
     seaborn.lineplot(
         numbers, x="x", y="y", hue="series", style="series", hue_order=there, style_order=there, ax=axes, legend=False,
         palette={name: styles[name]["color"] for name in there}, dashes=False, clip_on=False, markeredgewidth=0,
@@ -161,7 +156,7 @@ def series_lines(
         errorbar=("pi", 100) if data.low.notna().any() else None, err_style=err_style,
         err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0},
     )  # fmt: skip
-    drawn = [line for line in axes.lines if line.get_linestyle() != "None"]  # bars come with a line that is none
+    drawn = [line for line in axes.lines[before:] if line.get_linestyle() != "None"]  # bars come with one that is none
     for name, line in zip(there, drawn, strict=True):
         line.set(label=name, linestyle=styles[name].get("linestyle", "-"))
     return dict(zip(there, drawn, strict=True))
@@ -177,40 +172,35 @@ def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
 
 
 def _draw_others(
-    axes: "Axes", points: "DataFrame", name: str, look: Mapping[str, Any]
+    axes: "Axes", points: "DataFrame", name: str, look: Mapping[str, Any], keys: Sequence[str]
 ) -> "Iterator[tuple[str, Artist]]":
     """What a series is compared with, and where it has no value: each with the key that it has in the legend."""
-    drawn = {key: points.dropna(subset=key) for key in ("paper", "predicted")}
-    for (key, rows), marks in zip(drawn.items(), (hollow(look["color"], look["marker"]), PREDICTED), strict=True):
-        if len(rows):
+    for key, marks in (("paper", theme.hollow(look["color"], look["marker"])), ("predicted", theme.PREDICTED)):
+        rows = points.dropna(subset=key).drop_duplicates("x")
+        if key in keys and len(rows):
             yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
-    out = points[points.status == "oom"]
+    out = points[points.status == "oom"].drop_duplicates("x")
     if len(out):
-        taken = sum(str(line.get_label()).endswith(f"({OOM})") for line in axes.lines)  # crosses of other series
-        above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"], **OUT_OF_MEMORY}
+        taken = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # crosses of other series
+        above = {
+            "transform": axes.get_xaxis_transform(),
+            "clip_on": False,
+            "color": look["color"],
+            **theme.OUT_OF_MEMORY,
+        }
         heights = [1.03 + 0.05 * taken] * len(out)
-        yield OOM, axes.plot(out.x, heights, label=f"{name} ({OOM})".strip(), **above)[0]
+        yield theme.OOM, axes.plot(out.x, heights, label=f"{name} ({theme.OOM})".strip(), **above)[0]
 
 
-def _legend(
-    figure: "Figure", series: "Mapping[str, Line2D]", others: "Mapping[str, list[Artist]]", columns: int
-) -> None:
-    """The series, and in a row of their own what else is drawn, as it looks for up to three of them."""
+def _legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> None:
+    """The legend of these columns of labels, above the axes."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
 
-    rows = ceil(len(series) / columns)
-    entries: list[list[Any]] = [[*series.items()][at : at + rows] for at in range(0, len(series), rows)]
-    further = [(key, tuple(lines[: 1 if key == "predicted" else 3])) for key, lines in others.items()]
-    blank = ("", Line2D([], [], linestyle="none"))
-    entries += [[] for _ in range(len(further) - len(entries))]
-    for i, column in enumerate(entries):  # a legend is filled column by column
-        column += [blank] * (rows - len(column))
-        if further:
-            column.append(further[i] if i < len(further) else blank)
-    flat = [entry for column in entries for entry in column]
+    nothing = {"": Line2D([], [], linestyle="none")}
+    labels = [label for column in columns for label in column]  # a legend is filled column by column
     figure.legend(
-        [handle for _, handle in flat], [label for label, _ in flat], loc="outside upper center", ncols=len(entries),
+        [{**nothing, **handles}[label] for label in labels], labels, loc="outside upper center", ncols=len(columns),
         columnspacing=1.0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)},
     )  # fmt: skip
 

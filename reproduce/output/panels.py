@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.harness.points import size_text
 from benchmarks.harness.timing import Samples
@@ -53,9 +53,9 @@ class Panel:
         chosen = self.chosen(points)
         if self.x is not None:
             return CURVE
-        groups = {self.group(point) for point in chosen}
-        single = len(groups) == len(chosen) and any("\n" in _broken(name) for name in groups)
-        return (TALL_ROW if single else ROW) * (len(chosen) + GAP * len(groups))
+        groups, bars = {self.group(point) for point in chosen}, self._side_by_side(chosen)
+        tall = bars == 1 and any("\n" in _broken(name) for name in groups)
+        return (TALL_ROW if tall else ROW) * (bars + GAP) * len(groups)
 
     def draw(self, axes: "Axes", points: Sequence[PointResult], colors: Mapping[str, str]) -> None:
         """Draw the points; `colors` by series."""
@@ -96,27 +96,37 @@ class Panel:
         axes.grid(visible=True, axis="both")
 
     def _bars(self, axes: "Axes", points: list[PointResult], colors: Mapping[str, str]) -> None:
-        groups: dict[str, list[PointResult]] = {}
-        for point in points:
-            groups.setdefault(self.group(point), []).append(point)
-        at, ticks = 0.0, []
-        for own in groups.values():
-            ticks.append(at + (len(own) - 1) / 2)
-            for point in own:
-                look: dict[str, Any] = {"color": colors[point.series], "height": 0.85}
-                axes.barh(at, self._value(point), label=point.series, **look)
-                low, high = self._span(point)
-                axes.plot([low, high], [at, at], color="black", linewidth=0.7)
-                at += 1
-            at += GAP
-        axes.set_yticks(ticks, [_broken(name) for name in groups])
+        import seaborn
+        from pandas import DataFrame
+
+        # Of low, value and high, the median is the value and the range the bar.
+        rows = [
+            (_broken(self.group(point)), point.series, number)
+            for point in points
+            for number in (self._value(point), *self._span(point))
+        ]
+        data = DataFrame(rows, columns=["group", "series", "number"])
+        names, bars = list(dict.fromkeys(data.series)), self._side_by_side(points)
+        seaborn.barplot(
+            data, x="number", y="group", hue="series", hue_order=names, palette=[colors[name] for name in names],
+            saturation=1, dodge=bars > 1, width=1 - GAP / (bars + GAP), estimator="median", errorbar=("pi", 100),
+            err_kws={"color": "black", "linewidth": 0.7}, legend=False, ax=axes,
+        )  # fmt: skip
+        for name, container in zip(names, axes.containers, strict=True):
+            container.set_label(name)
+        axes.set_ylabel("")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        axes.invert_yaxis()
         if self.target is not None:
             axes.axvline(self.target, color="black", linewidth=0.7, linestyle=(0, (2, 2)))
         axes.set_xlim(left=0)
         axes.set_xlabel(self.axis)
+
+    def _side_by_side(self, points: Sequence[PointResult]) -> int:
+        """How many bars a group has room for: one if no group has several series, else one for each series."""
+        pairs = {(self.group(point), point.series) for point in points}
+        groups = {group for group, _ in pairs}
+        return 1 if len(groups) == len(pairs) else len({series for _, series in pairs})
 
     def _value(self, point: PointResult) -> float:
         return (point.metrics[self.metric].value or 0.0) / self.factor

@@ -1,33 +1,44 @@
-"""The look of all figures: sizes, colours, markers, one style over matplotlib's defaults.
+"""The look of all figures: sizes, colours, markers, one style over matplotlib's defaults; and figures as files.
 
-Figures are 3.0 in wide, so that they fit a column of the paper (timelines take a page's width), in 7 pt, with fonts
-that stay text in the PDF, in colours that are told apart with any colour vision. They are made with matplotlib's figure
-objects, without global state; the same record gives the same bytes.
+Figures are as wide as a column of the paper (timelines as its page), in 7 pt, with fonts that stay text in the PDF, in
+colours that are told apart with any colour vision. A `Look` asks for another width, font or file format. Figures are
+made with matplotlib's figure objects, without global state; the same record gives the same bytes.
 """
 
 import io
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.records.errors import UnavailableError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH = 3.0
-WIDE = 7.0
+COLUMN, PAGE = (
+    3.33,
+    7.0,
+)  # inches: a column and the text width of the ACM's two-column layout, in which the paper is set
 HEIGHT = 2.3
 LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
+SMALL_PRINT = 5.5  # points
+LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-# What was predicted for ours.
+# What was predicted for what then ran.
 PREDICTED: Mapping[str, Any] = {
     "marker": "_", "color": "#222222", "markersize": 10, "markeredgewidth": 1.0, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
 # Points that do not fit, above the axes.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
 OOM = "out of memory"
+ORIGIN = "origin"  # marks the text that says where a figure's numbers come from
 STYLE: Mapping[str, Any] = {
     "font.size": 7,
     "font.family": "sans-serif",
@@ -59,55 +70,147 @@ STYLE: Mapping[str, Any] = {
 }
 
 
+FORMATS = ("pdf", "png", "svg", "pgf")
+# Both come with matplotlib, so that figures look alike on every machine; STIX is metrically a Times.
+FONTS: Mapping[str, Mapping[str, Any]] = {
+    "sans": {},
+    "serif": {"font.family": "serif", "font.serif": ["STIXGeneral"], "mathtext.fontset": "stix"},
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How figures are made for where they go.
+
+    `width` in inches (None: each figure's usual one), `font` of `FONTS`, `formats` of `FORMATS`; with `captioned`,
+    where the numbers come from is left to a caption in a text file beside the figure.
+    """
+
+    width: float | None = None
+    font: str = "sans"
+    formats: tuple[str, ...] = ("pdf", "png")
+    captioned: bool = False
+
+
+USUAL = Look()
+_WIDTH: ContextVar[float | None] = ContextVar("width of figures", default=None)
+
+
 @contextmanager
-def style() -> Iterator[None]:
+def style(look: Look = USUAL) -> Iterator[None]:
     """The suite's style, for as long as it lasts: over matplotlib's defaults, not over the user's own."""
     import matplotlib
 
-    settings: Any = STYLE  # its keys are a closed list to the type checker
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(settings)
-        yield
+    settings: Any = {**STYLE, **FONTS[look.font]}  # its keys are a closed list to the type checker
+    token = _WIDTH.set(look.width)
+    try:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(settings)
+            yield
+    finally:
+        _WIDTH.reset(token)
 
 
-def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
-    """An empty figure of that size in inches, laid out so that nothing overlaps; draw inside `style()`."""
+def figure_width(usual: float = COLUMN) -> float:
+    """The width in inches that the look asks for, else the usual one of this kind of figure."""
+    return _WIDTH.get() or usual
+
+
+def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
+    """An empty figure, laid out so that nothing overlaps; draw inside `style()`.
+
+    Sizes are in inches; if the look asks for another width, the height grows with the square root of it.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
+    width = figure_width(usual)
+    size = (width, height * (width / usual) ** 0.5)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     FigureCanvasAgg(figure)
     return figure
 
 
-def figure_bytes(figure: "Figure", format: str, metadata: Mapping[str, str | None]) -> bytes:
-    """The figure as a file of that format, in memory."""
+def figure_files(figure: "Figure", title: str, name: str = "figure", look: Look = USUAL) -> dict[str, bytes]:
+    """The figure in the look's formats, byte-stable, by file name; with the caption as text if the look leaves it out.
+
+    Save inside the `style(look)` that it was drawn in. Raises `UnavailableError` for pgf without LaTeX, whose sizes of
+    letters matplotlib needs.
+    """
+    files = {}
+    if look.captioned:
+        files[f"{name}.txt"] = f"{title}. {take_origin(figure)}.\n".encode()
+    for format in look.formats:
+        files[f"{name}.{format}"] = figure_bytes(figure, format, title)
+    return files
+
+
+def figure_bytes(figure: "Figure", format: str, title: str) -> bytes:
+    """The figure as a file of that format, without the date."""
+    without_date: Mapping[str, Mapping[str, str | None]] = {
+        "pdf": {"CreationDate": None, "Title": title},
+        "png": {"Software": None},
+        "svg": {"Date": None, "Title": title},
+    }
+    if format == "pgf" and not shutil.which("xelatex"):
+        raise UnavailableError(
+            "format pgf needs xelatex, which is not here; try --format pdf, or install TeX Live's xelatex"
+        )
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=format, metadata=dict(metadata))
+    options: dict[str, Any] = {"metadata": dict(without_date[format])} if format in without_date else {}
+    figure.savefig(buffer, format=format, **options)
     return buffer.getvalue()
 
 
 def add_origin(figure: "Figure", lines: list[str]) -> None:
-    """Small text at the foot of the figure that says where its numbers come from."""
-    figure.supxlabel("\n".join(lines), fontsize=5.5, color="#555555")
+    """Small text at the foot of the figure that says where its numbers come from; its label is that as one line."""
+    look: dict[str, Any] = {"fontsize": SMALL_PRINT, "color": "#555555"}
+    figure.supxlabel("\n".join(lines), gid=ORIGIN, label=". ".join(lines), **look)
 
 
-def legend_shape(labels: Sequence[str], width: float = WIDTH) -> tuple[int, int]:
-    """Columns and rows of a legend with these labels over a figure `width` inches wide: as few rows as fit."""
-    for columns in (4, 3, 2, 1):
-        rows = ceil(len(labels) / columns)
-        widest = [max(len(label) for label in labels[at : at + rows]) for at in range(0, len(labels), rows)]
-        if sum(LETTER * letters + HANDLE for letters in widest) <= 72 * width:
+def take_origin(figure: "Figure") -> str:
+    """Take the text about where the numbers come from out of a figure, which gets as much lower."""
+    from matplotlib.text import Text
+
+    (text,) = (each for each in figure.findobj(Text) if isinstance(each, Text) and each.get_gid() == ORIGIN)
+    lines = text.get_text().count("\n") + 1
+    text.set(text="", in_layout=False)
+    figure.set_figheight(figure.get_figheight() - lines * SMALL_PRINT * LINE)
+    return str(text.get_label())
+
+
+def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence[str] = ()) -> list[list[str]]:
+    """The columns of a legend with these labels over a figure `width` inches wide: as few rows as fit.
+
+    All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own.
+    """
+    for most in (4, 3, 2, 1):
+        above, under = (_columns(part, ceil(len(part) / most)) for part in (labels, below))
+        pairs = zip_longest(above, under)
+        columns = [
+            [*(upper or [""] * len(above[0])), *(lower or [""] * len((under or [[]])[0]))] for upper, lower in pairs
+        ]
+        if sum(LETTER * max(map(len, column)) + HANDLE for column in columns) <= 72 * width:
             break
-    return ceil(len(labels) / rows), rows  # columns are filled from above: of four labels, two columns of two
+    return columns
+
+
+def _columns(labels: Sequence[str], rows: int) -> list[list[str]]:
+    """The labels in columns of so many rows, filled from above, with '' at the end."""
+    starts = range(0, len(labels), max(rows, 1))
+    return [[*labels[at : at + rows], *[""] * (at + rows - len(labels))] for at in starts]
+
+
+def series_look(index: int) -> dict[str, Any]:
+    """Color and marker of the series of that number."""
+    return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
 
 
 def hollow(color: str, marker: str) -> dict[str, Any]:
     """How the paper's points look: hollow, larger than ours, on a broad pale line below ours, to be seen under them."""
-    pale = "#" + "".join(f"{round(0.3 * int(color[i : i + 2], 16) + 0.7 * 255):02x}" for i in (1, 3, 5))
     return {
         "marker": marker, "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.9,
-        "markeredgecolor": color, "color": pale, "linewidth": 3.2, "zorder": 1.8,
+        "markeredgecolor": color, "color": (color, 0.3), "linewidth": 3.2, "zorder": 1.8,
     }  # fmt: skip

@@ -3,16 +3,19 @@
 One row per device, a numbered box per pass. Forward passes are blue, backward passes orange, the first model chunk dark
 and the last one light; of a split backward pass the input gradient is dark brown, the weight gradient violet and
 hatched, so that the two differ without any colour, too. Idle time is a grey that stays apart from all of them with any
-colour vision. Figures are as wide as a page, so that the numbers can be read in print.
+colour vision. Figures are as wide as a page, so that the numbers can be read in print; in narrower ones titles take two
+lines, and what comes after the first batch is left out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import TimelineEvent, definition, names
 from reproduce.output import theme
+from reproduce.output.timeline_colours import DARK, HATCHES, IDLE, OTHERS, PASSES, colour, text_colour
 from reproduce.output.traces import Time, Timeline
 
 if TYPE_CHECKING:
@@ -20,38 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-IDLE = "#e0e0e0"
-DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
-LIGHT = {"F": "#7db3e0", "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff"}
-PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
-HATCHES = {"W": "////"}
-# What a simulated iteration has besides: hatched, so that it needs no further colours.
-OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
-
 LARGEST, SMALLEST = 7.0, 4.5  # points: numbers in boxes
-_LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _LEGEND, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.27, 0.12  # inches
+_LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.12  # inches
+_LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or line of a title, the foot, small print
 _POINTS = 72  # per inch
-
-
-def colour(kind: str, chunk: int, v: int) -> str:
-    """The colour of a pass of a chunk: dark for the first, light for the last of v, graded between."""
-    share = chunk / (v - 1) if v > 1 else 0.0
-    ends = [[int(end[kind][i : i + 2], 16) for i in (1, 3, 5)] for end in (DARK, LIGHT)]
-    mixed = [round(dark + share * (light - dark)) for dark, light in zip(*ends, strict=True)]
-    return "#{:02x}{:02x}{:02x}".format(*mixed)
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of '#rrggbb', 0 (black) to 1 (white), as the WCAG define it."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def text_colour(background: str) -> str:
-    """Black or white, whichever has more contrast on `background`."""
-    light = luminance(background) + 0.05
-    return "white" if 1.05 / light > light / 0.05 else "black"
+_SMALL_LETTER = 2.7  # points that a letter of the small print takes
 
 
 def title(timeline: Timeline) -> str:
@@ -87,38 +63,46 @@ def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Se
     from matplotlib.figure import Figure
 
     until = max(float(timeline.end) for timeline in (*timelines, *outlines)) if until is None else until
+    wide, narrow = theme.figure_width(theme.PAGE), theme.figure_width(theme.PAGE) < theme.PAGE
+    if narrow and all(timeline.flushes for timeline in timelines):
+        until = max(float(timeline.flushes[0]) for timeline in timelines)
     row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
-    above = [_TITLE + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines]
+    above = [
+        _TITLE + (_LINE + 0.02) * narrow + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines
+    ]
     above[0] -= _BETWEEN
-    height = sum(above) + sum(timeline.p * row for timeline in timelines) + _BELOW + _LEGEND
-    figure = Figure(figsize=(theme.WIDE, height), dpi=300)
+    handles = _handles(timelines, bool(outlines))
+    columns = theme.legend_columns(list(handles), wide - _LEFT) if narrow else [[label] for label in handles]
+    whole = _origin(timelines, outlines)
+    origin = wrap(whole, int((wide - _RIGHT) * _POINTS / _SMALL_LETTER))
+    foot = _FOOT + _SMALL_LINE * len(origin)
+    height = sum(above) + sum(timeline.p * row for timeline in timelines) + _BELOW + len(columns[0]) * _LINE + foot
+    figure = Figure(figsize=(wide, height), dpi=300)
     FigureCanvasAgg(figure)
     top = height
     for timeline, space in zip(timelines, above, strict=True):
         top -= space + timeline.p * row
-        width = theme.WIDE - _LEFT - _RIGHT
-        size = (_LEFT / theme.WIDE, top / height, width / theme.WIDE, timeline.p * row / height)
+        width = wide - _LEFT - _RIGHT
+        size = (_LEFT / wide, top / height, width / wide, timeline.p * row / height)
         axes = figure.add_axes(size, gid=timeline.schedule)
         _panel(axes, timeline, until, width * _POINTS / until, row * _POINTS, last=timeline is timelines[-1])
+        _heading(axes, timeline, width, lines=1 + narrow)
     for axes, outline in zip(figure.axes, outlines, strict=False):
         _outline(axes, outline)
-    _time_axis(figure.axes[-1], timelines[-1])
-    _legend(figure, timelines, bool(outlines))
-    origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
-    # Where one origin goes on from another, the longer says all of it.
-    origin = "; ".join(one for one in dict.fromkeys(origins) if not any(o.startswith(f"{one}, ") for o in origins))
+    _time_axis(figure.axes[-1], timelines[-1], narrow)
+    _legend(figure, handles, len(columns), foot)
+    text = "\n".join(origin)
     for letter in "fbw":
-        origin = origin.replace(f"t_{letter}", f"$t_{letter}$")
-    figure.text(
-        1 - _RIGHT / theme.WIDE,
-        0.03 / height,
-        origin,
-        ha="right",
-        va="bottom",
-        fontsize=5.5,
-        color="#555555",
-    )
+        text = text.replace(f"t_{letter}", f"$t_{letter}$")
+    look: dict[str, Any] = {"fontsize": theme.SMALL_PRINT, "color": "#555555", "gid": theme.ORIGIN, "label": whole}
+    figure.text(1 - _RIGHT / wide, _FOOT / height, text, ha="right", va="bottom", **look)
     return figure
+
+
+def _origin(timelines: Sequence[Timeline], outlines: Sequence[Timeline]) -> str:
+    """Where boxes and outlines come from; where one origin goes on from another, the longer says all of it."""
+    origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
+    return "; ".join(one for one in dict.fromkeys(origins) if not any(o.startswith(f"{one}, ") for o in origins))
 
 
 def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: float, last: bool) -> None:
@@ -135,11 +119,6 @@ def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: fl
     _boxes(axes, timeline, shown, until, scale)
     _numbers(axes, timeline, shown, until, scale, row)
     _idle(axes, timeline, until, scale)
-    heading = axes.annotate(
-        title(timeline), (0, 1), (0, (_FLUSH if timeline.flushes else 0) * _POINTS + 3.5),
-        xycoords="axes fraction", textcoords="offset points", fontsize=8, va="bottom", gid="title",
-    )  # fmt: skip
-    heading.set_fontsize(min(8.0, 7.8 * until * scale / _width(heading)))
     for flush in timeline.flushes:
         if flush <= until:
             x = float(flush)
@@ -148,6 +127,16 @@ def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: fl
                 "pipeline flush", (x, 0), (0, 3), textcoords="offset points", fontsize=7,
                 ha="center" if x < 0.9 * until else "right", va="bottom", annotation_clip=False,
             )  # fmt: skip
+
+
+def _heading(axes: "Axes", timeline: Timeline, width: float, lines: int) -> None:
+    """The title above a timeline that is `width` inches wide, in one line or two, as large as fits."""
+    text = title(timeline) if lines == 1 else title(timeline).replace(": ", ":\n", 1)
+    heading = axes.annotate(
+        text, (0, 1), (0, (_FLUSH if timeline.flushes else 0) * _POINTS + 3.5),
+        xycoords="axes fraction", textcoords="offset points", fontsize=8, va="bottom", gid="title", linespacing=1.1,
+    )  # fmt: skip
+    heading.set_fontsize(min(8.0, 7.8 * width * _POINTS / _width(heading)))
 
 
 def _width(artist: "Artist") -> float:
@@ -258,45 +247,49 @@ def _gaps(r: int, row: Sequence[TimelineEvent[Time]], end: float) -> Iterator[tu
     yield end - now, r, now
 
 
-def _time_axis(axes: "Axes", timeline: Timeline) -> None:
+def _time_axis(axes: "Axes", timeline: Timeline, narrow: bool) -> None:
     place: dict[str, Any] = {"xycoords": "axes points", "annotation_clip": False}
     arrow = {"arrowstyle": "-|>", "linewidth": 0.8, "color": "black", "shrinkA": 0, "shrinkB": 0}
-    unit = "in seconds" if timeline.unit == "s" else "in $t_f$, a device's forward pass for one microbatch"
+    unit = "in $t_f$, a device's forward pass" + ("" if narrow else " for one microbatch")
+    unit = "in seconds" if timeline.unit == "s" else unit
     axes.annotate("Time", (0, -21), va="center", fontsize=7, **place)
     axes.annotate("", (52, -21), (20, -21), textcoords="axes points", arrowprops=arrow, **place)
     axes.annotate(unit, (57, -21), va="center", fontsize=7, **place)
 
 
-def _legend(figure: "Figure", timelines: Sequence[Timeline], outlined: bool) -> None:
-    from matplotlib.legend_handler import HandlerTuple
+def _handles(timelines: Sequence[Timeline], outlined: bool) -> dict[str, Any]:
+    """What the legend shows, by label."""
     from matplotlib.patches import Patch
 
     kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
-    passes = {
-        kind: max(timeline.v for timeline in timelines if kind in timeline.kinds) for kind in PASSES if kind in kinds
-    }
-    shades = {kind: [colour(kind, chunk, v) for chunk in range(v)] for kind, v in passes.items()}
-    handles: list[Any] = [
-        tuple(Patch(facecolor=s, edgecolor="white", linewidth=0, hatch=HATCHES.get(kind)) for s in shades[kind])
-        for kind in passes
-    ]
-    chunks = {1: "", 2: ", chunks 1 and 2"}
-    labels = [PASSES[kind] + chunks.get(v, f", chunks 1 to {v}") for kind, v in passes.items()]
-    for kind, hatch in OTHERS.items():
-        if kind in kinds:
-            handles.append(Patch(facecolor="white", edgecolor="black", hatch=hatch, linewidth=0.3))
-            labels.append(kind.replace("_", " ").capitalize())
-    handles.append(Patch(color=IDLE))
-    labels.append("Idle")
+    handles: dict[str, Any] = {}
+    for kind in (kind for kind in PASSES if kind in kinds):
+        v = max(timeline.v for timeline in timelines if kind in timeline.kinds)
+        label = PASSES[kind] + {1: "", 2: ", chunks 1 and 2"}.get(v, f", chunks 1 to {v}")
+        handles[label] = tuple(
+            Patch(facecolor=colour(kind, chunk, v), edgecolor="white", linewidth=0, hatch=HATCHES.get(kind))
+            for chunk in range(v)
+        )
+    for kind in (kind for kind in OTHERS if kind in kinds):
+        patch = Patch(facecolor="white", edgecolor="black", hatch=OTHERS[kind], linewidth=0.3)
+        handles[kind.replace("_", " ").capitalize()] = patch
+    handles["Idle"] = Patch(color=IDLE)
     if outlined:
-        handles.append(Patch(facecolor="none", edgecolor="black", linewidth=0.6))
-        labels.append("Predicted")
+        handles["Predicted"] = Patch(facecolor="none", edgecolor="black", linewidth=0.6)
+    return handles
+
+
+def _legend(figure: "Figure", handles: Mapping[str, Any], columns: int, foot: float) -> None:
+    """The legend `foot` inches above the lower edge, in letters as large as fit."""
+    from matplotlib.legend_handler import HandlerTuple
+
+    wide, height = figure.get_size_inches()
     for size in (7.0, 6.0, 5.0):
         legend = figure.legend(
-            handles, labels, ncols=len(labels), handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-            loc="lower left", bbox_to_anchor=(_LEFT / theme.WIDE, 0.13 / figure.get_figheight()),
+            handles.values(), handles.keys(), ncols=columns, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+            loc="lower left", bbox_to_anchor=(_LEFT / wide, foot / height), labelspacing=0.3,
             borderpad=0, borderaxespad=0, columnspacing=1.2, handletextpad=0.5, handlelength=1.6, fontsize=size,
         )  # fmt: skip
-        if _width(legend) <= (theme.WIDE - _LEFT) * _POINTS or size == 5.0:
+        if _width(legend) <= (wide - _LEFT) * _POINTS or size == 5.0:
             break
         legend.remove()

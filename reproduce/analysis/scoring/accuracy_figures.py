@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Record
 from reproduce.analysis.scoring.accuracy import Assessment
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
-from reproduce.output.theme import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
+from reproduce.output.theme import MARKERS, PALETTE, add_origin, figure_files, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,27 +16,26 @@ BAND = 0.05
 BARS = 14
 # Two colours that differ under every colour deficiency, and black for what is dropped.
 LOOKS = {LOW: "#0072b2", HIGH: "#e69f00"}
-EXTRA_COLOURS = ("#000000", "#999999")
-EXTRA_MARKERS = ("X", "<")
+# Eight colours and nine markers, used in turn: no two of 72 groups look alike.
+COLOURS = (*PALETTE, "#000000", "#999999")
+GROUP_MARKERS = (*MARKERS, "X", "<", "*")
 
 
 def render(assessment: Assessment, record: Record) -> dict[str, bytes]:
     """figure.pdf, figure.png (predicted against published), sensitivity.pdf, sensitivity.png; byte-stable."""
     with style():
         drawn = {"figure": scatter(assessment, record), "sensitivity": bars(assessment)}
-        files = {}
-        for name, figure in drawn.items():
-            title = {"CreationDate": None, "Title": f"accuracy: {name}"}
-            files[f"{name}.pdf"] = figure_bytes(figure, "pdf", title)
-            files[f"{name}.png"] = figure_bytes(figure, "png", {"Software": None})
-        return files
+        return {
+            file: data
+            for name, figure in drawn.items()
+            for file, data in figure_files(figure, f"accuracy: {name}", name).items()
+        }
 
 
 def scatter(assessment: Assessment, record: Record) -> "Figure":
     """Predicted against published throughput, a colour and marker per artifact, with the diagonal and the 5% band."""
-    figure = new_figure(WIDTH, 3.5)
+    figure = new_figure(height=3.5)
     axes = figure.subplots()
-    looks = list(zip((*PALETTE, *EXTRA_COLOURS), (*MARKERS, *EXTRA_MARKERS), strict=True))
     largest, others = 0.0, 0
     drawn = 0
     for group in assessment.groups:
@@ -48,7 +47,7 @@ def scatter(assessment: Assessment, record: Record) -> "Figure":
         )
         if not pairs:
             continue
-        color, marker = looks[drawn % len(looks)]
+        color, marker = COLOURS[drawn % len(COLOURS)], GROUP_MARKERS[drawn % len(GROUP_MARKERS)]
         drawn += 1
         xs, ys = [pair.paper / 1e12 for pair in pairs], [pair.ours / 1e12 for pair in pairs]
         look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 3.6, "alpha": 0.85}
@@ -88,7 +87,7 @@ def bars(assessment: Assessment) -> "Figure":
     """For the numbers and mechanisms that matter most: the overall mean error at low, at high, and dropped."""
     base = assessment.overall.score.mean if assessment.overall.score else 0.0
     ordered = by_effect(assessment)[:BARS]
-    figure = new_figure(WIDTH, 1.1 + 0.19 * len(ordered))
+    figure = new_figure(height=1.1 + 0.19 * len(ordered))
     axes = figure.subplots()
     limit = _limit(base, [move for moves in ordered for move in moves if move.way != DROPPED])
     for place, moves in enumerate(ordered):

@@ -11,7 +11,7 @@ from benchmarks.records.provenance import collect, timestamp
 from reproduce.analysis.scoring.measured import TIME, MeasuredAssessment, MeasuredComparison, Scores
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import percent
-from reproduce.output.theme import MARKERS, PALETTE, WIDTH, add_origin, figure_bytes, new_figure, style
+from reproduce.output.theme import MARKERS, PALETTE, add_origin, figure_files, new_figure, style
 from reproduce.running.runner import RECORD
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
 
     groups = list(dict.fromkeys(one.group for one in assessment.comparisons))
     with style():
-        figure = new_figure(WIDTH, 3.4)
+        figure = new_figure(height=3.4)
         axes = figure.subplots()
         for group, color, marker in zip(groups, PALETTE, MARKERS, strict=False):
             ours = [one for one in assessment.comparisons if one.group == group]
@@ -203,7 +203,4 @@ def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
                 f"grey: ±10%; {own.n} steps: mean error {own.mean:.1%}, worst {own.worst:+.1%}",
             ],
         )
-        return {
-            "figure.pdf": figure_bytes(figure, "pdf", {"CreationDate": None, "Title": "accuracy, measured"}),
-            "figure.png": figure_bytes(figure, "png", {"Software": None}),
-        }
+        return figure_files(figure, "accuracy, measured")

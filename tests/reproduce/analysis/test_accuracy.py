@@ -15,7 +15,7 @@ from reproduce.analysis.scoring.scores import ScoredPair
 from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment import catalog
-from reproduce.output.figures import style
+from reproduce.output.theme import style
 from reproduce.running.fidelities import evaluator
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")

@@ -17,7 +17,7 @@ from ptdp_core.simulator import simulate
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment.claims import judge
-from reproduce.output import export, figures, tables
+from reproduce.output import export, tables, theme
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
 
@@ -106,7 +106,7 @@ def test_table_and_figure_show_both(emulation, tmp_path):
     assert "peak memory (predicted) (GB) [simulated]" in table.columns
     assert not any(heading.startswith("peak memory (GB)") for heading in table.columns)  # it is not emulated
     assert "Compared with what was predicted: " in tables.markdown(artifact, record)
-    with figures.style():
+    with theme.style():
         figure = artifact.draw(artifact, record)
     drawn = {line.get_label(): line for line in figure.axes[0].lines}
     ours, theirs = drawn["Interleaved"], drawn["Interleaved (predicted)"]
@@ -128,7 +128,7 @@ def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
             assert [(e.kind, e.stage, e.microbatch) for e in timeline.ranks[rank]] == list(actions)
     assert point.metrics["peak_stash"].value == 3  # six chunks of two a device
     assert record.points[2].timelines == ()
-    with figures.style():
+    with theme.style():
         figure = executed_timelines.draw(record)
     executed, simulated = executed_timelines._both(record)
     boxes = {c.get_gid(): c for axes in figure.axes for c in axes.collections}

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.records import PaperValue
 from reproduce.artifacts import fig_model_trend as module
 from reproduce.experiment.results import Results
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.running import runner
 
 
@@ -88,7 +88,7 @@ def test_a_year_that_is_no_number_is_invalid():
 
 
 def test_the_figure_shows_the_record(record):
-    with figures.style():
+    with theme.style():
         figure = module.draw(module.ARTIFACT, record)
     (axes,) = figure.axes
     assert axes.get_yscale() == "log"

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core import layout
 from reproduce.artifacts import fig_parallelism_grid as module
 from reproduce.experiment.results import Results
-from reproduce.output import figures, theme
+from reproduce.output import theme
 from reproduce.running import runner
 
 
@@ -26,7 +26,7 @@ def changed(record, key, metric, value):
 
 
 def texts(record):
-    with figures.style():
+    with theme.style():
         figure = module.draw(module.ARTIFACT, record)
     return [[text.get_text() for text in axes.texts] for axes in figure.axes], figure
 
@@ -65,7 +65,7 @@ def test_the_figure_shows_the_grid(record):
     assert [text for text in below if text.isdigit()] == [str(rank) for rank in range(32)]
     assert "rank 0's groups: tensor 0–7; data 0, 8; pipeline 0, 16" in below
     assert len(figure.axes[0].patches) == 8 * 8  # layers, each in t slices
-    assert figure.get_size_inches()[0] == theme.WIDTH
+    assert figure.get_size_inches()[0] == theme.COLUMN
 
 
 def test_the_figure_changes_with_the_code(record, monkeypatch):

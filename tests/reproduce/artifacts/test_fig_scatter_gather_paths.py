@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.layout import boundary_transfers
 from reproduce.artifacts import fig_scatter_gather_paths as module
 from reproduce.experiment.results import Results
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.running import runner
 
 TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
@@ -71,7 +71,7 @@ def test_the_figures_peers_can_fail(record, monkeypatch):
 
 
 def test_the_figure_shows_the_messages(record):
-    with figures.style():
+    with theme.style():
         figure = module.draw(module.ARTIFACT, record)
     for axes, text in zip(figure.axes, ("8 × 50.3 MB\n= 403 MB", "8 × 6.3 MB\n= 50 MB"), strict=True):
         shown = [entry.get_text() for entry in axes.texts]
@@ -87,6 +87,6 @@ def test_the_figure_changes_with_the_code(record, monkeypatch):
         return boundary_transfers(grid, pp, following, dp, elements, False)
 
     monkeypatch.setattr(module, "boundary_transfers", never_scattered)
-    with figures.style():
+    with theme.style():
         figure = module.draw(module.ARTIFACT, record)
     assert any("8 × 50.3 MB\n= 403 MB" in text.get_text() for text in figure.axes[1].texts)

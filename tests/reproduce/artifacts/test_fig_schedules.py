@@ -8,7 +8,7 @@ from reproduce.artifacts import fig_interleaved, fig_schedules
 from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog
 from reproduce.experiment.results import Results
-from reproduce.output import export, figures
+from reproduce.output import export, theme
 from reproduce.running import runner
 
 ARTIFACT = fig_schedules.ARTIFACT
@@ -62,7 +62,7 @@ def test_notes_say_gain_and_memory_and_what_does_not_fit(finished):
 def test_files_and_figure(finished):
     names = {path.name for path in finished.files}
     assert {"figure.png", "timelines.pdf", "timelines.png", "trace.json"} <= names
-    with figures.style():
+    with theme.style():
         (axes,) = ARTIFACT.draw(ARTIFACT, finished.record).axes
     drawn = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
     assert drawn == {"GPipe": 5, "GPipe (out of memory)": 1, "1F1B": 6, "Interleaved 1F1B": 6, "ZB-H1": 6}

@@ -7,7 +7,7 @@ import pytest
 from ptdp_core.layout import COLUMN, ROW, layer_parameters
 from reproduce.artifacts import fig_tensor_partition as module
 from reproduce.experiment.results import Results
-from reproduce.output import figures
+from reproduce.output import theme
 from reproduce.running import runner
 
 
@@ -32,7 +32,7 @@ def changed(record, key, metric, value):
 
 
 def drawn(record):
-    with figures.style():
+    with theme.style():
         figure = module.draw(module.ARTIFACT, record)
     return figure, [[text.get_text() for text in axes.texts] for axes in figure.axes]
 

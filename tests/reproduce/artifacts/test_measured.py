@@ -11,7 +11,7 @@ from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
-from reproduce.output import figures
+from reproduce.output import origins, theme
 from reproduce.running import measured, runner
 from reproduce.running.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
 from tests.reproduce import measured_jobs
@@ -202,7 +202,7 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
     made = replace(artifact, measure=take)
     plan = runner.plan(made, tmp_path, "measured", CPU)
     record = runner.run(plan, ["reproduce"]).record
-    with figures.style():
+    with theme.style():
         figure = plan.artifact.draw(plan.artifact, record)
     (axes,) = figure.axes
     (bars,) = axes.collections
@@ -210,4 +210,4 @@ def test_the_figure_shows_the_spread_and_the_devices(tmp_path):
     expected = [(0.6 * value, 1.8 * value) for value in b]  # a tenth and nine tenths of 1/2, 1 and 2 times it
     assert [tuple(segment[:, 1]) for segment in bars.get_segments()] == [pytest.approx(span) for span in expected]
     assert axes.get_ylabel() == "Achieved gigaFLOP/s per\nprocess (model FLOPs)"
-    assert figures.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")
+    assert origins.origin_lines(plan.artifact, record)[0].startswith("measured: ptdp's engine on ")

@@ -252,11 +252,11 @@ def test_bytes_of_scatter_gather(verdict):
 
 
 def test_the_default_schedule_is_not_drawn(tmp_path):
-    from reproduce.output import figures
+    from reproduce.output import theme
     from reproduce.running import runner
 
     run = runner.run(runner.plan(fig_scatter_gather.ARTIFACT, tmp_path), ["reproduce"])
-    with figures.style():
+    with theme.style():
         figure = fig_scatter_gather.ARTIFACT.draw(fig_scatter_gather.ARTIFACT, run.record)
     names = {line.get_label() for line in figure.axes[0].lines}
     assert names == {name + end for name in (fig_scatter_gather.ON, fig_scatter_gather.OFF) for end in ("", " (paper)")}

@@ -8,7 +8,7 @@ from reproduce.artifacts import fig_zero3, table_zero3
 from reproduce.artifacts.shared import zero3_points
 from reproduce.experiment import published
 from reproduce.experiment.claims import judge
-from reproduce.output import figures, tables
+from reproduce.output import tables, theme
 from reproduce.running import runner
 
 
@@ -129,7 +129,7 @@ def test_exposed_share(verdict):
 
 def test_line_styles_are_the_papers(tmp_path):
     run = runner.run(runner.plan(fig_zero3.ARTIFACT, tmp_path), ["reproduce"])
-    with figures.style():
+    with theme.style():
         axes = fig_zero3.ARTIFACT.draw(fig_zero3.ARTIFACT, run.record).axes[0]
     styles = {line.get_label(): line.get_linestyle() for line in axes.lines if "(paper)" not in line.get_label()}
     assert styles == {f"{s}, {m}": {"175B": ":", "530B": "-"}[m] for s in ("ZeRO-3", "PTD-P") for m in ("175B", "530B")}

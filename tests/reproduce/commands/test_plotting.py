@@ -8,7 +8,7 @@ from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
 from benchmarks.records import Metric, PointResult, Record, errors, fingerprint, write_record
 from benchmarks.records.provenance import collect
 from reproduce.cli import main
-from reproduce.output import benchmark_figures, figures, theme
+from reproduce.output import benchmark_figures, theme
 
 
 def measured(unit, *samples):
@@ -62,7 +62,7 @@ def bars_record():
 
 @pytest.fixture(autouse=True)
 def styled():
-    with figures.style():
+    with theme.style():
         yield
 
 
@@ -76,7 +76,7 @@ def test_curves_are_the_record():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1 KiB", "4 KiB", "1 MiB"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("message size", "bandwidth (GB/s)")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one way", "exchange"]
-    assert figure.get_figwidth() == theme.WIDTH
+    assert figure.get_figwidth() == theme.COLUMN
 
 
 @pytest.mark.parametrize(("sizes", "scale"), [((1024, 2**20), "log"), ((1024, 2048, 4096), "linear")])
@@ -141,7 +141,7 @@ def test_fused_kernels_show_both_models_both_ways_and_the_layouts():
     titles = [axes.get_title() for axes in figure.axes]
     ways = ("forward", "backward")
     assert titles == [f"{what}, {way}" for what in ("175B", "530B", "attention") for way in ways]
-    assert figure.get_figwidth() == theme.WIDE
+    assert figure.get_figwidth() == theme.PAGE
     shares = [bar.get_width() for bar in figure.axes[0].patches]
     assert shares == [pytest.approx(50), pytest.approx(50)]
     assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2, 4, 4]
@@ -175,6 +175,10 @@ def test_plot_draws_an_artifact_as_its_run_did(tmp_path, capsys):
         (["gemm"], errors.NOTHING_SELECTED, "gemm has no record in"),
         (["fig_bubble"], errors.NOTHING_SELECTED, "try reproduce fig_bubble"),
         ([], errors.NOTHING_SELECTED, "nothing to draw"),
+        (["--format", "gif"], errors.USAGE, "unknown format 'gif'; needs some of pdf, png, svg, pgf"),
+        (["--width", "1"], errors.USAGE, "needs 2 to 20 inches"),
+        (["--width", "wide"], errors.USAGE, "unknown width 'wide'; needs column, page or inches"),
+        (["--with", "a,"], errors.USAGE, "an empty name"),
     ],
 )
 def test_what_cannot_be_drawn(names, code, words, tmp_path, capsys):
@@ -201,3 +205,49 @@ def test_a_record_without_measurements_has_no_figure(tmp_path, capsys):
 
 def test_sizes_as_text():
     assert [size_text(size) for size in (1, 4096, 3 * 2**19, 2**30)] == ["1 B", "4 KiB", "1.5 MiB", "1 GiB"]
+
+
+@pytest.fixture
+def figure_12_twice(tmp_path, figure_12):
+    """Two results folders, before and after, with Figure 12."""
+    for name in ("before", "after"):
+        folder = tmp_path / name / "fig_interleaved" / "simulated"
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_bytes((figure_12.plan.folder / "record.json").read_bytes())
+    return tmp_path
+
+
+def test_for_a_paper_there_is_a_caption_beside(figure_12_twice, capsys):
+    results = figure_12_twice / "before"
+    options = ["--style", "paper", "--format", "svg,png", "--width", "column", "--font", "serif"]
+    assert main(["plot", "fig_interleaved", "--results", str(results), *options]) == 0
+    folder = results / "fig_interleaved" / "simulated"
+    written = [folder / f"figure_paper.{kind}" for kind in ("txt", "svg", "png")]
+    assert capsys.readouterr().out.splitlines() == list(map(str, written))
+    assert "ptdp on Selene model" in written[0].read_text()
+    assert "ptdp on Selene model" not in written[1].read_text()
+
+
+@pytest.mark.parametrize(
+    "place", ["after", "after/fig_interleaved/simulated", "after/fig_interleaved/simulated/record.json"]
+)
+def test_results_over_each_other(figure_12_twice, capsys, place):
+    results = figure_12_twice / "before"
+    command = ["plot", "fig_interleaved", "--results", str(results), "--with", str(figure_12_twice / place)]
+    assert main([*command, "--format", "svg"]) == 0
+    overlay = results / "fig_interleaved" / "simulated" / "overlay.svg"
+    assert capsys.readouterr().out.splitlines() == [str(overlay)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["fig_interleaved", "--with", "{}/nowhere"], errors.NOTHING_SELECTED, "fig_interleaved has no record in"),
+        (["--with", "{}/after"], errors.USAGE, "needs one NAME"),
+        (["fig_interleaved", "--with", "{0}/after,{0}/after,{0}/after,{0}/after"], errors.USAGE, "needs at most 4"),
+    ],
+)
+def test_what_cannot_be_laid_over(arguments, code, words, figure_12_twice, capsys):
+    arguments = [argument.format(figure_12_twice) for argument in arguments]
+    assert main(["plot", *arguments, "--results", str(figure_12_twice / "before")]) == code
+    assert words in capsys.readouterr().err

@@ -11,6 +11,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce import ROOT
 from reproduce.cli import main
+from reproduce.output import estimate_figure, theme
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
 NUMBERS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory")
@@ -191,3 +192,24 @@ def test_no_torch_and_only_the_result_on_stdout():
     )  # fmt: skip
     assert json.loads(done.stdout)["origin"] == "simulated"
     assert done.stderr == ""
+
+
+def test_a_plot_of_the_answers(ask, tmp_path):
+    file = tmp_path / "answers.svg"
+    too_large = {**GPT3, "p": 1, "t": 8}
+    code, answers = ask([{**GPT3, "label": "mine"}, too_large, {**GPT3, "p": 97}], "--plot", str(file))
+    assert [answer["status"] for answer in answers] == ["ok", "oom", "invalid"]
+    assert code == 4
+    with theme.style():
+        figure = estimate_figure.draw(answers)
+    speeds, times = figure.axes
+    assert speeds.patches[0].get_width() == pytest.approx(answers[0]["throughput_per_gpu"] / 1e12)
+    ends = [bar.get_x() + bar.get_width() for bar in times.patches[:: len(answers)]]
+    assert max(ends) == pytest.approx(answers[0]["iteration_time"])  # the stacked parts are the whole iteration
+    assert [text.get_text() for text in speeds.texts] == [" out of memory", " invalid"]
+    assert file.read_text().startswith("<?xml")
+
+
+def test_a_plot_of_no_known_format(tmp_path, capsys):
+    assert main(["simulate", "-", "--plot", str(tmp_path / "answers.gif")]) == 2
+    assert "needs a file .pdf, .png, .svg, .pgf" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """What a figure contains: the record's numbers, labels with units, the origin; and that nothing overlaps."""
 
 import os
+import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,17 +9,18 @@ from dataclasses import replace
 import matplotlib.colors
 import pytest
 
-from benchmarks.records import Metric
+from benchmarks.records import Metric, read_record
+from benchmarks.records.errors import UnavailableError
 from reproduce import ROOT
 from reproduce.artifacts import fig_bubble, fig_interleaved
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.quantities import XAxis
-from reproduce.output import figures, theme
+from reproduce.output import figures, origins, theme
 
 
 @pytest.fixture
 def figure(figure_12):
-    with figures.style():
+    with theme.style():
         yield fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
 
 
@@ -62,11 +64,11 @@ def test_origin_and_accuracy_are_drawn(figure, figure_12):
 
 def test_a_partial_record_says_so(figure_12):
     record = replace(figure_12.record, state="partial")
-    assert "PARTIAL" in "\n".join(figures.origin_lines(fig_interleaved.ARTIFACT, record))
+    assert "PARTIAL" in "\n".join(origins.origin_lines(fig_interleaved.ARTIFACT, record))
 
 
 def test_size_fonts_and_colours(figure):
-    assert figure.get_figwidth() == 3.0
+    assert figure.get_figwidth() == theme.COLUMN
     assert {text.get_fontsize() for text in figure.axes[0].get_xticklabels()} == {7}
     assert theme.STYLE["pdf.fonttype"] == 42
     lightness = [sum(matplotlib.colors.to_rgb(colour)) for colour in theme.PALETTE]
@@ -98,7 +100,7 @@ def test_nothing_overlaps(figure):
 def test_the_users_settings_do_not_matter_and_stay(figure_12):
     matplotlib.rcParams["lines.linewidth"] = 9
     try:
-        with figures.style():
+        with theme.style():
             drawn = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
             assert lines(drawn)["Interleaved"].get_linewidth() == theme.STYLE["lines.linewidth"]
         assert matplotlib.rcParams["lines.linewidth"] == 9
@@ -108,7 +110,7 @@ def test_the_users_settings_do_not_matter_and_stay(figure_12):
 
 def test_points_without_a_result_are_left_out(with_point):
     record = with_point(status="oom", reason="needs more", metrics={})
-    with figures.style():
+    with theme.style():
         drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record))
     assert list(drawn["Non-interleaved"].get_xdata()) == [24, 36, 48, 60]
     assert len(drawn["Non-interleaved (paper)"].get_xdata()) == 5
@@ -116,7 +118,7 @@ def test_points_without_a_result_are_left_out(with_point):
 
 def test_category_axis_has_the_points_labels(figure_12):
     artifact = replace(fig_interleaved.ARTIFACT, x_axis=XAxis("B", "Which", scale="category"))
-    with figures.style():
+    with theme.style():
         figure = artifact.draw(artifact, figure_12.record)
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [f"B={B}" for B in (12, 24, 36, 48, 60)]
     assert list(lines(figure)["Interleaved"].get_xdata()) == [0, 1, 2, 3, 4]
@@ -128,7 +130,7 @@ def test_fig_bubble_is_over_log2(figure_12):
                 metrics=fig_bubble.derive(p))
         for p in fig_bubble.ARTIFACT.points("paper")
     ]  # fmt: skip
-    with figures.style():
+    with theme.style():
         figure = fig_bubble.ARTIFACT.draw(fig_bubble.ARTIFACT, replace(figure_12.record, points=tuple(points)))
     axes = figure.axes[0]
     assert axes.get_xscale() == "log"
@@ -156,7 +158,7 @@ def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12
 
 def test_points_out_of_memory_are_marked(with_point):
     record = with_point(status="oom", reason="needs more", metrics={})
-    with figures.style():
+    with theme.style():
         figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record)
     cross = lines(figure)["Non-interleaved (out of memory)"]
     assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [1.03], "x")
@@ -166,9 +168,9 @@ def test_points_out_of_memory_are_marked(with_point):
 
 
 def test_looks_of_a_series(figure_12):
-    looks = {"Interleaved": {"color": "#123456", "linestyle": ":"}}
-    with figures.style():
-        drawn = lines(figures.line_plot(fig_interleaved.ARTIFACT, figure_12.record, looks=looks))
+    artifact = replace(fig_interleaved.ARTIFACT, looks={"Interleaved": {"color": "#123456", "linestyle": ":"}})
+    with theme.style():
+        drawn = lines(figures.line_plot(artifact, figure_12.record))
     assert (drawn["Interleaved"].get_color(), drawn["Interleaved"].get_linestyle()) == ("#123456", ":")
     assert drawn["Interleaved (paper)"].get_markeredgecolor() == "#123456"
     assert drawn["Non-interleaved"].get_linestyle() == "-"
@@ -185,7 +187,7 @@ def test_the_legend_keeps_series_and_paper_apart(figure):
 def test_a_series_under_another_one_is_broader(figure_12):
     above = {p.parameters["B"]: p.metrics for p in figure_12.record.points if p.series == "Interleaved"}
     points = tuple(replace(p, metrics=above[p.parameters["B"]]) for p in figure_12.record.points)
-    with figures.style():
+    with theme.style():
         drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, replace(figure_12.record, points=points)))
     assert drawn["Non-interleaved"].get_linewidth() > 2 * drawn["Interleaved"].get_linewidth()
     assert drawn["Non-interleaved"].get_markersize() > drawn["Interleaved"].get_markersize()
@@ -203,7 +205,7 @@ def test_an_axis_half_empty_is_logarithmic(places, empty):
 def test_bars_span_most_samples(with_point):
     samples = tuple(80e12 + 1e12 * i for i in range(11))
     record = with_point(metrics={"throughput_per_gpu": Metric(85e12, "FLOP/s", "measured", samples)})
-    with figures.style():
+    with theme.style():
         axes = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record).axes[0]
     spans = [segment[:, 1].tolist() for each in axes.collections for segment in each.get_segments() if segment.size]
     assert [81.0, 89.0] in spans
@@ -211,9 +213,77 @@ def test_bars_span_most_samples(with_point):
 
 
 def test_legends_have_as_few_rows_as_fit():
-    assert theme.legend_shape(["B = 8", "B = 128", "paper"]) == (3, 1)
-    assert theme.legend_shape(["Unoptimized", "Scatter/gather optimization", "paper"]) == (2, 2)
-    assert theme.legend_shape(["x" * 60, "y" * 60]) == (1, 2)
+    assert theme.legend_columns(["B = 8", "B = 128", "B = 512"]) == [["B = 8"], ["B = 128"], ["B = 512"]]
+    assert theme.legend_columns(["x" * 60, "y" * 60]) == [["x" * 60, "y" * 60]]
+    two_rows = [["Unoptimized", "Scatter/gather optimization"], ["third", ""]]
+    assert theme.legend_columns(["Unoptimized", "Scatter/gather optimization", "third"]) == two_rows
+
+
+def test_a_legends_second_part_begins_a_row():
+    columns = theme.legend_columns(["a", "b"], below=["paper", "out of memory", "predicted"])
+    assert columns == [["a", "paper"], ["b", "out of memory"], ["", "predicted"]]
+    a, b = "a" * 24, "b" * 24
+    assert theme.legend_columns([a, b], below=["c", "d", "e"]) == [[a, "c", "d"], [b, "e", ""]]
+
+
+def test_a_caption_says_what_the_figure_leaves_out(figure_12):
+    look = theme.Look(formats=("png", "svg"), captioned=True)
+    files = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look, "figure_paper")
+    assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
+    caption = files["figure_paper.txt"].decode()
+    assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
+    assert "simulated: ptdp on Selene model; hollow: paper (plot). simulated, mean error" in caption
+    whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("png",)))
+    assert size(files["figure_paper.png"])[1] < size(whole["figure.png"])[1]
+    assert size(files["figure_paper.png"])[0] == size(whole["figure.png"])[0]
+
+
+def size(png):
+    return struct.unpack(">II", png[16:24])
+
+
+@pytest.mark.parametrize(("width", "pixels"), [(theme.COLUMN, 999), (theme.PAGE, 2100), (5.0, 1500), (None, 999)])
+def test_figures_are_as_wide_as_asked_for(figure_12, width, pixels):
+    look = theme.Look(width=width, formats=("png",))
+    (png,) = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look).values()
+    assert size(png)[0] == pixels
+
+
+def test_a_serif_figure_has_no_other_letters(figure_12):
+    (pdf,) = figures.render(
+        fig_interleaved.ARTIFACT, figure_12.record, theme.Look(font="serif", formats=("pdf",))
+    ).values()
+    assert b"STIXGeneral" in pdf
+    assert b"DejaVu" not in pdf
+
+
+def test_pgf_without_latex_is_an_error_of_this_machine(figure_12, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(UnavailableError, match="pgf needs xelatex"):
+        figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("pgf",)))
+
+
+def test_an_overlay_has_every_result_and_the_paper_once(figure_12, with_point):
+    other = with_point(metrics={"throughput_per_gpu": Metric(50e12, "FLOP/s", "simulated")})
+    with theme.style():
+        figure = figures.overlay(fig_interleaved.ARTIFACT, {"selene": figure_12.record, "mine": other})
+    drawn = [line for line in figure.axes[0].lines if line.get_label() == "Non-interleaved"]
+    assert sorted(line.get_ydata()[0] for line in drawn) == [50.0, pytest.approx(81.7, abs=1)]
+    assert len({line.get_linestyle() for line in drawn}) == 2
+    assert len({line.get_color() for line in drawn}) == 1
+    assert [line.get_label() for line in figure.axes[0].lines].count("Non-interleaved (paper)") == 1
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [text for text in texts if text] == ["Non-interleaved", "selene", "Interleaved", "mine", "paper"]
+    with pytest.raises(ValueError, match="at most 4"):
+        figures.overlay(fig_interleaved.ARTIFACT, {str(i): figure_12.record for i in range(5)})
+
+
+def test_a_cpu_run_that_reverses_the_paper_says_so():
+    record = read_record(ROOT / "results" / "reference" / "fig_interleaved" / "measured" / "record.json")
+    with theme.style():
+        figure = figures.line_plot(fig_interleaved.ARTIFACT.at(record.scale), record)
+    assert "the reverse of what the paper claims" in figure.axes[0].get_title()
+    assert "the reverse of: improves throughput, interleaved higher" in figure._supxlabel.get_text()
 
 
 def test_ticks_too_close_to_be_read_lose_their_label():

@@ -17,8 +17,9 @@ from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
-from reproduce.output import export, figures, theme, timelines
-from reproduce.output.timelines import DARK, IDLE, colour, draw, luminance, text_colour, title
+from reproduce.output import export, theme, timelines
+from reproduce.output.timeline_colours import DARK, IDLE, colour, luminance, text_colour
+from reproduce.output.timelines import draw, title
 from reproduce.output.traces import from_schedule, trace
 from reproduce.running.fidelities import evaluator
 from reproduce.running.runner import plan, run
@@ -72,7 +73,7 @@ def numbers(axes):
 
 @pytest.fixture
 def styled():
-    with figures.style():
+    with theme.style():
         yield
 
 
@@ -92,7 +93,7 @@ class TestFigure:
             assert tuple(found[0]) == to_rgba(colour(gid[0], int(gid[1:]), timeline.v))
         assert to_rgba(axes.get_facecolor()) == to_rgba(IDLE)
         assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"Device {r + 1}" for r in range(timeline.p)]
-        assert figure.get_figwidth() == theme.WIDE
+        assert figure.get_figwidth() == theme.PAGE
 
     @pytest.mark.parametrize("which", SCHEDULES, ids=IDS)
     def test_numbers_are_the_microbatches_and_fit_their_boxes(self, which):
@@ -321,7 +322,7 @@ class TestArtifacts:
 
     def test_figure_is_drawn_from_the_record(self, finished):
         artifact = finished.plan.artifact
-        with figures.style():
+        with theme.style():
             axes = artifact.draw(artifact, finished.record).axes
         titles = [text.get_text() for one in axes for text in one.texts if text.get_gid() == "title"]
         expected = {
@@ -408,7 +409,7 @@ def test_a_v_placement_is_drawn_with_the_chunks_that_ranks_hold(monkeypatch):
     timeline = from_schedule(build(V.name, 2, 4, 2))
     assert title(timeline).startswith("V, greedy, p = 2, m = 4, v = 2: bubble ")
     assert {(box.action.stage, timeline.chunk_of(box.action)) for box in timeline.rows[1]} == {(1, 0), (2, 1)}
-    with figures.style():
+    with theme.style():
         figure = draw([timeline])
     drawn = {c.get_gid(): len(c.get_paths()) for c in figure.axes[0].collections if c.get_gid() != "outlines"}
     assert drawn == dict.fromkeys(("F0", "F1", "B0", "B1"), 8)

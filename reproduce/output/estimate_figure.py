@@ -1,0 +1,58 @@
+"""The figure of `reproduce simulate --plot`: throughput and iteration time of each configuration, as bars."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reproduce.output import theme
+from reproduce.output.timeline_colours import DARK, IDLE, LIGHT
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW, AROUND = 0.22, 0.95  # inches: a configuration, and what is around all of them
+PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "forward": (DARK["F"], ("forward",)),
+    "recomputation": (LIGHT["F"], ("recompute",)),
+    "backward": (DARK["B"], ("backward",)),
+    "bubble": (IDLE, ("bubble",)),
+    "communication": (theme.PALETTE[2], ("pipeline_communication", "data_parallel")),
+    "other": (theme.PALETTE[3], ("embedding_and_logits", "optimizer", "host")),
+}
+WHY = {"oom": theme.OOM, "invalid": "invalid", "failed": "failed"}
+
+
+def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
+    """The answers of `reproduce simulate` from the top down; one without a result has a word in place of bars.
+
+    Call it, and save, inside `theme.style()`.
+    """
+    from pandas import DataFrame
+
+    names = [point["label"] for point in points]
+    fitting = [point if point["status"] == "ok" else None for point in points]
+    speeds = DataFrame({"speed": [each and each["throughput_per_gpu"] / 1e12 for each in fitting]}, names, dtype=float)
+    times = DataFrame(
+        {
+            part: [each and sum(each["phase_times"].get(phase, 0.0) for phase in phases) for each in fitting]
+            for part, (_, phases) in PARTS.items()
+        },
+        names,
+        dtype=float,
+    )
+    figure = theme.new_figure(theme.PAGE, AROUND + ROW * len(points))
+    left, right = figure.subplots(1, 2, sharey=True)
+    look: dict[str, Any] = {"width": 0.75, "legend": False}
+    speeds.plot.barh(ax=left, color=theme.PALETTE[0], **look)
+    times.plot.barh(ax=right, stacked=True, color=[color for color, _ in PARTS.values()], **look)
+    for axes, label in ((left, "Achieved teraFLOP/s per GPU (eq. 3)"), (right, "Iteration time (s)")):
+        axes.set(xlabel=label, ylabel="", xlim=(0, None))
+        axes.tick_params(axis="y", length=0)
+        axes.grid(False, axis="y")
+        for place, point in enumerate(points):
+            if point["status"] != "ok":
+                axes.text(0, place, f" {WHY[point['status']]}", va="center", style="italic")
+    left.invert_yaxis()
+    figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(PARTS))
+    clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
+    theme.add_origin(figure, [f"simulated: ptdp on {clusters}" if clusters else "simulated: ptdp"])
+    return figure

@@ -1,0 +1,81 @@
+"""What the small print of a figure says: where its numbers come from, and how far they are from the paper's."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.records import Record
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import accuracy
+from reproduce.experiment.predictions import counted, time_differences
+from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.sweep import CPU, LAPTOP
+
+
+def origin_lines(artifact: Artifact, record: Record) -> list[str]:
+    """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
+    times = time_differences(record.points)
+    parts = (_source(record), "short bars: simulated" if times else "", _papers(artifact, [record]))
+    lines = ["; ".join(filter(None, parts))]
+    if times:
+        lines.append(
+            f"iteration time: mean error {times.mean:.1%} on {counted(times.count)} (worst {times.worst:+.1%})"
+        )
+    if difference := accuracy(artifact, record.points):
+        count = "1 published point" if difference.count == 1 else f"{difference.count} published points"
+        apart = f"{record.fidelity}, mean error {difference.mean:.1%} on {count} (worst {difference.worst:.1%})"
+        equal = f"all {difference.count} points equal the paper's, as rounded"
+        lines.append(equal if difference.equal == difference.count else apart)
+    if record.scale == CPU:
+        lines.append("the ranks share these cores: this tests no claim of the paper")
+    if reversed_here := reversed_claims(artifact, record):
+        lines.append(f"the reverse of: {', '.join(reversed_here)}")
+    if record.state != "complete":
+        lines.append("PARTIAL: the run was interrupted")
+    return lines
+
+
+def overlay_lines(artifact: Artifact, records: Mapping[str, Record]) -> list[str]:
+    """Likewise of several results in one figure, by name."""
+    texts = {name: _source(record) for name, record in records.items()}
+    lines = [text if text.startswith(name) else f"{name}: {text}" for name, text in texts.items()]
+    return [*lines, *filter(None, [_papers(artifact, list(records.values()))])]
+
+
+def _source(record: Record) -> str:
+    """Where the numbers of a record come from."""
+    cluster = record.provenance.cluster
+    model = f"{cluster.name.capitalize()} model" if cluster else ""
+    if record.fidelity == "measured":
+        return f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
+    if record.fidelity == "emulated":
+        return f"emulated: ptdp's engine in real time{model and f', {model}'}"
+    return f"{record.fidelity}: ptdp{model and f' on {model}'}"
+
+
+def _papers(artifact: Artifact, records: Sequence[Record]) -> str:
+    """How the paper's values were read, if there are any."""
+    name = artifact.main.name
+    hows = sorted({point.paper[name].how for record in records for point in record.points if name in point.paper})
+    return f"hollow: paper ({', '.join(hows)})" if hows else ""
+
+
+def devices(record: Record) -> str:
+    """What a measured record was measured on, in a few words."""
+    host = record.provenance.host
+    if record.scale == CPU:
+        return f"{host.logical_cores} cores of a CPU"
+    used = 1 if record.scale == "gpu" else host.gpu_count
+    return f"{used} x {host.gpus[0]}" if host.gpus else "GPUs"
+
+
+def reversed_claims(artifact: Artifact, record: Record) -> list[str]:
+    """The claims about a direction that a run on shared CPU cores, which tests none of them, would contradict."""
+    if record.scale != CPU:
+        return []
+    results, reversed_here = Results(record.points, record.fidelity, record.scale), []
+    for claim in artifact.claims:
+        try:
+            if LAPTOP in claim.scales and claim.judge(results).verdict == "contradicted":
+                reversed_here.append(claim.id.replace("_", " "))
+        except MissingResultError:
+            continue
+    return reversed_here
