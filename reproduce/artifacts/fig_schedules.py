@@ -8,25 +8,30 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from benchmarks.records import RecordedTimeline
 from ptdp_core.schedules import build
+from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import MissingResultError, Results, listed
-from reproduce.experiment.sweep import Level, Sweep, levels
+from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from benchmarks.records import Record
+    from ptdp_core.emulation import Emulation
 
 FIGURE_12 = "fig_interleaved"
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
-SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the time lines, as in the paper's Figure 4
+SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
 
 
 def _schedules(v: int) -> tuple[Level, ...]:
@@ -67,15 +72,30 @@ def _relative(results: Results, metric: str | Quantity, of: str, over: str) -> d
     return {B: above[B] / below[B] - 1 for B in above if B in below}
 
 
+def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+    """The timelines of the emulated points that have the sizes of the derived ones; for `Artifact.timelines`."""
+    parallel = emulation.config.parallel
+    shown = (parallel.p, parallel.m) == (SHOWN_P, SHOWN_M)
+    return executed_timelines.executed_and_predicted(emulation) if shown else ()
+
+
 def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
-    """The four schedules as time lines above each other, and as one trace."""
+    """The four schedules as timelines above each other, and as one trace: if emulated as executed, else as derived."""
+    if record.fidelity == "emulated":
+        if not any(point.timelines for point in record.points):
+            return {}
+        with theme.style():
+            return _drawn(artifact, executed_timelines.draw(record)) | executed_timelines.files(record)
     from reproduce.output import timelines
 
     sizes = (("gpipe", 1), ("1f1b", 1), ("interleaved", SHOWN_V), ("zb-h1", 1))
     shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
     with theme.style():
-        drawn = theme.figure_files(timelines.draw(shown), artifact.title, "timelines")
-    return {**drawn, "trace.json": trace(shown)}
+        return _drawn(artifact, timelines.draw(shown)) | {"trace.json": trace(shown)}
+
+
+def _drawn(artifact: Artifact, figure: "Figure") -> dict[str, bytes]:
+    return theme.figure_files(figure, artifact.title, "timelines")
 
 
 ARTIFACT = Artifact(
@@ -111,6 +131,7 @@ ARTIFACT = Artifact(
     },
     columns={"B": "B", "schedule": "schedule"},
     x_axis=XAxis("B", "Batch size (sequences)"),
+    timelines=executed,
     draw=line_plot,
     notes=notes,
     files=files,

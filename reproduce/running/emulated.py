@@ -73,7 +73,7 @@ def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Emu
 
 def digest(artifact: Artifact) -> str:
     """A digest of the sources that emulated numbers of `artifact` come from."""
-    return sources_digest(SOURCES, artifact.emulated, sys.modules[__name__])
+    return sources_digest(SOURCES, artifact.emulated or artifact.timelines, sys.modules[__name__])
 
 
 def expected_seconds(point: Point, cluster: str) -> float:

@@ -1,16 +1,18 @@
 """Figures 3 and 4: their quantities, and at scale 'laptop' the schedules as the engine executes them in real time.
 
 Executed, they are drawn over the simulator's: four layers a device, forward passes of about 30 ms without
-recomputation (t_b is then about 2 t_f), every device on its own node. A point of the figure itself keeps when each of
-its passes began and ended, executed and predicted.
+recomputation (t_b is then about 2 t_f), every device on its own node. A point of the figure itself keeps two timelines:
+when each of its passes began and ended as executed, and as predicted. Other artifacts draw their timelines with the
+same functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
+from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction
-from ptdp_core.schedules import Action, TimelineEvent, build
+from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
 from reproduce.experiment.quantities import Quantity
@@ -68,9 +70,12 @@ def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
 
 
 def recorded(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
-    """When each pass of a point that is drawn ran, and when the simulator has it run; for `Artifact.timelines`."""
-    if point.series != FIGURE:
-        return ()
+    """The timelines of a point of the figure itself; for `Artifact.timelines`."""
+    return executed_and_predicted(emulation) if point.series == FIGURE else ()
+
+
+def executed_and_predicted(emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
+    """When each pass of an emulated iteration ran, and when the simulator has it run."""
     return _recorded("emulated", emulation.timeline), _recorded("simulated", emulation.prediction.timeline)
 
 
@@ -80,14 +85,13 @@ def _recorded(origin: str, rows: Sequence[Sequence[TimelineEvent[float]]]) -> Re
 
 
 def _timeline(point: PointResult, origin: str, shown_origin: str) -> Timeline:
-    """The timeline of this origin that a drawn point's record has."""
-    name, p, m, v = (point.parameters[key] for key in ("schedule", "p", "m", "v"))
-    schedule = build(str(name), *(int(str(size)) for size in (p, m, v)))
+    """The timeline of this origin that a point's record has."""
+    parallel = TrainingConfig.from_plain(point.parameters).parallel
     bubble = point.metrics[(PREFIX if origin == "simulated" else "") + BUBBLE].value
     assert bubble is not None
     timeline = next(timeline for timeline in point.timelines if timeline.origin == origin)
     rows = tuple(tuple(map(_event, rank)) for rank in timeline.ranks)
-    return Timeline(schedule.name, schedule.placement, schedule.m, "s", rows, (), float(bubble), shown_origin)
+    return Timeline(parallel.schedule, parallel.placement, parallel.m, "s", rows, (), float(bubble), shown_origin)
 
 
 def _event(event: RecordedEvent) -> TimelineEvent[float]:
@@ -96,8 +100,8 @@ def _event(event: RecordedEvent) -> TimelineEvent[float]:
 
 
 def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
-    """The drawn points' timelines, executed and simulated."""
-    drawn = [point for point in record.points if point.series == FIGURE and point.status == "ok"]
+    """The timelines of the points that have them, executed and simulated."""
+    drawn = [point for point in record.points if point.timelines]
     cluster = record.provenance.cluster
     on = f", {cluster.name.capitalize()} model" if cluster else ""
     executed = [_timeline(point, "emulated", f"emulated: ptdp's engine in real time{on}") for point in drawn]
@@ -110,7 +114,7 @@ def draw(record: Record) -> "Figure":
     return timelines.draw(executed, outlines=simulated)
 
 
-def files(record: Record) -> Mapping[str, bytes]:
+def files(record: Record) -> dict[str, bytes]:
     """Both as one trace, a process each."""
     executed, simulated = _both(record)
     return {"trace.json": trace([one for pair in zip(executed, simulated, strict=True) for one in pair])}
