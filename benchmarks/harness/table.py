@@ -7,19 +7,10 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, results_of
 from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult, Record
+from benchmarks.records.units import with_unit
 
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 HEADING = 9  # the most letters in a line of a column's heading
-PLAIN = ("1", "count", "d")  # units that take no prefix such as m or k
-
-
-def shown(value: float, unit: str) -> str:
-    """A number with three significant digits and a prefix: 1.5e-3 s is '1.50 ms'."""
-    if unit in PLAIN:
-        return f"{value:.3g}" if unit == "1" else f"{value:.0f}"
-    factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value) >= f * 0.9995), (1.0, ""))
-    scaled = value / factor
-    return f"{f'{scaled:#.3g}'.rstrip('.')} {prefix}{unit.removeprefix('1')}"
+DIGITS = 3
 
 
 def table(record: Record) -> str:
@@ -46,12 +37,13 @@ def _row(point: PointResult, columns: Sequence[str], spread: bool) -> list[str]:
     if spread:
         time = point.metrics.get("time")
         samples = Samples(tuple(time.samples)) if time and time.samples else None
-        cells += [shown(samples.minimum, "s"), shown(samples.quantile(0.9), "s")] if samples else ["", ""]
+        times = (samples.minimum, samples.quantile(0.9)) if samples else ()
+        cells += [with_unit(seconds, "s", DIGITS, zeros=True) for seconds in times] or ["", ""]
     return cells
 
 
 def _cell(metric: Metric | None) -> str:
-    return "" if metric is None or metric.value is None else shown(metric.value, metric.unit)
+    return "" if metric is None or metric.value is None else with_unit(metric.value, metric.unit, DIGITS, zeros=True)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -23,8 +23,6 @@ from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from benchmarks.records import Record
     from ptdp_core.emulation import Emulation
 
@@ -85,17 +83,15 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
         if not any(point.timelines for point in record.points):
             return {}
         with theme.style():
-            return _drawn(artifact, executed_timelines.draw(record)) | executed_timelines.files(record)
+            drawn = theme.figure_files(executed_timelines.draw(record), artifact.title, "timelines")
+        return {**drawn, **executed_timelines.files(record)}
     from reproduce.output import timelines
 
-    sizes = (("gpipe", 1), ("1f1b", 1), ("interleaved", SHOWN_V), ("zb-h1", 1))
+    sizes = [(str(level.parameters["schedule"]), int(str(level.parameters["v"]))) for level in _schedules(SHOWN_V)]
     shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
     with theme.style():
-        return _drawn(artifact, timelines.draw(shown)) | {"trace.json": trace(shown)}
-
-
-def _drawn(artifact: Artifact, figure: "Figure") -> dict[str, bytes]:
-    return theme.figure_files(figure, artifact.title, "timelines")
+        drawn = theme.figure_files(timelines.draw(shown), artifact.title, "timelines")
+    return {**drawn, "trace.json": trace(shown)}
 
 
 ARTIFACT = Artifact(

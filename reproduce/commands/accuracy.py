@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import atomic_write_bytes
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED
+from benchmarks.records.units import with_unit
 from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
 from reproduce.analysis.scoring import ledger_text, measured, measured_text, refit
@@ -27,7 +28,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
-from reproduce.output.terminal import WIDTH, console, percent, shown, shown_path, wrapped
+from reproduce.output.terminal import WIDTH, console, percent, shown_path, wrapped
 from reproduce.running.fidelities import open_cluster
 from reproduce.running.runner import require_folder
 
@@ -213,7 +214,7 @@ def move_table(assessment: Assessment) -> "DataFrame":
     for moves in by_effect(assessment):
         ways, parameter = {move.way: move for move in moves}, assessment.parameters.get(moves[0].name)
         numbers = (parameter.low, parameter.value, parameter.high) if parameter else ()
-        values = [shown(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
+        values = [with_unit(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
         means = (percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
         rows.append((moves[0].name, *values, *means, _most_moved(assessment, moves)))
     headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
@@ -256,7 +257,7 @@ def _print(assessment: Assessment, files: Sequence[Path]) -> None:
 def parameter_lines(assessment: Assessment) -> Iterator[str]:
     """Two lines or more for each number of the cluster: value, range, data; source."""
     for parameter in assessment.parameters.values():
-        low, value, high = (shown(n, parameter.unit) for n in (parameter.low, parameter.value, parameter.high))
+        low, value, high = (with_unit(n, parameter.unit) for n in (parameter.low, parameter.value, parameter.high))
         span = "fixed" if parameter.low == parameter.high else f"{low} to {high}"
         yield f"{parameter.name} = {value} ({span}); set with: {parameter.set_with}"
         yield textwrap.fill(parameter.source, WIDTH, initial_indent="    ", subsequent_indent="    ")

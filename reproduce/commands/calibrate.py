@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
+from benchmarks.records.units import with_unit
 from reproduce.commands import options
 
 if TYPE_CHECKING:
@@ -103,12 +104,11 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
 
 def _print(out: Path, timings: "Timings", calibration: "Calibration", quiet: bool, program: str) -> None:
     from reproduce.analysis.calibration.node import NOT_QUIET, fit_errors
-    from reproduce.output.terminal import shown
 
     what = f"{timings.ranks} {'GPUs' if timings.on_gpu else 'cores as devices'}, {timings.dtype}"
     print(f"{timings.host}: {what}\n")
     rows = [
-        (p.name, shown(p.value, p.unit), f"{shown(p.low, p.unit)} to {shown(p.high, p.unit)}", p.set_with)
+        (p.name, with_unit(p.value, p.unit), f"{with_unit(p.low, p.unit)} to {with_unit(p.high, p.unit)}", p.set_with)
         for p in calibration.parameters.values()
     ]
     rows.insert(0, ("number", "value", "plausible range", "from"))

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.table import PLAIN, PREFIXES
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import INVALID_RESULTS
+from benchmarks.records.units import with_unit
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
 from reproduce.commands.options import add_json
 
 ROWS = 20  # values shown of an experiment
 LINES = 4  # of everything else
+DIGITS = 5  # of values
 
 HELP = """A and B are results folders, or record.json files: of artifacts, benchmarks, anything the suite writes.
 
@@ -154,12 +155,5 @@ def _row(found: Sequence[Difference]) -> tuple[str, ...]:
     sampled = [one.apart for one in found if one.apart is not None]
     samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else ""
     value = f"{most.metric.replace('_', ' ')} [{most.origin}]"
-    return value, str(len(found)), most.point, shown(most.a, most.unit), shown(most.b, most.unit), relative, samples
-
-
-def shown(value: float, unit: str) -> str:
-    """A number with five significant digits and a prefix."""
-    if unit in PLAIN:
-        return f"{value:.5g}"
-    factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value) >= f), (1.0, ""))
-    return f"{value / factor:.5g} {prefix}{unit.removeprefix('1')}"
+    a, b = (with_unit(number, most.unit, DIGITS) for number in (most.a, most.b))
+    return value, str(len(found)), most.point, a, b, relative, samples

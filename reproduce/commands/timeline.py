@@ -10,7 +10,8 @@ from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
 from reproduce.output import theme
 from reproduce.output.ascii import ascii_timeline
-from reproduce.output.timelines import draw, title
+from reproduce.output.timeline_titles import title
+from reproduce.output.timelines import draw
 from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
 
 HELP = ""

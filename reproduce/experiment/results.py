@@ -135,11 +135,6 @@ class Claim:
     judge: Judge
     scales: tuple[str, ...] = (PAPER,)
 
-    @property
-    def whose(self) -> str:
-        """'the paper' or 'ours'."""
-        return "ours" if self.place == OURS else "the paper"
-
 
 def on_papers_points(judge: Judge) -> Judge:
     """A judge of the paper's own points: where they contradict the sentence, the paper is inconsistent."""

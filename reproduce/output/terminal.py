@@ -1,4 +1,4 @@
-"""What goes to a terminal: a console of the right width, paths, percentages, numbers with units."""
+"""What goes to a terminal: a console of the right width, paths, percentages."""
 
 import sys
 import textwrap
@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 100
-
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
-
-
-def shown(value: float, unit: str) -> str:
-    """A parameter's value with its unit, as people write it: '14 GB/s', '15 us', '0.78'."""
-    if unit in ("1", "count", "FLOP/B"):
-        return f"{value:.4g}" + (" FLOP/B" if unit == "FLOP/B" else "")
-    factor, prefix = next(((f, p) for f, p in _PREFIXES if value >= f * (1 - 1e-9)), (1.0, ""))
-    return f"{value / factor:.4g} {prefix}{unit}"
 
 
 def percent(value: float | None, signed: bool = False) -> str:

@@ -9,13 +9,13 @@ lines, and what comes after the first batch is left out.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.schedules import TimelineEvent, definition, names
+from ptdp_core.schedules import TimelineEvent
 from reproduce.output import theme
 from reproduce.output.timeline_colours import DARK, HATCHES, IDLE, OTHERS, PASSES, colour, text_colour
+from reproduce.output.timeline_titles import title
 from reproduce.output.traces import Time, Timeline
 
 if TYPE_CHECKING:
@@ -28,29 +28,6 @@ _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0
 _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or line of a title, the foot, small print
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
-
-
-def title(timeline: Timeline) -> str:
-    """The schedule and its bubble when executed: '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %'.
-
-    With split backward passes the formula is 1F1B's, for comparison.
-    """
-    p, m, v = timeline.p, timeline.m, timeline.v
-    sizes = f"p = {p}, m = {m}" + (f", v = {v}" if v > 1 else "")
-    formula, ideal = ("(p−1)/(vm)" if v > 1 else "(p−1)/m"), Fraction(p - 1, v * m)
-    bubble, percent = timeline.bubble, f"{100 * float(timeline.bubble):.4g} %"
-    split = "W" in timeline.kinds
-    if isinstance(bubble, Fraction) and bubble == ideal:
-        text = f"{formula} = {p - 1}/{v * m} = {percent}"
-    elif isinstance(bubble, Fraction):
-        text = f"{bubble} = {percent}, {'1F1B:' if split else 'not'} {formula} = {p - 1}/{v * m}"
-    else:
-        text = f"{percent}, {'1F1B:' if split else 'ideal'} {formula} = {100 * float(ideal):.4g} %"
-    name = definition(timeline.schedule).title if timeline.schedule in names() else timeline.schedule
-    return f"{name}, {sizes}: bubble {text}"
-
-
-# --- figure
 
 
 def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Sequence[Timeline] = ()) -> "Figure":

@@ -80,26 +80,26 @@ def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     for field, most in LIMITS.items():
         value = asked.get(field)
         if value is not None and not 1 <= value <= most:
-            raise UsageError(f"--{field} {value} is out of range; needs 1 to {most}")
+            raise UsageError(f"{field}={value} is out of range; needs 1 to {most}")
     name, model = _model(asked)
     n: Any = asked.get("gpus")
     batch: Any = asked.get("batch")
     if n is None and batch is None and (row := table_1_row(ModelConfig(model.layers, model.hidden, model.heads))):
         n, batch = row["gpus"], row["B"]
-    for option, value in (("--gpus", n), ("--batch", batch)):
+    for field, value, what in (("gpus", n, "GPUs"), ("batch", batch, "sequences of an iteration")):
         if value is None:
-            raise UsageError(f"{option} is missing; needs the {option[2:]} to plan for; try {option} 1024")
+            raise UsageError(f"{field} is missing; needs the number of {what} to plan for, such as 1024")
     return name, TrainingJob(model, n, batch)
 
 
 def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
     given = {field: asked[field] for field in SIZES if asked.get(field) is not None}
     if asked.get("model") is None:
-        if missing := [f"--{field}" for field in SIZES[:3] if field not in given]:
-            raise UsageError(f"{', '.join(missing)} missing; needs --model NAME, or --layers, --hidden and --heads")
+        if missing := [field for field in SIZES[:3] if field not in given]:
+            raise UsageError(f"{', '.join(missing)} missing; needs a model of the paper, or layers, hidden and heads")
         name = "own"
-    elif own := [f"--{field}" for field in SIZES[:3] if field in given]:
-        raise UsageError(f"--model {asked['model']} with {', '.join(own)}; needs one or the other")
+    elif own := [field for field in SIZES[:3] if field in given]:
+        raise UsageError(f"model={asked['model']!r} with {', '.join(own)}; needs one or the other")
     else:
         name, known = asked["model"].lower(), models()
         if name not in known:
@@ -145,15 +145,15 @@ def check_possible(job: TrainingJob, cluster: Cluster) -> None:
         sizes = sorted({d for _, _, d in grids(job, cluster.gpus_per_node)})
         shown = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
         raise UsageError(
-            f"--batch {job.B} is divisible by no data-parallel size that {job.n} GPUs allow (d = {shown}); "
-            f"needs a multiple of one of them; try --batch {nearest_batch(job, cluster.gpus_per_node)}"
+            f"batch={job.B} is divisible by no data-parallel size that {job.n} GPUs allow (d = {shown}); "
+            f"needs a multiple of one of them; try batch={nearest_batch(job, cluster.gpus_per_node)}"
         )
     need, config = least
     if need <= cluster.usable_memory:
         return
     parallel = config.parallel
     more = enough_gpus(job, cluster)
-    fix = f"try --gpus {more}" if more else "no multiple of these GPUs up to 64 times helps; try a smaller model"
+    fix = f"try gpus={more}" if more else "no multiple of these GPUs up to 64 times helps; try a smaller model"
     raise NothingSelectedError(
         f"nothing fits: of all legal configurations on {job.n} GPUs, p={parallel.p}, t={parallel.t}, d={parallel.d}, "
         f"v={parallel.v}, b={parallel.b}, recompute={parallel.recompute} takes least memory, {need / 1e9:.1f} GB; "

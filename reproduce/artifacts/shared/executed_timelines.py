@@ -114,7 +114,7 @@ def draw(record: Record) -> "Figure":
     return timelines.draw(executed, outlines=simulated)
 
 
-def files(record: Record) -> dict[str, bytes]:
+def files(record: Record) -> Mapping[str, bytes]:
     """Both as one trace, a process each."""
     executed, simulated = _both(record)
     return {"trace.json": trace([one for pair in zip(executed, simulated, strict=True) for one in pair])}

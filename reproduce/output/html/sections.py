@@ -76,7 +76,7 @@ def _result(report: Report, entry: Entry, result: Result) -> Content:
     if record.notes:
         parts.append(element("ul", *(element("li", note) for note in record.notes), class_="plain small"))
     if record.claims:
-        parts += [element("h3", "Claims of the paper"), *(_claim(claim) for claim in record.claims)]
+        parts += [element("h3", "Claims"), *(_claim(claim) for claim in record.claims)]
     return [*parts, _files(report, result), _provenance(record)]
 
 

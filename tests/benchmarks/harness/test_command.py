@@ -11,8 +11,8 @@ import torch
 from benchmarks.__main__ import main
 from benchmarks.harness import runner
 from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.harness.table import shown
 from benchmarks.records import Metric, PointResult, errors, fingerprint, read_record
+from benchmarks.records.units import with_unit
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,7 +92,7 @@ def test_a_run_writes_a_valid_record_and_prints_it(capsys, tmp_path):
     said = capsys.readouterr().out
     for one in runner.results_of(record):
         row = next(line for line in said.splitlines() if line.startswith(f"{one.key} "))
-        assert shown(one.metrics["speed"].value, "FLOP/s") in row
+        assert with_unit(one.metrics["speed"].value, "FLOP/s", 3, zeros=True) in row
     assert said.splitlines()[-1] == "next: reproduce plot gemm"
 
 
@@ -144,21 +144,3 @@ def test_a_machine_that_was_not_quiet_is_noted(monkeypatch, tmp_path, fake, caps
     said = capsys.readouterr().out
     assert "not quiet: a process that computes got 50% of a core" in said
     assert "not quiet: the canary took 1.00e+00 s before and 1.50e+00 s after" in said
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (1.5e-3, "s", "1.50 ms"),
-        (12.34e-6, "s", "12.3 us"),
-        (9.7e-3, "s", "9.70 ms"),
-        (99.96e-3, "s", "100 ms"),
-        (999.96e-6, "s", "1.00 ms"),
-        (0.0, "s", "0.00 s"),
-        (2.5e11, "FLOP/s", "250 GFLOP/s"),
-        (3.84e8, "1/s", "384 M/s"),
-        (0.9512, "1", "0.951"),
-    ],
-)
-def test_numbers_have_three_digits_and_a_prefix(value, unit, text):
-    assert shown(value, unit) == text

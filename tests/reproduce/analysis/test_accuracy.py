@@ -13,7 +13,6 @@ from reproduce.analysis.scoring.accuracy import Assessment, assess
 from reproduce.analysis.scoring.published_points import published_points
 from reproduce.analysis.scoring.scores import ScoredPair
 from reproduce.cli import main
-from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
 from reproduce.running.fidelities import evaluator
@@ -198,13 +197,6 @@ def test_bad_input_is_one_line(arguments, code, message, tmp_path, capsys):
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
-
-
-def test_values_are_shown_with_their_units():
-    shown = accuracy_command.shown
-    assert [shown(14e9, "B/s"), shown(15e-6, "s"), shown(0.78, "1"), shown(8, "count"), shown(0.5e-3, "s")] == [
-        *("14 GB/s", "15 us", "0.78", "8", "500 us"),
-    ]
 
 
 # ------------------------------------------------------------------------------------------------------- the figures

@@ -139,6 +139,32 @@ def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
     assert ["emulated" in name for name in names] == [True, False, True, False]
 
 
+def test_the_schedules_figure_draws_what_was_emulated(emulation, tmp_path, monkeypatch):
+    artifact = catalog.load("fig_schedules")
+    record = runner.run(runner.plan(artifact, tmp_path, "emulated"), COMMAND).record
+    drawn = [point for point in record.points if point.timelines]
+    assert [(p.parameters["schedule"], p.parameters["B"]) for p in drawn] == [
+        (name, 8) for name in ("gpipe", "1f1b", "interleaved", "zb-h1")
+    ]
+    saved = []
+    monkeypatch.setattr(theme, "figure_bytes", lambda figure, *options: saved.append(figure) or b"")
+    files = artifact.files(artifact, record)
+    assert set(files) == {"timelines.pdf", "timelines.png", "trace.json"}
+    panels = saved[0].axes
+    for axes, point in zip(panels, drawn, strict=True):
+        (outlines,) = (c for c in axes.collections if c.get_gid() == "outlines")
+        executed, predicted = ([event for rank in t.ranks for event in rank] for t in point.timelines)
+        boxes = [path for c in axes.collections if c is not outlines for path in c.get_paths()]
+        assert len(boxes) == len(executed)
+        assert max(path.vertices[:, 0].max() for path in boxes) == max(event.end for event in executed)
+        assert len(outlines.get_segments()) == len(predicted)
+    events = json.loads(files["trace.json"])["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert ["emulated" in name for name in names] == 4 * [True, False]
+    without = replace(record, points=tuple(replace(point, timelines=()) for point in record.points))
+    assert artifact.files(artifact, without) == {}  # a record of version 1
+
+
 def test_bubbles_are_held_against_the_formula(emulation, tmp_path):
     record = run("fig_gpipe_timeline", tmp_path).record
     for point in record.points:

@@ -170,14 +170,14 @@ def test_the_cluster_matters(answer_of, tmp_path):
     [
         (["--model", "175"], "unknown model '175'; did you mean '175b'?"),
         (["--model", "gpt"], "known: 1.7b, 3.6b"),
-        (["--model", "175b"], "--gpus is missing"),
-        (["--model", "175b", "--gpus", "1024"], "--batch is missing"),
+        (["--model", "175b"], "gpus is missing"),
+        (["--model", "175b", "--gpus", "1024"], "batch is missing"),
         (["--model", "175b", "--layers", "4", "--gpus", "8", "--batch", "8"], "needs one or the other"),
-        (["--layers", "4", "--gpus", "8", "--batch", "8"], "--hidden, --heads missing"),
-        ([], "--layers, --hidden, --heads missing"),
-        ([*SMALL, "--gpus", "0"], "--gpus 0 is out of range; needs 1 to 1000000"),
-        ([*SMALL, "--batch", "-3"], "--batch -3 is out of range"),
-        ([*SMALL, "--top", "0"], "--top 0 is out of range"),
+        (["--layers", "4", "--gpus", "8", "--batch", "8"], "hidden, heads missing"),
+        ([], "layers, hidden, heads missing"),
+        ([*SMALL, "--gpus", "0"], "gpus=0 is out of range; needs 1 to 1000000"),
+        ([*SMALL, "--batch", "-3"], "batch=-3 is out of range"),
+        ([*SMALL, "--top", "0"], "top=0 is out of range"),
         ([*SMALL, "--heads", "7"], "hidden=2304 is not divisible by heads=7; needs equal heads; try heads=6"),
         ([*SMALL, "--seq", "0"], "seq=0 is not a positive whole number"),
         ([*SMALL, "--gpus", "many"], "invalid int value"),
@@ -195,8 +195,8 @@ def test_a_batch_that_nothing_divides_comes_with_one_that_works(ask):
     model = ("--layers", "2", "--hidden", "4096", "--heads", "2", "--gpus", "64")
     code, error = ask(*model, "--batch", "17")
     assert code == 2
-    assert "--batch 17 is divisible by no data-parallel size that 64 GPUs allow (d = 16, 32, 64)" in error
-    (fix,) = re.findall(r"try --batch (\d+)", error)
+    assert "batch=17 is divisible by no data-parallel size that 64 GPUs allow (d = 16, 32, 64)" in error
+    (fix,) = re.findall(r"try batch=(\d+)", error)
     assert fix == "16"
     assert ask(*model, "--batch", fix)[0] == 0
 
@@ -206,7 +206,7 @@ def test_what_does_not_fit_comes_with_the_gpus_that_would_do(ask):
     assert code == 9
     assert len(error.strip().splitlines()) == 1
     assert re.search(r"nothing fits: .* takes least memory, [\d.]+ GB; selene has 80\.2 GB to fill", error)
-    (fix,) = re.findall(r"try --gpus (\d+)", error)
+    (fix,) = re.findall(r"try gpus=(\d+)", error)
     assert ask("--model", "175b", "--gpus", fix, "--batch", "192")[0] == 0
 
 

@@ -118,7 +118,7 @@ class TestCommand:
         )
         assert (code, err) == (0, "")
         # (p-1)(t_f + t_i - t_w) = 6 of m(t_f + t_b) = 32
-        assert "ZB-H1, p = 4, m = 8: bubble 3/16 = 18.75 %, 1F1B: (p-1)/m = 3/8" in out
+        assert "ZB-H1, p = 4, m = 8: bubble 3/16 = 18.75 %\n" in out
         assert "time: 38 t_f (derived: executed schedule, t_b = 3 t_f, of it t_w = t_f)" in out
         assert "peak stash: 4 microbatches" in out
         found = (tmp_path / "timeline" / "zb-h1-p4-m8-v1" / "schedule.csv").read_text()

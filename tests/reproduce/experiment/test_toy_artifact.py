@@ -9,6 +9,7 @@ from benchmarks.records.errors import DONE
 from reproduce.analysis.verification import coverage
 from reproduce.cli import main
 from reproduce.experiment import catalog
+from reproduce.experiment.results import OURS
 
 MODULE = """
 from reproduce.experiment import quantities as q
@@ -91,7 +92,7 @@ def test_it_has_all_scales_and_fidelities(toy):
 
 
 def test_claims_that_are_ours_need_no_place_in_the_paper(toy):
-    assert catalog.load(toy).claims[0].whose == "ours"
+    assert catalog.load(toy).claims[0].place == OURS
     assert coverage.unlisted(coverage.statements(), coverage.artifacts()) == []
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.records import Metric
-from ptdp_core.schedules import build
+from ptdp_core.schedules import build, definition, names
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
@@ -19,7 +19,8 @@ from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
 from reproduce.output import export, theme, timelines
 from reproduce.output.timeline_colours import DARK, IDLE, colour, luminance, text_colour
-from reproduce.output.timelines import draw, title
+from reproduce.output.timeline_titles import bubble_by_formula, title
+from reproduce.output.timelines import draw
 from reproduce.output.traces import from_schedule, trace
 from reproduce.running.fidelities import evaluator
 from reproduce.running.runner import plan, run
@@ -280,11 +281,22 @@ def test_title_says_the_executed_bubble():
     interleaved = timeline_of("interleaved", 4, 8, 2)
     assert title(interleaved) == "Interleaved 1F1B, p = 4, m = 8, v = 2: bubble (p−1)/(vm) = 3/16 = 18.75 %"
     slower = title(replace(interleaved, bubble=Fraction(1, 4)))
-    assert slower.endswith("bubble 1/4 = 25 %, not (p−1)/(vm) = 3/16")
-    assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %, ideal (p−1)/(vm) = 18.75 %")
+    assert slower.endswith("bubble 1/4 = 25 %, by (p−1)/(vm) = 3/16 = 18.75 %")
+    assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %, by (p−1)/(vm) = 3/16 = 18.75 %")
+
+
+def test_title_has_the_bubble_of_the_schedules_own_formula():
     split = timeline_of("zb-h1", 4, 8, 1)
-    assert title(split) == "ZB-H1, p = 4, m = 8: bubble 1/8 = 12.5 %, 1F1B: (p−1)/m = 3/8"
-    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %, 1F1B: (p−1)/m = 37.5 %")
+    assert title(split) == "ZB-H1, p = 4, m = 8: bubble 1/8 = 12.5 %"  # (p-1)(t_f + t_i - t_w)/(m(t_f + t_b)) = 3/24
+    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %, by its formula 12.5 %")
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_executed_bubble_is_that_of_the_formula(name):
+    """With a time of the weight gradients that is within the formula's limits: t_w <= t_f and t_w <= t_i."""
+    schedule = build(name, 4, 8, definition(name).chunks[0])
+    timeline = from_schedule(schedule, Fraction(5, 2), weights=Fraction(3, 4))
+    assert bubble_by_formula(timeline) == timeline.bubble
 
 
 def test_importing_is_light():

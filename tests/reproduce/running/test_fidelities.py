@@ -40,7 +40,10 @@ def guessed(monkeypatch, small):
 
 
 def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> None:
-    assert set(FIDELITIES) == set(records.FIDELITIES)
+    assert set(FIDELITIES) == set(records.FIDELITIES), (
+        "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of benchmarks/records/record.py, "
+        "and in 'fidelity' and 'origin' of results/schema/record-2.schema.json"
+    )
     for row in FIDELITIES.values():
         module = import_module(row.module)
         assert callable(module.make)
