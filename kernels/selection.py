@@ -78,8 +78,8 @@ def select(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:
     """
     device = torch.device(device)
     if name == "auto":
-        wanted = reversed(IMPLEMENTATIONS) if device.type == "cuda" else ("reference",)
-        name = next((one for one in wanted if why_unavailable(one, device) is None), "reference")
+        preferred = reversed(IMPLEMENTATIONS) if device.type == "cuda" else ("reference",)
+        name = next((candidate for candidate in preferred if why_unavailable(candidate, device) is None), "reference")
     if name not in IMPLEMENTATIONS:
         raise ValueError(f"kernels={name!r} is unknown; needs one of {', '.join(IMPLEMENTATIONS)}, auto; try auto")
     if reason := why_unavailable(name, device):

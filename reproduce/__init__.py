@@ -33,17 +33,17 @@ def foreign_packages() -> dict[str, str]:
     """Those of our packages that would be imported from elsewhere, with that place. Imports none."""
     from importlib.util import find_spec
 
-    found = {}
+    foreign = {}
     for name in OWN_PACKAGES:
         try:
             spec = find_spec(name)
         except ValueError:  # already imported, by something that gave it no specification
-            found[name] = "a module without an origin"
+            foreign[name] = "a module without an origin"
             continue
         places = list(spec.submodule_search_locations or [spec.origin or "?"]) if spec else ["nowhere"]
         if Path(places[0]).resolve() != ROOT / name:
-            found[name] = str(places[0])
-    return found
+            foreign[name] = str(places[0])
+    return foreign
 
 
 if _foreign := foreign_packages():

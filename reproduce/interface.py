@@ -127,8 +127,8 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
     from reproduce.experiment.parameters import check_keys
 
     points = []
-    for number, own in enumerate(configurations or ({},), 1):
-        given = {**shared, **own}
+    for number, configuration in enumerate(configurations or ({},), 1):
+        given = {**shared, **configuration}
         try:
             check_keys(given)
         except ValueError as error:

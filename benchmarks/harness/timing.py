@@ -140,8 +140,8 @@ def take_turns(
             timer(step)
     taken: dict[str, list[float]] = {name: [] for name in steps}
     order, generator = list(steps.items()), random.Random(0)  # a fixed seed: the order is the same on all ranks
-    for done in range(rounds):
-        if done >= LEAST_SAMPLES and sum(map(sum, taken.values())) > limit_s:
+    for finished_rounds in range(rounds):
+        if finished_rounds >= LEAST_SAMPLES and sum(map(sum, taken.values())) > limit_s:
             break
         generator.shuffle(order)
         for name, step in order:

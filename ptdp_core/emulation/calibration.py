@@ -39,12 +39,12 @@ class Stopwatch:
 
     def time(self, operation: Callable[[], object], repeats: int = REPEATS) -> list[float]:
         """Seconds of an operation that all ranks start together, several times."""
-        taken = []
+        seconds = []
         for _ in range(WARMUP + repeats):
             start = self.agree()
             operation()
-            taken.append(time.monotonic() - start)
-        return taken[WARMUP:]
+            seconds.append(time.monotonic() - start)
+        return seconds[WARMUP:]
 
 
 def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) -> Timing:

@@ -33,11 +33,11 @@ def run(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> RankRepor
     measured = measure_links(plan, groups, Path(folder))
     beat()
     rank = VirtualRank(plan, groups, Path(folder))
-    done = []
+    reports = []
     for _ in range(plan.warmup + plan.iterations):
-        done.append(rank.iterate())
+        reports.append(rank.iterate())
         beat()
-    return RankReport(measured, tuple(done[plan.warmup :]), rank.sent_bytes(len(done)))
+    return RankReport(measured, tuple(reports[plan.warmup :]), rank.sent_bytes(len(reports)))
 
 
 class VirtualRank:

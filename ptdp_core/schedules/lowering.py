@@ -132,29 +132,33 @@ def _blocking_neighbours(
     instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
     groups: Groups[M] = [([], [], [])]
-    sent: M | None = None
+    to_send: M | None = None
     user: Action | None = None  # the pass that waits for what is to be sent
     weights: list[Action] = []
     for action in actions:
         if action.kind == WEIGHT_GRADIENT:
             weights.append(action)
             continue
-        received = into(action)
+        to_receive = into(action)
         kind, stage, microbatch = action.output
         step = 1 if kind == "F" else -1
-        if sent is not None and received is not None and follows.get(Action(kind, stage - step, microbatch)) == user:
+        if (
+            to_send is not None
+            and to_receive is not None
+            and follows.get(Action(kind, stage - step, microbatch)) == user
+        ):
             groups[-1][2].extend(weights)
-            groups.append(([sent], [received], []))
+            groups.append(([to_send], [to_receive], []))
         else:
-            if sent is not None:
-                groups.append(([sent], [], []))
+            if to_send is not None:
+                groups.append(([to_send], [], []))
             groups[-1][2].extend(weights)
-            if received is not None:
-                groups.append(([], [received], []))
+            if to_receive is not None:
+                groups.append(([], [to_receive], []))
         groups[-1][2].append(action)
-        sent, user, weights = out_of(action), Action(kind, stage + step, microbatch), []
-    if sent is not None:
-        groups.append(([sent], [], []))
+        to_send, user, weights = out_of(action), Action(kind, stage + step, microbatch), []
+    if to_send is not None:
+        groups.append(([to_send], [], []))
     groups[-1][2].extend(weights)
     return groups
 

@@ -154,13 +154,13 @@ def _in_order(ranks: list[list[Event]]) -> list[Event]:
     waiting: defaultdict[int, list[int]] = defaultdict(list)  # the ranks that wait, by the event they wait for
     rests = [iter(events) for events in ranks]
     order: list[Event] = []
-    at = [next(rest, None) for rest in rests]
+    current = [next(remaining, None) for remaining in rests]
     ready = list(range(len(ranks)))
     for events in ranks:
         arrived[events[0][0]] = True
     while ready:
         rank = ready.pop()
-        event, rest = at[rank], rests[rank]
+        event, remaining = current[rank], rests[rank]
         while event is not None:
             for other, _ in event[1]:
                 if not arrived[other]:
@@ -172,11 +172,11 @@ def _in_order(ranks: list[list[Event]]) -> list[Event]:
                 arrived[number] = True
                 if number in waiting:
                     ready.extend(waiting.pop(number))
-                event = next(rest, None)
+                event = next(remaining, None)
                 continue
             break
-        at[rank] = event
-    stuck = [rank for rank, event in enumerate(at) if event is not None]
+        current[rank] = event
+    stuck = [rank for rank, event in enumerate(current) if event is not None]
     if stuck:
         raise ValueError(f"program deadlocks on ranks {stuck}; needs matching sends and receives")
     return order

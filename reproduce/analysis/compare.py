@@ -148,11 +148,11 @@ def _pair(key: Key, a: Record, b: Record) -> Pair:
     if obstacles:
         return Pair(key, a.title, obstacles, points=len(both))
     common = [(p, q, metric) for p, q in both for metric in p.metrics if metric in q.metrics]
-    found = [_difference(p.key, metric, p.metrics[metric], q.metrics[metric]) for p, q, metric in common]
+    candidates = [_difference(p.key, metric, p.metrics[metric], q.metrics[metric]) for p, q, metric in common]
     return Pair(
         key,
         a.title,
-        differences=tuple(difference for difference in found if difference is not None),
+        differences=tuple(difference for difference in candidates if difference is not None),
         changes=(*_statuses(both), *_timelines(both), *_verdicts(a, b)),
         missing=_missing(a, b, both),
         notes=tuple(_notes(a, b, both)),
@@ -237,16 +237,16 @@ def _verdicts(a: Record, b: Record) -> list[tuple[str, str, str]]:
 def _missing(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> tuple[tuple[str, str], ...]:
     """What only one side has, as (side, what)."""
     keys = {p.key for p, _ in both}
-    found = [("A", f"point {p.key}") for p in a.points if p.key not in keys]
-    found += [("B", f"point {q.key}") for q in b.points if q.key not in keys]
+    missing = [("A", f"point {p.key}") for p in a.points if p.key not in keys]
+    missing += [("B", f"point {q.key}") for q in b.points if q.key not in keys]
     for p, q in both:
         if p.status == q.status:
-            found += [("A", f"{metric} of {p.key}") for metric in p.metrics if metric not in q.metrics]
-            found += [("B", f"{metric} of {p.key}") for metric in q.metrics if metric not in p.metrics]
+            missing += [("A", f"{metric} of {p.key}") for metric in p.metrics if metric not in q.metrics]
+            missing += [("B", f"{metric} of {p.key}") for metric in q.metrics if metric not in p.metrics]
             mine, theirs = ([timeline.origin for timeline in point.timelines] for point in (p, q))
-            found += [("A", f"{origin} timeline of {p.key}") for origin in mine if origin not in theirs]
-            found += [("B", f"{origin} timeline of {p.key}") for origin in theirs if origin not in mine]
-    return tuple(found)
+            missing += [("A", f"{origin} timeline of {p.key}") for origin in mine if origin not in theirs]
+            missing += [("B", f"{origin} timeline of {p.key}") for origin in theirs if origin not in mine]
+    return tuple(missing)
 
 
 def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> list[str]:

@@ -81,10 +81,10 @@ def notes(results: Results) -> tuple[str, ...]:
     """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
     if results.scale == LAPTOP:
         return executed_timelines.notes(results)
-    one, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
+    default, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
     return (
-        f"Peak stash at p={P}, m={M}: 1F1B {one:g} microbatches, interleaved with v={V} {new:g} "
-        f"(p(1 + (p-1)/(pv)); {new / one - 1:.0%} more).",
+        f"Peak stash at p={P}, m={M}: 1F1B {default:g} microbatches, interleaved with v={V} {new:g} "
+        f"(p(1 + (p-1)/(pv)); {new / default - 1:.0%} more).",
     )
 
 
@@ -127,7 +127,7 @@ def _derived(**values: float) -> dict[str, Number]:
 def one_f_one_b_bubble(results: Results) -> Judgement:
     times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
     stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
-    same = all(gpipe == one for gpipe, one in times.values())
+    same = all(gpipe == one_f_one_b for gpipe, one_f_one_b in times.values())
     few = all(stash <= p for (p, _), stash in stashes.items())
     shown = ", ".join(f"{stash:g} (p={p}, m={m})" for (p, m), stash in stashes.items())
     return holds_if(
@@ -147,9 +147,11 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
 )
 def one_f_one_b_stash(results: Results) -> Judgement:
     stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
-    shown = ", ".join(f"{one:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one, gpipe) in stashes.items())
+    shown = ", ".join(
+        f"{one_f_one_b:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one_f_one_b, gpipe) in stashes.items()
+    )
     return holds_if(
-        all(one <= p and gpipe == m for (p, m), (one, gpipe) in stashes.items()),
+        all(one_f_one_b <= p and gpipe == m for (p, m), (one_f_one_b, gpipe) in stashes.items()),
         f"microbatches stashed at most, 1F1B and GPipe: {shown}",
         {
             f"{name}_stash_m{m}": Number(value, "count", "derived")

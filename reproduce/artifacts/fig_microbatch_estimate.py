@@ -56,12 +56,12 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     """Eq. (1) on our times, as whole iterations and as computation alone, and on the paper's Figure 7."""
     parallel = estimate.config.parallel
     alone = replace(estimate.config, parallel=replace(parallel, b=1, B=1))
-    both = {parallel.b: estimate, 1: simulate(alone, cluster)}
+    estimates = {parallel.b: estimate, 1: simulate(alone, cluster)}
     values: Any = point.parameters
     b, batch, p = parallel.b, values["batch_size"], values["pipeline_stages"]
-    whole = {size: one.iteration_time for size, one in both.items()}
-    compute = {size: sum(one.phase_times[phase] for phase in COMPUTE) for size, one in both.items()}
-    found = {
+    whole = {size: estimated.iteration_time for size, estimated in estimates.items()}
+    compute = {size: sum(estimated.phase_times[phase] for phase in COMPUTE) for size, estimated in estimates.items()}
+    metrics = {
         ESTIMATE: Metric(normalised(whole, b, batch, p), "1", "simulated"),
         COMPUTE_ONLY: Metric(normalised(compute, b, batch, p), "1", "simulated"),
         TIME: Metric(whole[b], "s", "simulated"),
@@ -69,8 +69,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     rates = figure_7()
     if b in rates:
         papers = {size: size / rates[size] for size in (1, b)}  # in time units that cancel
-        found[FROM_FIGURE_7] = Metric(normalised(papers, b, batch, p), "1", "derived")
-    return found
+        metrics[FROM_FIGURE_7] = Metric(normalised(papers, b, batch, p), "1", "derived")
+    return metrics
 
 
 def figure_7() -> dict[int, float]:
@@ -180,8 +180,8 @@ def takeaway_3_by_formula(results: Results) -> Judgement:
     }
     by_depth = {p: [best[p, batch] for batch in batches] for p in depths}
     text = "best b at b' = B/d = 32, 128, 512, 2048: " + "; ".join(
-        f"p={p}: {', '.join(map(str, found))}" for p, found in by_depth.items()
+        f"p={p}: {', '.join(map(str, best_sizes))}" for p, best_sizes in by_depth.items()
     )
     changes_with_depth = any(len({best[p, batch] for p in depths}) > 1 for batch in batches)
-    changes_with_batch = any(len(set(found)) > 1 for found in by_depth.values())
+    changes_with_batch = any(len(set(best_sizes)) > 1 for best_sizes in by_depth.values())
     return holds_if(changes_with_depth and changes_with_batch, text)

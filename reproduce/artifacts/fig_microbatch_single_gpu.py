@@ -36,7 +36,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
 
 def notes(results: Results) -> tuple[str, ...]:
     """How the other reading of the FLOPs would compare, and why recomputation was assumed."""
-    found = [
+    sentences = [
         "Not stated in the paper: the vocabulary (51200 assumed, as elsewhere), recomputation and the FLOP count of "
         "this run. Assumed: every layer is recomputed, and the figure counts no FLOPs for it, unlike eq. (3)."
     ]
@@ -46,7 +46,7 @@ def notes(results: Results) -> tuple[str, ...]:
         for name in (WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION):
             ratios = [results.value(p.key, name) / p.paper[WITHOUT_RECOMPUTATION].value for p in done]
             apart[name] = sum(ratios) / len(ratios) - 1
-        found.append(
+        sentences.append(
             f"Mean difference from the paper's points: {apart[WITHOUT_RECOMPUTATION]:+.1%} as assumed, "
             f"{apart[WITH_RECOMPUTATION]:+.1%} if the same times are counted by eq. (3). The choice of the count is "
             "made because it is nearer: that this figure agrees in level is weak evidence, in shape it is better."
@@ -54,17 +54,17 @@ def notes(results: Results) -> tuple[str, ...]:
         first, last = done[0], done[-1]
         once = sum(results.value(first.key, f"{phase}_time") for phase in ("optimizer", "host"))
         share = once / results.value(first.key, "iteration_time")
-        found.append(
+        sentences.append(
             f"At {first.label} the optimizer step and the host take {share:.0%} of the simulated iteration: with B = "
             "b, "
             "spreading them over more sequences is most of the rise."
         )
         kept, peak = (results.value(last.key, name) for name in ("activations_without_recomputation", "peak_memory"))
-        found.append(
+        sentences.append(
             f"Memory at {last.label}: {peak / 1e9:.1f} GB with recomputation; without, the activations alone would "
             f"be {kept / 1e9:.0f} GB, so that the paper's run must have recomputed, in whole or in part."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 ARTIFACT = Artifact(

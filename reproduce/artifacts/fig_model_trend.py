@@ -83,8 +83,8 @@ def derive(point: Point) -> dict[str, Metric]:
 
 
 def _models(results: Results) -> tuple[list[float], list[float]]:
-    found = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
-    years, sizes = zip(*found, strict=True)
+    models = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
+    years, sizes = zip(*models, strict=True)
     return list(years), [size * BILLION for size in sizes]
 
 
@@ -99,20 +99,20 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     sizes: list[Any] = [point.parameters["billions"] for point in models]
     look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
-    at: list[Any] = [point.parameters["year"] for point in line]
+    line_years: list[Any] = [point.parameters["year"] for point in line]
     ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
     papers = [p.paper[TREND].value / BILLION for p in line]
-    axes.plot(at, ours, color=colour, label="our fit")
-    axes.plot(at, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
+    axes.plot(line_years, ours, color=colour, label="our fit")
+    axes.plot(line_years, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
     for point, x, y in zip(models, years, sizes, strict=True):
         above = y * BILLION > point.metrics[TREND].value if point.metrics else True
         offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")
-        if above and x < at[0] + 0.5:  # no room between the marker and the axis
+        if above and x < line_years[0] + 0.5:  # no room between the marker and the axis
             offset, ha, va = (0, 5), "center", "bottom"
         text = point.label.replace(" (", "\n(")
         axes.annotate(text, (x, y), offset, textcoords="offset points", ha=ha, va=va, fontsize=6.5, linespacing=0.95)
     axes.set_yscale("log")
-    axes.set_xticks(at, labels=[f"{year:.0f}" for year in at])
+    axes.set_xticks(line_years, labels=[f"{year:.0f}" for year in line_years])
     axes.set_xlim(2017.85, 2021.15)
     axes.set_ylim(0.02, 1000)
     axes.set_xlabel("Year")

@@ -110,9 +110,9 @@ def larger_batch_faster(results: Results) -> Judgement:
     "p=2, t=1 fits in memory at both batch sizes",
 )
 def fits_model_parallel_2(results: Results) -> Judgement:
-    found = [point for point in results.points if point.parameters["p"] == 2]
-    out = [point.series for point in found if point.status == "oom"]
-    peaks = {point.series: results.value(point.key, "peak_memory") for point in found if point.series not in out}
+    shallowest = [point for point in results.points if point.parameters["p"] == 2]
+    out = [point.series for point in shallowest if point.status == "oom"]
+    peaks = {point.series: results.value(point.key, "peak_memory") for point in shallowest if point.series not in out}
     text = "peak memory with p=2, t=1: " + listed({k: v / 1e9 for k, v in peaks.items()}, "{:.1f} GB")
     text += f"; out of memory: {', '.join(out)}" if out else ""
     numbers = {f"peak_memory_{i}": results.number(peak, "B") for i, peak in enumerate(peaks.values())}

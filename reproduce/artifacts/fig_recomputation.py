@@ -54,13 +54,13 @@ ARTIFACT = Artifact(
 
 def _line(results: Results, series: str) -> dict[int, float]:
     """Sequences/s by batch size where it fits. Raises `MissingResultError` for points that failed, or if none fits."""
-    found = {}
+    rates = {}
     for point in results.points:
         if point.series == series and point.status != "oom":
-            found[int(str(point.parameters["B"]))] = results.value(point.key, q.SEQUENCES)
-    if not found:
+            rates[int(str(point.parameters["B"]))] = results.value(point.key, q.SEQUENCES)
+    if not rates:
         raise MissingResultError(f"no point of {series!r} fits in memory")
-    return found
+    return rates
 
 
 @ARTIFACT.claim(

@@ -49,16 +49,16 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
 
 def notes(results: Results) -> tuple[str, ...]:
     """What is ours beyond the figure, and how the schedules compare without the optimization."""
-    found = [
+    sentences = [
         "The default schedule's two series are not in the paper's figure and not drawn; they are for the sentence of "
         'Section 5.3.2 that is "not shown" there.'
     ]
     try:
         gains = _gains(results, over=OFF, of=DEFAULT_OFF)
-        found.append(f"Without scatter/gather, default over interleaved by batch size: {listed(gains, '{:+.1%}')}.")
+        sentences.append(f"Without scatter/gather, default over interleaved by batch size: {listed(gains, '{:+.1%}')}.")
     except MissingResultError:
         pass
-    return (*found, *out_of_memory(results))
+    return (*sentences, *out_of_memory(results))
 
 
 AHEAD = "faster than the interleaved schedule without it at the largest batch size of the figure, 60"
@@ -172,12 +172,12 @@ def default_ahead_both_without(results: Results) -> Judgement:
     f"the default schedule, with scatter/gather as in Figure 12, is {AHEAD}",
 )
 def default_ahead_of_unoptimized(results: Results) -> Judgement:
-    found = _default_ahead(_gains(results, over=OFF, of=DEFAULT_ON), results.fidelity)
+    judgement = _default_ahead(_gains(results, over=OFF, of=DEFAULT_ON), results.fidelity)
     interleaved = results.paper_series(OFF, q.THROUGHPUT, "B")
     default = {row["B"]: row[q.THROUGHPUT.name] * q.TERA for row in published.rows("fig_interleaved") if row["v"] == 1}
     papers = {B: default[int(str(B))] / value - 1 for B, value in interleaved.items() if B in default}
-    text = f"{found.explanation}; in the paper's own Figures 12 and 18: {listed(papers, '{:+.1%}')}"
+    text = f"{judgement.explanation}; in the paper's own Figures 12 and 18: {listed(papers, '{:+.1%}')}"
     last = list(papers.values())[-1]
     return replace(
-        found, explanation=text, numbers={**found.numbers, "paper_gain_at_largest": Number(last, "1", "paper")}
+        judgement, explanation=text, numbers={**judgement.numbers, "paper_gain_at_largest": Number(last, "1", "paper")}
     )

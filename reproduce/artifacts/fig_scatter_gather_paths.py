@@ -29,12 +29,12 @@ SIZES = (8, 2)  # the experiments' t, and the figure's
 def points() -> tuple[Point, ...]:
     """One boundary tensor of GPT-3 between two stages on nodes of their own, with and without, at t = 8 and 2."""
     model = published.model(GPT_3)
-    found = []
+    points = []
     for t in SIZES:
         for series, scattered in ((PLAIN, False), (SCATTERED, True)):
             sizes = ModelConfig(**model)
             elements = scatter_gather_elements(sizes, 1, t) if scattered else pipeline_elements(sizes, 1)
-            found.append(
+            points.append(
                 Point(
                     key=f"{'with' if scattered else 'without'}_t{t}",
                     series=series,
@@ -43,7 +43,7 @@ def points() -> tuple[Point, ...]:
                     paper={PATH: PaperValue(FP16_BYTES * elements, "B", "text")},
                 )
             )
-    return tuple(found)
+    return tuple(points)
 
 
 def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Transfer, ...]]:
@@ -117,8 +117,10 @@ def _draw_paths(axes: "Axes", point: PointResult) -> None:
     total = FP16_BYTES * sum(transfer.elements for transfer in sent) / 1e6
     text = f"InfiniBand: {len(sent)} × {size:.1f} MB\n= {total:.0f} MB"
     if gathered:
-        (own,) = {FP16_BYTES * sum(g.elements for g in gathered if g.destination == t.destination) for t in sent}
-        text += f"\nNVLink: all-gather, {own / 1e6:.1f} MB\ninto each GPU"
+        (gathered_bytes,) = {
+            FP16_BYTES * sum(g.elements for g in gathered if g.destination == t.destination) for t in sent
+        }
+        text += f"\nNVLink: all-gather, {gathered_bytes / 1e6:.1f} MB\ninto each GPU"
         x = left[nodes[1]] + 22.5
         arrow(axes, x + 2, top[gathered[-1].source] - 2, x + 2, top[gathered[0].source] + 8, BLUE, "<|-|>")
     else:

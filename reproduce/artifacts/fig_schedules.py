@@ -44,21 +44,21 @@ def _schedules(v: int) -> tuple[Level, ...]:
 
 def notes(results: Results) -> tuple[str, ...]:
     """How the schedules compare: no sentence of the paper is judged here."""
-    found = [
+    sentences = [
         "Not in the paper. ZB-H1 splits a backward pass into the input's gradient, which the stage before waits for, "
         "and the weights' gradients, which fill the pipeline's gaps: an idle time of (p-1)(t_f + t_i - t_w) in place "
         "of 1F1B's (p-1)(t_f + t_i + t_w)."
     ]
     for other in (DEFAULT, INTERLEAVED):
         if gains := _relative(results, q.THROUGHPUT, SPLIT, other):
-            found.append(f"Throughput of ZB-H1 over {other}, by batch size: {listed(gains, '{:+.1%}')}.")
+            sentences.append(f"Throughput of ZB-H1 over {other}, by batch size: {listed(gains, '{:+.1%}')}.")
     if memory := _relative(results, "peak_memory", SPLIT, DEFAULT):
-        found.append(
+        sentences.append(
             f"Peak memory of ZB-H1 over {DEFAULT}, by batch size: {listed(memory, '{:+.0%}')}. Its authors' equal peak "
             "is without recomputation; with it, what a layer has recomputed for its input's gradient is kept until its "
             "weights' gradients are computed, for up to p microbatches."
         )
-    return (*found, *out_of_memory(results))
+    return (*sentences, *out_of_memory(results))
 
 
 def _relative(results: Results, metric: str | Quantity, of: str, over: str) -> dict[Scalar, float]:

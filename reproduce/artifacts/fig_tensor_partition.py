@@ -35,16 +35,16 @@ def points() -> tuple[Point, ...]:
     """The parameters of a layer of GPT-3 at t = 8; what a layer and a stage of it communicate at several t."""
     plain, p = published.model(GPT_3), published.configuration(GPT_3)["p"]
     model, t, b = model_of(plain), SIZES[-1], 1
-    found: list[Point] = []
+    points: list[Point] = []
     for parameter in layer_parameters(model, 0):
-        shape, own = parameter.shape, parameter.shard(t, 0).shape
+        shape, part_shape = parameter.shape, parameter.shard(t, 0).shape
         split = SPLITS[parameter.split]
-        shown = {"name": parameter.name, "split": split, "whole": _by(shape), "own": _by(own)}
-        found.append(Point(parameter.name, SHARDS, parameter.name, {**plain, "t": t, "b": b, **shown}))
+        shown = {"name": parameter.name, "split": split, "whole": _by(shape), "own": _by(part_shape)}
+        points.append(Point(parameter.name, SHARDS, parameter.name, {**plain, "t": t, "b": b, **shown}))
     for series, layers in ((LAYER, 1), (STAGE, model.layers // p)):
         for t in SIZES:
             theirs = PaperValue(layers * tensor_parallel_elements(model, b, t), "count", "text")
-            found.append(
+            points.append(
                 Point(
                     key=f"{series.rsplit(' ', 1)[1]}_t{t}",
                     series=series,
@@ -53,7 +53,7 @@ def points() -> tuple[Point, ...]:
                     paper={ELEMENTS: theirs},
                 )
             )
-    return tuple(found)
+    return tuple(points)
 
 
 def _weights(model: ModelConfig, block: str) -> list[Parameter]:
@@ -78,8 +78,8 @@ def derive(point: Point) -> dict[str, Metric]:
         }
     layers = parameters["stage_layers"]
     # A stage in the middle: layers only, and none of the model's ends.
-    own = chunk_parameters(model, range(1, 1 + layers), t)
-    forward, backward = all_reduces(own)
+    parameters_held = chunk_parameters(model, range(1, 1 + layers), t)
+    forward, backward = all_reduces(parameters_held)
     costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
     sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
     counts = {
@@ -203,13 +203,13 @@ def stage_communication(results: Results) -> Judgement:
 def _pairs(results: Results) -> list[tuple[str, Parameter, Parameter, int, int]]:
     """Of each block: name, its column- and its row-parallel matrix, t, and columns of the first per row of the "
     "second."""
-    found = []
+    pairs = []
     parameters: Any = _of(results, SHARDS)[0].parameters
     model = model_of(parameters)
     for name in BLOCKS:
         first, second = _weights(model, name)
-        found.append((name, first, second, parameters["t"], first.shape[COLUMN] // second.shape[ROW]))
-    return found
+        pairs.append((name, first, second, parameters["t"], first.shape[COLUMN] // second.shape[ROW]))
+    return pairs
 
 
 @ARTIFACT.claim(

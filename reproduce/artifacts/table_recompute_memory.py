@@ -39,8 +39,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     kept, intermediate = layer_input_bytes(config), layer_intermediate_bytes(config)
     c = optimal_checkpoints(layers, kept, intermediate)
     tried = {k: _with(estimate, cluster, checkpoint_layers=k) for k in range(1, layers + 1)}
-    peaks = {k: one.peak_memory for k, one in tried.items()}
-    rates = [one.throughput_per_gpu for one in tried.values()]
+    peaks = {k: candidate.peak_memory for k, candidate in tried.items()}
+    rates = [candidate.throughput_per_gpu for candidate in tried.values()]
     best = min(peaks, key=lambda k: peaks[k])
     none = _with(estimate, cluster, recompute="none", checkpoint_layers=1)
     counts = {STAGE: layers, CHECKPOINTS: c, EVERY: nearest_layers(layers, c), BEST: best}

@@ -87,15 +87,15 @@ def doubled_gpus_70_percent(results: Results) -> Judgement:
 )
 def did_not_fit_on_560(results: Results) -> Judgement:
     small, large = results.point(DID_NOT_FIT), results.point("zero_3_530b_640")
-    found = {
+    peaks = {
         point.key: point.metrics["peak_memory"].value for point in (small, large) if "peak_memory" in point.metrics
     }
     text = "; ".join(
         f"{point.parameters['gpus']} GPUs, b={point.parameters['b']}: "
-        + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(found.get(point.key) or 0) / 1e9:.1f} GB")
+        + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(peaks.get(point.key) or 0) / 1e9:.1f} GB")
         for point in (small, large)
     )
-    numbers = {f"peak_memory_{key}": results.number(value, "B") for key, value in found.items() if value}
+    numbers = {f"peak_memory_{key}": results.number(value, "B") for key, value in peaks.items() if value}
     return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
 
 

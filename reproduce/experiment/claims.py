@@ -15,27 +15,27 @@ EQUAL = ("equal", "equal as rounded")
 def judge(claim: Claim, results: Results) -> ClaimResult:
     """The claim with its verdict on these results."""
     if not fidelity.tests(results.fidelity, claim.fidelity):
-        found = Judgement(
+        judgement = Judgement(
             "not testable here",
             f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",
         )
     elif results.scale not in claim.scales:
         needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
-        found = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
+        judgement = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
     else:
         try:
-            found = claim.judge(results)
+            judgement = claim.judge(results)
         except MissingResultError as error:
-            found = Judgement("inconclusive", f"not judged: {error.args[0]}")
+            judgement = Judgement("inconclusive", f"not judged: {error.args[0]}")
     return ClaimResult(
         id=claim.id,
         sentence=claim.sentence,
         place=claim.place,
         fidelity=claim.fidelity,
         tolerance=claim.tolerance,
-        verdict=found.verdict,
-        explanation=found.explanation,
-        numbers=found.numbers,
+        verdict=judgement.verdict,
+        explanation=judgement.explanation,
+        numbers=judgement.numbers,
     )
 
 

@@ -72,12 +72,12 @@ def parameters_of(id: str, row: Mapping[str, Any]) -> dict[str, Any]:
 def paper_values(id: str, row: Mapping[str, Any]) -> dict[str, PaperValue]:
     """The values of a row, by metric, in base units."""
     entry = artifact(id)
-    found = {}
+    by_metric = {}
     for metric, how in entry["values"].items():
         if metric not in row:
             continue
         factor = how.get("factor", 1)
         quantum = row.get("quantum", how.get("quantum"))
         step = None if quantum is None else quantum * factor
-        found[metric] = PaperValue(row[metric] * factor, how["unit"], entry["how"], quantum=step)
-    return found
+        by_metric[metric] = PaperValue(row[metric] * factor, how["unit"], entry["how"], quantum=step)
+    return by_metric

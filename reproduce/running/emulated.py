@@ -105,16 +105,16 @@ def emulated_metrics(config: TrainingConfig, emulation: "Emulation") -> dict[str
 
 def _link_metrics(emulation: "Emulation") -> dict[str, Metric]:
     """What the links between nodes were asked for and did, as measured before the run, in bytes of the cluster."""
-    found = {}
+    metrics = {}
     for use, rate in emulation.link_rates.items():
-        found[f"{LINK_RATE}{use.replace(' ', '_')}"] = Metric(rate.achieved, "B/s", "emulated")
-        found[ASKED_RATE] = Metric(rate.asked, "B/s", "simulated")
+        metrics[f"{LINK_RATE}{use.replace(' ', '_')}"] = Metric(rate.achieved, "B/s", "emulated")
+        metrics[ASKED_RATE] = Metric(rate.asked, "B/s", "simulated")
     if emulation.exchange_latency is not None:
-        found["exchange_latency"] = Metric(emulation.exchange_latency, "s", "emulated")
-    return found
+        metrics["exchange_latency"] = Metric(emulation.exchange_latency, "s", "emulated")
+    return metrics
 
 
 def predicted_metrics(estimate: Estimate, names: tuple[str, ...] = PREDICTED) -> dict[str, Metric]:
     """What was predicted for an emulated point, as its metrics `predicted_*`."""
-    found = simulated_metrics(estimate)
-    return {f"{PREFIX}{name}": found[name] for name in names}
+    metrics = simulated_metrics(estimate)
+    return {f"{PREFIX}{name}": metrics[name] for name in names}

@@ -83,18 +83,18 @@ class Measured(Evaluator):
         """How it was measured, and what that can say."""
         host = provenance.host()
         how = f"launcher {self.launcher}; every value is the median over samples after a warm-up, of the slowest"
-        found = [f"Measured with {how} rank."]
+        sentences = [f"Measured with {how} rank."]
         if self.scale != "cpu":
-            found.append(f"Devices: {', '.join(host.gpus) or 'GPUs'} ({host.gpu_count}).")
+            sentences.append(f"Devices: {', '.join(host.gpus) or 'GPUs'} ({host.gpu_count}).")
         elif any(ranks_of(point.parameters) > 1 for point in self.artifact.points(self.scale)):
-            found.append(
+            sentences.append(
                 f"The ranks are processes that share the {host.logical_cores} cores of this machine and its memory as "
                 "links: the engine really runs this way, but more ranks are not more hardware, so that throughput "
                 "says nothing about how well a way of parallelisation works. The paper's claims are not tested here."
             )
         else:
-            found.append("One process, on one core of a CPU.")
-        return tuple(found)
+            sentences.append("One process, on one core of a CPU.")
+        return tuple(sentences)
 
 
 def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Measured:
@@ -150,8 +150,8 @@ def train(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
 
     settings = settings_of(point.parameters)
     device, ranks = str(point.parameters["device"]), settings.parallel.n
-    found = launcher(time_steps, ranks, (settings, STEPS[device], WARM_UP[device]), device)
-    return step_metrics(settings, found[0].seconds, [one.peak_memory for one in found])
+    by_rank = launcher(time_steps, ranks, (settings, STEPS[device], WARM_UP[device]), device)
+    return step_metrics(settings, by_rank[0].seconds, [times.peak_memory for times in by_rank])
 
 
 def step_metrics(
@@ -170,10 +170,10 @@ def step_metrics(
         "sequences_per_s": (parallel.B, "sequences/s"),
         "tokens_per_s": (parallel.B * model.seq, "tokens/s"),
     }
-    taken = Samples(seconds)
-    found = {name: rate(amount, taken, unit) for name, (amount, unit) in amounts.items()}
-    found["iteration_time"] = time_of(taken)
+    samples = Samples(seconds)
+    metrics = {name: rate(amount, samples, unit) for name, (amount, unit) in amounts.items()}
+    metrics["iteration_time"] = time_of(samples)
     peaks = tuple(peak for peak in peak_memory if peak is not None)
     if peaks:
-        found["peak_memory"] = Metric(max(peaks), "B", "measured", peaks)
-    return found
+        metrics["peak_memory"] = Metric(max(peaks), "B", "measured", peaks)
+    return metrics

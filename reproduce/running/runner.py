@@ -169,12 +169,12 @@ class _Session:
 
     def do(self, point: Point) -> None:
         """Take the point from an earlier record or evaluate it; save now and then."""
-        found = self.reusable(point)
-        if found is None:
-            found = self.evaluate.evaluate(point)
+        result = self.reusable(point)
+        if result is None:
+            result = self.evaluate.evaluate(point)
             interrupts.check()
             self.computed += 1
-        self.points.append(found)
+        self.points.append(result)
         if self.computed and time.monotonic() - self.saved >= SAVE_EVERY_S:
             self.save()
 
@@ -189,7 +189,7 @@ class _Session:
         """Write what is finished, also by earlier runs, as a partial record, if any of it is new."""
         if not self.computed:
             return
-        rest = [found for p in self.plan.points[len(self.points) :] if (found := self.reusable(p)) is not None]
+        rest = [result for p in self.plan.points[len(self.points) :] if (result := self.reusable(p)) is not None]
         path = self.partial_path()
         write_record(self._record("partial", (*self.points, *rest)), path)
         if path.name == RECORD:  # what an earlier partial.json held is in it now
@@ -209,7 +209,7 @@ class _Session:
         """The complete record, with claims and notes."""
         record = self._record("complete", tuple(self.points))
         artifact, results = self.plan.artifact, Results(record.points, self.plan.fidelity, self.plan.scale)
-        notes = [str(found)] if (found := accuracy(artifact, record.points)) else []
+        notes = [str(accuracy_text)] if (accuracy_text := accuracy(artifact, record.points)) else []
         notes += predictions.notes(record.points, self.plan.fidelity)
         notes += artifact.notes(results) if artifact.notes else ()
         notes += self.evaluate.notes()
@@ -247,17 +247,17 @@ def require_folder(folder: Path) -> None:
 
 def earlier_records(folder: Path) -> list[Record]:
     """The records that earlier runs left in the folder, the newest first. Raises `InvalidResultsError`."""
-    found = []
+    records = []
     for path in (folder / PARTIAL, folder / RECORD):
         try:
-            found.append(read_record(path))
+            records.append(read_record(path))
         except FileNotFoundError:
             continue
         except RecordError as error:
             raise InvalidResultsError(f"{error} (move the file away, or pass --fresh to replace it)") from None
         except OSError as error:
             raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
-    return found
+    return records
 
 
 def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...] | None:

@@ -68,11 +68,11 @@ class Trial:
 def trials(device: str, ranks: int) -> list[Trial]:
     """The configurations for `ranks` devices: on CPUs all of them, on GPUs those with a GPU for every rank."""
     models = GPU_MODELS if is_gpu(device) else CPU_MODELS
-    made = [
+    layouts = [
         Trial(TrainingConfig(models[model], ParallelConfig(**{"recompute": "none", **parallel})))  # type: ignore[arg-type]
         for model, parallel in LAYOUTS
     ]
-    return [trial for trial in made if not is_gpu(device) or trial.config.parallel.n <= ranks]
+    return [trial for trial in layouts if not is_gpu(device) or trial.config.parallel.n <= ranks]
 
 
 def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], None]) -> Record:
@@ -82,11 +82,11 @@ def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], N
     """
     started = datetime.now(UTC)
     every = trials(device, ranks)
-    taken: dict[str, list[Samples]] = {trial.label: [] for trial in every}
+    measured: dict[str, list[Samples]] = {trial.label: [] for trial in every}
     for n in sizes(device, ranks):
         group = [trial for trial in every if trial.config.parallel.n == n]
         for trial, samples in zip(group, run_ranks(train_here, n, (group, device), device)[0], strict=True):
-            taken[trial.label].append(samples)
+            measured[trial.label].append(samples)
         done(f"{n} rank{'s' if n > 1 else ''}")
     seconds = (datetime.now(UTC) - started).total_seconds()
     return Record(
@@ -98,7 +98,7 @@ def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], N
         scale="tiny",
         state="complete",
         provenance=collect(command, SEED, started, seconds),
-        points=tuple(_point(trial, min(taken[trial.label], key=typical), device) for trial in every),
+        points=tuple(_point(trial, min(measured[trial.label], key=typical), device) for trial in every),
         notes=(
             "A whole step of the engine, blocking exchanges; the slowest rank's time, lower quartile of "
             f"{SAMPLES} steps, the faster of {REPEATS} runs.",

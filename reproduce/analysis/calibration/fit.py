@@ -84,7 +84,7 @@ def _as_fitted(parameter: ClusterParameter) -> Fitted:
 def _rounded(name: str, number: Fitted, unit: str, source: str, set_with: str) -> ClusterParameter:
     """With four digits, as a file shows it; the range still contains the value."""
     whole = unit == "count" or name in ("element_bytes", "gradient_bytes")
-    value, low, high = (round(one) if whole else float(f"{one:.4g}") for one in number)
+    value, low, high = (round(x) if whole else float(f"{x:.4g}") for x in number)
     return ClusterParameter(name, value, unit, min(low, value), max(high, value), source, set_with)
 
 
@@ -111,7 +111,7 @@ def _put_device(timings: Timings, put: Put) -> None:
     largest = max(busy.copies)
     put(
         "memory_bandwidth",
-        _with_alone(timings, lambda one: 2 * largest / one.copies[largest]),
+        _with_alone(timings, lambda device: 2 * largest / device.copies[largest]),
         f"copy of {largest / 2**20:.0f} MiB, read and written, {how}{_alone(timings)}",
     )
     put("element_bytes", timings.element_bytes, f"{timings.dtype}, the precision measured", "mechanism")
@@ -156,7 +156,7 @@ def _put_kernels(
     counted = "the engine's operators of transformer layers besides GEMMs, with autograd, in the simulator's bytes"
     put(
         "memory_efficiency",
-        Fitted(*(one / bandwidth for one in rate)),
+        Fitted(*(x / bandwidth for x in rate)),
         f"share of memory_bandwidth of {counted}, {how}; above 1 where caches serve",
     )
     if timings.on_gpu:
@@ -263,7 +263,7 @@ def _put_between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_ban
         source = f"not measured on one node: {given}"
         if name != "hca_bandwidth":
             source = f"not measured on one node: {share:.3g} of {given}, the ratio on {base}"
-        put(name, Fitted(*(scale * one for one in _as_fitted(known[name]))), source, "--hca-bandwidth")
+        put(name, Fitted(*(scale * x for x in _as_fitted(known[name]))), source, "--hca-bandwidth")
 
 
 def _put_zero3(timings: Timings, between: ClusterParameter, put: Put) -> None:

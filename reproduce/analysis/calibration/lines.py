@@ -51,7 +51,7 @@ def _solve(rows: Sequence[FitPoint]) -> tuple[float, float]:
         inverse = (one.x * other.seconds - other.x * one.seconds) / determinant
         if fixed >= LEAST and inverse > 0:
             through.append((fixed, 1 / inverse))
-    return min(through, key=lambda found: line_error(rows, *found))
+    return min(through, key=lambda candidate: line_error(rows, *candidate))
 
 
 def line_error(rows: Sequence[FitPoint], fixed: float, rate: float) -> float:

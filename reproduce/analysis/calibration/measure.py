@@ -99,7 +99,7 @@ def measure_node(device: str, ranks: int, host: str, done: Callable[[str], None]
 
 
 def _fastest(repeats: Sequence[Mapping[Any, Samples]]) -> dict[Any, float]:
-    return {key: min(typical(found[key]) for found in repeats) for key in repeats[0]}
+    return {key: min(typical(samples[key]) for samples in repeats) for key in repeats[0]}
 
 
 def typical(samples: Samples) -> float:
@@ -162,7 +162,7 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, r
     forward = layer_operators(size, dtype, where, select("auto", where))
     outputs = forward()
     gradients = [torch.randn_like(y) for y in outputs]
-    found = take_turns(
+    samples = take_turns(
         {
             "forward": Step.of(forward),
             "backward": Step(lambda ys: torch.autograd.backward(ys, gradients), prepare=forward),
@@ -171,7 +171,7 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, r
         rounds,
         limit_s=LIMIT_S,
     )
-    return PassTimes(typical(found["forward"]), typical(found["backward"]))
+    return PassTimes(typical(samples["forward"]), typical(samples["backward"]))
 
 
 def layer_operators(
@@ -210,20 +210,20 @@ def _optimizer(model: ModelConfig, device: str, dtype: str) -> tuple[int, float]
         trainer.buffer.grad_data.fill_(1.0)
         trainer.optimizer.step(1e-6)
 
-    found = measure(step, samples=ROUNDS, limit_s=LIMIT_S, timer=_together(wall_timer(device)))
-    return trainer.buffer.param_data.numel(), typical(found)
+    samples = measure(step, samples=ROUNDS, limit_s=LIMIT_S, timer=_together(wall_timer(device)))
+    return trainer.buffer.param_data.numel(), typical(samples)
 
 
 def _fetch() -> dict[tuple[int, int], float]:
     """Seconds to draw one microbatch out of a token file that the operating system has in its cache, by b and s."""
-    found = {}
+    seconds = {}
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         path = Path(folder) / "random.tokens"
         write_tokens(path, np.random.default_rng(0).integers(0, 256, 2**18), 256)
         for b, s in FETCHED:
             draw = _draws(Sequences(open_tokens(path), s, 256, seed=0), b)
-            found[b, s] = typical(measure(draw, samples=50))
-    return found
+            seconds[b, s] = typical(measure(draw, samples=50))
+    return seconds
 
 
 def _draws(source: Sequences, b: int) -> Callable[[], object]:
@@ -242,17 +242,20 @@ def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
     return (host().memory_bytes or 8 << 30) / ranks, float(peak_memory(where))
 
 
-def combined(parts: Sequence[DeviceTimings], how: Callable[[list[float]], float]) -> DeviceTimings:
+def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], float]) -> DeviceTimings:
     """Every number of all parts made one: their mean over ranks, or their minimum over repeats."""
     first = parts[0]
 
     def over(name: str) -> dict[Any, Any]:
-        return {key: how([getattr(one, name)[key] for one in parts]) for key in getattr(first, name)}
+        return {key: reduce([getattr(part, name)[key] for part in parts]) for key in getattr(first, name)}
 
     operators = {
-        size: PassTimes(*(how([one.operators[size][i] for one in parts]) for i in range(2))) for size in first.operators
+        size: PassTimes(*(reduce([part.operators[size][i] for part in parts]) for i in range(2)))
+        for size in first.operators
     }
-    scalars = {name: how([getattr(one, name) for one in parts]) for name in ("call", "launch", "memory", "reserved")}
+    scalars = {
+        name: reduce([getattr(part, name) for part in parts]) for name in ("call", "launch", "memory", "reserved")
+    }
     return DeviceTimings(
         over("gemms"),
         over("copies"),

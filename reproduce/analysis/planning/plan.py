@@ -98,8 +98,8 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
         if missing := [field for field in SIZES[:3] if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model of the paper, or layers, hidden and heads")
         name = "own"
-    elif own := [field for field in SIZES[:3] if field in given]:
-        raise UsageError(f"model={asked['model']!r} with {', '.join(own)}; needs one or the other")
+    elif given_sizes := [field for field in SIZES[:3] if field in given]:
+        raise UsageError(f"model={asked['model']!r} with {', '.join(given_sizes)}; needs one or the other")
     else:
         name, known = asked["model"].lower(), models()
         if name not in known:

@@ -47,8 +47,8 @@ def title(plan: TrainingPlan) -> str:
     """The job in one line."""
     model = plan.job.model
     sizes = f"{model.layers} layers, hidden size {model.hidden}, {model.heads} heads"
-    own = "" if plan.name == "own" else f"{plan.name.upper()} "
-    return f"{own}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
+    name = "" if plan.name == "own" else f"{plan.name.upper()} "
+    return f"{name}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
 
 
 def ranking(plan: TrainingPlan) -> "DataFrame":
@@ -146,15 +146,15 @@ def _comparison(plan: TrainingPlan, name: str, one: Estimate) -> list[str]:
     more = one.iteration_time - best.iteration_time
     differences = time_differences(one, best, plan.cluster)
     uses = list(differences.items())
-    told = [f"{use} {seconds:+.3f}" for use, seconds in uses[:SHOWN_USES] if abs(seconds) >= 0.0005]
-    rest = more - sum(seconds for _, seconds in uses[: len(told)])
-    told += [f"all else {rest:+.3f}"] if abs(rest) >= 0.0005 else []
+    parts = [f"{use} {seconds:+.3f}" for use, seconds in uses[:SHOWN_USES] if abs(seconds) >= 0.0005]
+    rest = more - sum(seconds for _, seconds in uses[: len(parts)])
+    parts += [f"all else {rest:+.3f}"] if abs(rest) >= 0.0005 else []
     links = [
         f"{label} {one.traffic[link] / GB:.1f} against {best.traffic[link] / GB:.1f}" for link, label in LINKS.items()
     ]
     return [
         f"{place}, {slower(one, best):.1%} slower than the best: {', '.join(changes)}",
-        f"  time: {more:+.3f} s, of it {', '.join(told)}; mostly {cause(differences)}",
+        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {cause(differences)}",
         f"  memory: {one.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
         f"{one.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
     ]

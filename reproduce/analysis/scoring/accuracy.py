@@ -89,7 +89,7 @@ class Assessment:
     @property
     def predicted(self) -> tuple[Predicted, ...]:
         """Every published value, in the paper's order."""
-        return tuple(one for group in self.groups for one in group.predicted)
+        return tuple(p for group in self.groups for p in group.predicted)
 
 
 def assess(
@@ -117,22 +117,22 @@ def assess(
     on_done = start(total + count(some.cluster, parameters))
 
     groups, unpublished = predict(chosen, evaluators, on_done)
-    points = [one for group in groups for one in group.predicted]
+    points = [p for group in groups for p in group.predicted]
     left_out, note = _left_out(refitted, parameters, points)
     groups = [replace(group, scored=_scored(group.predicted, left_out)) for group in groups]
-    counted = [one for one in points if one.counted and not one.published.is_reference(one.result)]
-    known = [(one.published, pair) for one in counted if (pair := one.pair) is not None]
+    counted = [p for p in points if p.counted and not p.published.is_reference(p.result)]
+    known = [(p.published, pair) for p in counted if (pair := p.pair) is not None]
     return Assessment(
         cluster=some.cluster_ref,
         groups=tuple(groups),
         overall=_scored(counted, left_out),
         parts=_parts(groups, left_out),
-        duplicates=sum(not one.counted for one in points),
+        duplicates=sum(not p.counted for p in points),
         unpublished=tuple(unpublished),
         parameters=parameters,
         moves=tuple(moves(known, evaluators, some.cluster, parameters, on_done)),
-        notes=(*disagreements([one.published for one in points]), *_references(points), *note),
-        code_digest=fingerprint({id: one.code_digest for id, one in evaluators.items()}),
+        notes=(*disagreements([p.published for p in points]), *_references(points), *note),
+        code_digest=fingerprint({id: evaluator.code_digest for id, evaluator in evaluators.items()}),
     )
 
 
@@ -146,7 +146,7 @@ def predict(
 ) -> tuple[list[ScoredGroup], list[Unpublished]]:
     """Every artifact's points simulated: those with published values scored, the others counted."""
     published = {artifact.id: published_points(artifact) for artifact in artifacts}
-    first = {id(one) for one in unique(one for points in published.values() for one in points)}
+    first = {id(p) for p in unique(p for points in published.values() for p in points)}
     groups, unpublished = [], []
     for artifact in artifacts:
         results = {}
@@ -154,7 +154,7 @@ def predict(
             results[point.key] = evaluators[artifact.id].evaluate(point)
             on_done(f"{artifact.id}: {point.label}")
         if ours := published[artifact.id]:
-            predicted = tuple(Predicted(one, results[one.point.key], id(one) in first) for one in ours)
+            predicted = tuple(Predicted(p, results[p.point.key], id(p) in first) for p in ours)
             groups.append(ScoredGroup(artifact, predicted, _scored(predicted)))
         else:
             ok = sum(result.status == "ok" for result in results.values())
@@ -163,7 +163,7 @@ def predict(
 
 
 def _references(points: Sequence[Predicted]) -> list[str]:
-    number = sum(one.published.is_reference(one.result) for one in points)
+    number = sum(p.published.is_reference(p.result) for p in points)
     return (
         [f"{number} points are 1 on both sides, because their series are normalised there: not scored"]
         if number
@@ -180,7 +180,7 @@ def _left_out(
     """The errors of a refit that belongs to these predictions, else none and a line that says why."""
     if refitted is None:
         return {}, ("no refit without each artifact is known: reproduce accuracy --refit",)
-    predicted = [(one.published, pair.error if (pair := one.pair) else None) for one in points]
+    predicted = [(p.published, pair.error if (pair := p.pair) else None) for p in points]
     if refitted["digest"] != refit.digest(parameters, predicted):
         why = "the refit without each artifact is stale (of other parameters, published values or predictions)"
         return {}, (f"{why}: reproduce accuracy --refit",)
@@ -189,18 +189,18 @@ def _left_out(
 
 def _parts(groups: Sequence[ScoredGroup], left_out: LeftOut) -> dict[str, Scored]:
     """Parts of the whole that are worth a line: the throughputs, which have baselines."""
-    counted = [one for group in groups for one in group.predicted if one.counted]
-    parts = {"throughput per GPU only": [one for one in counted if one.published.is_throughput]}
+    counted = [p for group in groups for p in group.predicted if p.counted]
+    parts = {"throughput per GPU only": [p for p in counted if p.published.is_throughput]}
     return {name: _scored(points, left_out) for name, points in parts.items() if points}
 
 
 def _scored(points: Sequence[Predicted], left_out: LeftOut | None = None) -> Scored:
-    pairs = [pair for one in points if (pair := one.pair) is not None]
-    keys = [(one.published.artifact, one.published.point.key) for one in points if one.pair is not None]
-    missing = sum(one.missing for one in points)
+    pairs = [pair for p in points if (pair := p.pair) is not None]
+    keys = [(p.published.artifact, p.published.point.key) for p in points if p.pair is not None]
+    missing = sum(p.missing for p in points)
     if not pairs:
         return Scored(None, None, missing)
-    throughputs = all(one.published.is_throughput for one in points)
+    throughputs = all(p.published.is_throughput for p in points)
     errors = [abs(left_out[key]) for key in keys if left_out and key in left_out]
     mean = sum(errors) / len(errors) if len(errors) == len(pairs) else None
     return Scored(score(pairs), baselines(pairs) if throughputs else None, missing, mean)

@@ -39,12 +39,8 @@ def scatter(assessment: Assessment, record: Record) -> "Figure":
     largest, others = 0.0, 0
     drawn = 0
     for group in assessment.groups:
-        pairs = [
-            one.pair for one in group.predicted if one.counted and one.pair is not None and one.published.is_throughput
-        ]
-        others += sum(
-            one.counted and one.pair is not None and not one.published.is_throughput for one in group.predicted
-        )
+        pairs = [p.pair for p in group.predicted if p.counted and p.pair is not None and p.published.is_throughput]
+        others += sum(p.counted and p.pair is not None and not p.published.is_throughput for p in group.predicted)
         if not pairs:
             continue
         color, marker = COLOURS[drawn % len(COLOURS)], GROUP_MARKERS[drawn % len(GROUP_MARKERS)]

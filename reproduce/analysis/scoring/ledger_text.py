@@ -47,7 +47,7 @@ def study_lines(document: Mapping[str, Any]) -> Iterator[str]:
 def other_table(document: Mapping[str, Any]) -> "DataFrame":
     """Other simulators' mean errors, and ours on the same rows (or as many of them as are published here)."""
     rows = [
-        (one["on"], one["simulator"], percent(one["mean_error"]), percent(one["ours"]), str(one["ours_points"] or NONE))
-        for one in document["other_scores"]
+        (s["on"], s["simulator"], percent(s["mean_error"]), percent(s["ours"]), str(s["ours_points"] or NONE))
+        for s in document["other_scores"]
     ]
     return text_table(("on", "simulator", "its mean", "ours", "our points"), rows)

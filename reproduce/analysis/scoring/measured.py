@@ -84,20 +84,20 @@ class MeasuredAssessment:
 
     def scores(self) -> dict[str, Scores]:
         """By group, then of all."""
-        groups = list(dict.fromkeys(one.group for one in self.comparisons))
-        found = {name: _scores([one for one in self.comparisons if one.group == name]) for name in groups}
-        return {**found, "all": _scores(self.comparisons)}
+        groups = list(dict.fromkeys(c.group for c in self.comparisons))
+        by_group = {name: _scores([c for c in self.comparisons if c.group == name]) for name in groups}
+        return {**by_group, "all": _scores(self.comparisons)}
 
 
 def _scores(points: Sequence[MeasuredComparison]) -> Scores:
     def mean(predictions: Sequence[float]) -> float:
-        return sum(abs(one.pair(p).error) for one, p in zip(points, predictions, strict=True)) / len(points)
+        return sum(abs(c.pair(p).error) for c, p in zip(points, predictions, strict=True)) / len(points)
 
     return Scores(
-        score([one.pair(one.predicted) for one in points]),
+        score([c.pair(c.predicted) for c in points]),
         {
-            "flops_over_peak": mean([one.flops_over_peak for one in points]),
-            "flops_over_peak_with_bubble": mean([one.with_bubble for one in points]),
+            "flops_over_peak": mean([c.flops_over_peak for c in points]),
+            "flops_over_peak_with_bubble": mean([c.with_bubble for c in points]),
         },
     )
 
@@ -113,23 +113,23 @@ def assess(paths: Sequence[Path], cluster: str) -> MeasuredAssessment:
     Raises `InvalidResultsError` for a record that is none, `NothingSelectedError` if no step can be compared.
     """
     model, host = load_cluster(cluster), host_of(cluster)
-    found, left_out = [], dict[str, int]()
+    comparisons, left_out = [], dict[str, int]()
     for path in paths:
         record = _read(path)
         for point in record.points:
             outcome = _compare(record, point, model, host)
             if isinstance(outcome, MeasuredComparison):
-                found.append(outcome)
+                comparisons.append(outcome)
             else:
                 left_out[outcome] = left_out.get(outcome, 0) + 1
-    if not found:
+    if not comparisons:
         why = "; ".join(f"{number} {reason}" for reason, number in left_out.items())
         raise NothingSelectedError(
             f"no measured training step to compare with{f' ({why})' if why else ''}; run an artifact with --fidelity "
             "measured, or reproduce calibrate --check"
         )
     path = cluster_path(cluster)
-    return MeasuredAssessment(ClusterRef(path.stem, digest_file(path)), host, tuple(found), left_out)
+    return MeasuredAssessment(ClusterRef(path.stem, digest_file(path)), host, tuple(comparisons), left_out)
 
 
 def _read(path: Path) -> Record:

@@ -27,19 +27,19 @@ AXES = ("p", "t", "d", "v", "b")
 def step_table(assessment: MeasuredAssessment) -> "DataFrame":
     """One row per step: its layout, times in milliseconds, errors of the prediction and of a baseline, what it is."""
     rows = []
-    for one in assessment.comparisons:
-        parallel = one.config.parallel
-        error, naive = (one.pair(value).error for value in (one.predicted, one.with_bubble))
+    for comparison in assessment.comparisons:
+        parallel = comparison.config.parallel
+        error, naive = (comparison.pair(value).error for value in (comparison.predicted, comparison.with_bubble))
         rows.append(
             (
                 *(str(getattr(parallel, axis)) for axis in AXES),
                 str(parallel.m),
-                str(one.config.model.hidden),
-                f"{1e3 * one.measured:.1f}",
-                f"{1e3 * one.predicted:.1f}",
+                str(comparison.config.model.hidden),
+                f"{1e3 * comparison.measured:.1f}",
+                f"{1e3 * comparison.predicted:.1f}",
                 percent(error, signed=True),
                 percent(naive, signed=True),
-                f"{one.source}: {one.point.label}" + (" *" if one.shared else ""),
+                f"{comparison.source}: {comparison.point.label}" + (" *" if comparison.shared else ""),
             )
         )
     headings = (*AXES, "m", "h", "measured", "predicted", "error", "+bubble", "step")
@@ -73,7 +73,7 @@ def notes(assessment: MeasuredAssessment) -> Iterator[str]:
         "Errors are relative to the measured time. Baselines without a simulator: FLOPs, those of a step over the "
         "fastest GEMM rate in the file; +bubble, the same with (p-1)/(vm) more."
     )
-    if any(one.shared for one in assessment.comparisons):
+    if any(comparison.shared for comparison in assessment.comparisons):
         yield (
             "* more ranks than cores: simulated as if each had a core, but no faster than the cores there are can do "
             "the work of all."
@@ -89,18 +89,18 @@ def document(assessment: MeasuredAssessment) -> dict[str, Any]:
         "host": assessment.host,
         "steps": [
             {
-                "record": one.source,
-                "key": one.point.key,
-                "label": one.point.label,
-                "config": one.config.to_plain(),
-                "measured": one.measured,
-                "predicted": one.predicted,
-                "error": one.pair(one.predicted).error,
-                "flops_over_peak": one.flops_over_peak,
-                "flops_over_peak_with_bubble": one.with_bubble,
-                "shared_cores": one.shared,
+                "record": comparison.source,
+                "key": comparison.point.key,
+                "label": comparison.point.label,
+                "config": comparison.config.to_plain(),
+                "measured": comparison.measured,
+                "predicted": comparison.predicted,
+                "error": comparison.pair(comparison.predicted).error,
+                "flops_over_peak": comparison.flops_over_peak,
+                "flops_over_peak_with_bubble": comparison.with_bubble,
+                "shared_cores": comparison.shared,
             }
-            for one in assessment.comparisons
+            for comparison in assessment.comparisons
         ],
         "scores": {name: _score(scores) for name, scores in assessment.scores().items()},
         "left_out": dict(assessment.left_out),
@@ -143,18 +143,18 @@ def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], 
     return (folder / RECORD, *(folder / name for name in contents))
 
 
-def _point(one: MeasuredComparison) -> PointResult:
+def _point(comparison: MeasuredComparison) -> PointResult:
     metrics = {
-        TIME: one.point.metrics[TIME],
-        f"predicted_{TIME}": Metric(one.predicted, "s", "simulated"),
-        "relative_error": Metric(one.pair(one.predicted).error, "1", "derived"),
-        "flops_over_peak": Metric(one.flops_over_peak, "s", "derived"),
-        "flops_over_peak_with_bubble": Metric(one.with_bubble, "s", "derived"),
+        TIME: comparison.point.metrics[TIME],
+        f"predicted_{TIME}": Metric(comparison.predicted, "s", "simulated"),
+        "relative_error": Metric(comparison.pair(comparison.predicted).error, "1", "derived"),
+        "flops_over_peak": Metric(comparison.flops_over_peak, "s", "derived"),
+        "flops_over_peak_with_bubble": Metric(comparison.with_bubble, "s", "derived"),
     }
-    key = f"{one.source}:{one.point.key}"
-    parameters = {**one.point.parameters, "shared_cores": one.shared}
-    digest = fingerprint({"key": key, "parameters": parameters, "predicted": one.predicted})
-    return PointResult(key, one.source, one.point.label, parameters, "ok", None, digest, metrics)
+    key = f"{comparison.source}:{comparison.point.key}"
+    parameters = {**comparison.point.parameters, "shared_cores": comparison.shared}
+    digest = fingerprint({"key": key, "parameters": parameters, "predicted": comparison.predicted})
+    return PointResult(key, comparison.source, comparison.point.label, parameters, "ok", None, digest, metrics)
 
 
 def _score_points(assessment: MeasuredAssessment) -> Iterator[PointResult]:
@@ -173,15 +173,18 @@ def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
     """Predicted against measured step times, a colour and marker for each number of ranks; byte-stable."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    groups = list(dict.fromkeys(one.group for one in assessment.comparisons))
+    groups = list(dict.fromkeys(c.group for c in assessment.comparisons))
     with style():
         figure = new_figure(height=3.4)
         axes = figure.subplots()
         for group, color, marker in zip(groups, PALETTE, MARKERS, strict=False):
-            ours = [one for one in assessment.comparisons if one.group == group]
-            xs, ys = [1e3 * one.measured for one in ours], [1e3 * one.predicted for one in ours]
+            ours = [c for c in assessment.comparisons if c.group == group]
+            xs, ys = (
+                [1e3 * c.measured for c in ours],
+                [1e3 * c.predicted for c in ours],
+            )
             axes.plot(xs, ys, linestyle="", marker=marker, color=color, markersize=4, markeredgewidth=0, label=group)
-        times = [1e3 * t for one in assessment.comparisons for t in (one.measured, one.predicted)]
+        times = [1e3 * t for c in assessment.comparisons for t in (c.measured, c.predicted)]
         ends = [min(times) / 1.3, max(times) * 1.3]
         axes.fill_between(ends, [0.9 * end for end in ends], [1.1 * end for end in ends], color="#dddddd", linewidth=0)
         axes.plot(ends, ends, color="#777777", linewidth=0.7)

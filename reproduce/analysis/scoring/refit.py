@@ -40,25 +40,27 @@ class Fit:
     @cached_property
     def throughputs(self) -> tuple[Published, ...]:
         """Every published throughput, each configuration once."""
-        return unique(one for points in self.published.values() for one in points if one.is_throughput)
+        return unique(point for points in self.published.values() for point in points if point.is_throughput)
 
     def linked(self, id: str) -> frozenset[str]:
         """The artifact, and those that publish a value of a configuration it has too."""
-        own = {one.identity for one in self.published[id]}
-        others = (other for other, points in self.published.items() if any(one.identity in own for one in points))
+        identities = {point.identity for point in self.published[id]}
+        others = (
+            other for other, points in self.published.items() if any(point.identity in identities for point in points)
+        )
         return frozenset({id, *others})
 
     def errors(self, points: Sequence[Published], values: Mapping[str, float]) -> list[float | None]:
         """Relative errors with these parameters changed; None where there is no result to compare."""
         evaluate = evaluation(self.evaluators, replace(self.cluster, **values))  # type: ignore[arg-type]
-        pairs = [one.pair(evaluate(one)) for one in points]
+        pairs = [point.pair(evaluate(point)) for point in points]
         return [None if pair is None else pair.error for pair in pairs]
 
     def without(self, id: str) -> dict[str, Any]:
         """The parameters fitted without an artifact, and its errors, as plain data."""
         linked = self.linked(id)
-        left = {one.identity for other in linked for one in self.published[other]}
-        rest = [one for one in self.throughputs if one.identity not in left]
+        excluded = {point.identity for other in linked for point in self.published[other]}
+        rest = [point for point in self.throughputs if point.identity not in excluded]
         names = [name for name, parameter in self.parameters.items() if set_with(parameter) & linked]
         fitted = fit({name: self.parameters[name] for name in names}, lambda values: self._loss(rest, values))
         points = self.published[id]
@@ -66,7 +68,7 @@ class Fit:
         return {
             "fitted_to": len(rest),
             "parameters": {name: {"shipped": self.parameters[name].value, "refitted": fitted[name]} for name in names},
-            "errors": {one.point.key: {"shipped": before, "left_out": after} for one, before, after in errors},
+            "errors": {point.point.key: {"shipped": before, "left_out": after} for point, before, after in errors},
         }
 
     def _loss(self, points: Sequence[Published], values: Mapping[str, float]) -> float:
@@ -103,9 +105,9 @@ def fit(parameters: Mapping[str, ClusterParameter], loss: Callable[[Mapping[str,
 
     def values(x: Sequence[float]) -> dict[str, float]:
         ends = zip(free, x, strict=True)
-        return {**fitted, **{one.name: float(one.low + part * (one.high - one.low)) for one, part in ends}}
+        return {**fitted, **{p.name: float(p.low + part * (p.high - p.low)) for p, part in ends}}
 
-    x = numpy.array([(one.value - one.low) / (one.high - one.low) for one in free])
+    x = numpy.array([(p.value - p.low) / (p.high - p.low) for p in free])
     steps = numpy.diag(numpy.where(x > 0.5, -STEP, STEP))
     options = {"maxfev": EVALUATIONS * len(free), "initial_simplex": numpy.vstack([x, x + steps]), **TOLERANCES}
     best = minimize(lambda x: loss(values(x)), x, method="Nelder-Mead", bounds=[(0, 1)] * len(free), options=options)
@@ -114,10 +116,10 @@ def fit(parameters: Mapping[str, ClusterParameter], loss: Callable[[Mapping[str,
 
 def digest(parameters: Mapping[str, ClusterParameter], predicted: Sequence[tuple[Published, float | None]]) -> str:
     """What an outcome belongs to: the parameters, the published values, the errors of the predictions as shipped."""
-    numbers = {name: [one.value, one.low, one.high, one.set_with] for name, one in parameters.items()}
+    numbers = {name: [p.value, p.low, p.high, p.set_with] for name, p in parameters.items()}
     points = [
-        [one.artifact, one.point.key, one.value.value, None if error is None else round(error, 9)]
-        for one, error in predicted
+        [point.artifact, point.point.key, point.value.value, None if error is None else round(error, 9)]
+        for point, error in predicted
     ]
     return fingerprint({"parameters": numbers, "points": points})
 
@@ -146,9 +148,9 @@ def refit(task: Fit, on_done: Callable[[str], None] = lambda label: None) -> dic
             artifacts[id] = task.without(id)
             on_done(id)
     predicted = [
-        (one, artifacts[id]["errors"][one.point.key]["shipped"])
+        (point, artifacts[id]["errors"][point.point.key]["shipped"])
         for id, points in task.published.items()
-        for one in points
+        for point in points
     ]
     return {
         "about": "Relative errors as shipped, and with the artifact left out of the fit: reproduce accuracy --refit",

@@ -66,16 +66,16 @@ def mean_error(pairs: Sequence[ScoredPair]) -> float:
 def ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 1; equal values share the mean of their ranks."""
     order = sorted(range(len(values)), key=lambda i: values[i])
-    found = [0.0] * len(values)
+    rank_of = [0.0] * len(values)
     start = 0
     while start < len(order):
         end = start
         while end < len(order) and values[order[end]] == values[order[start]]:
             end += 1
         for i in order[start:end]:
-            found[i] = (start + 1 + end) / 2
+            rank_of[i] = (start + 1 + end) / 2
         start = end
-    return found
+    return rank_of
 
 
 def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:

@@ -97,13 +97,13 @@ def moves(
     on_move: Callable[[str], None] = lambda label: None,
 ) -> list[Move]:
     """Every parameter at both ends of its range and every mechanism dropped, scored on `points`, each once."""
-    found = []
+    rows = []
     for name, way, value, meaning, changed in _variants(cluster, parameters):
-        found.append(_scored(points, evaluation(evaluators, changed), name, way, value, meaning))
+        rows.append(_scored(points, evaluation(evaluators, changed), name, way, value, meaning))
         on_move(f"{name} {way}")
-    found.append(_scored(points, _without_logits(evaluators), LOGITS.name, DROPPED, None, LOGITS.meaning))
+    rows.append(_scored(points, _without_logits(evaluators), LOGITS.name, DROPPED, None, LOGITS.meaning))
     on_move(f"{LOGITS.name} {DROPPED}")
-    return found
+    return rows
 
 
 def count(cluster: Cluster, parameters: Mapping[str, ClusterParameter]) -> int:
@@ -145,7 +145,7 @@ def _without_logits(evaluators: Mapping[str, Simulated]) -> Evaluation:
         metric = result.metrics.get(name)
         if name not in FLOPS or metric is None or metric.value is None:
             return result
-        full, reduced = (FLOPS[name](one.model, config.parallel.B) for one in (config, configuration(small)))
+        full, reduced = (FLOPS[name](c.model, config.parallel.B) for c in (config, configuration(small)))
         return replace(result, metrics={**result.metrics, name: replace(metric, value=metric.value * full / reduced)})
 
     return evaluate

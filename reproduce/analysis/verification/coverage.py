@@ -49,9 +49,9 @@ def statements() -> tuple[Statement, ...]:
 
 def counts() -> dict[str, int]:
     """How many statements there are, how many are judged or shown, how many have a reason instead."""
-    found = statements()
-    judged = sum(one.judged for one in found)
-    return {"statements": len(found), "judged": judged, "reasons": len(found) - judged}
+    listed = statements()
+    judged = sum(statement.judged for statement in listed)
+    return {"statements": len(listed), "judged": judged, "reasons": len(listed) - judged}
 
 
 def artifacts() -> tuple[Artifact, ...]:
@@ -59,34 +59,34 @@ def artifacts() -> tuple[Artifact, ...]:
     return tuple(catalog.load(id) for id in catalog.ids())
 
 
-def problems(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
+def problems(listed: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
     """What is wrong with a list, as lines: nothing that stands for a statement, or a name that does not exist."""
     claims = {artifact.id: {claim.id for claim in artifact.claims} for artifact in known}
     wrong = []
-    for one in found:
-        if one.kind not in KINDS:
-            wrong.append(f"{one.id}: kind {one.kind!r} is none of {', '.join(KINDS)}")
-        elif one.kind != "statement" and one.artifact is None:
-            wrong.append(f"{one.id} ({one.place}): a {one.kind} that no artifact shows")
-        if one.judged == bool(one.reason):
+    for statement in listed:
+        if statement.kind not in KINDS:
+            wrong.append(f"{statement.id}: kind {statement.kind!r} is none of {', '.join(KINDS)}")
+        elif statement.kind != "statement" and statement.artifact is None:
+            wrong.append(f"{statement.id} ({statement.place}): a {statement.kind} that no artifact shows")
+        if statement.judged == bool(statement.reason):
             needs = "either an artifact or claims, or a reason why there are none"
-            wrong.append(f"{one.id} ({one.place}): needs {needs}, and not both")
-        if not one.text and not one.claims:
-            wrong.append(f"{one.id} ({one.place}): needs the paper's words, since no claim has them")
-        if one.artifact is not None and one.artifact not in claims:
-            wrong.append(f"{one.id} ({one.place}): no artifact {one.artifact!r}")
-        for name in one.claims:
+            wrong.append(f"{statement.id} ({statement.place}): needs {needs}, and not both")
+        if not statement.text and not statement.claims:
+            wrong.append(f"{statement.id} ({statement.place}): needs the paper's words, since no claim has them")
+        if statement.artifact is not None and statement.artifact not in claims:
+            wrong.append(f"{statement.id} ({statement.place}): no artifact {statement.artifact!r}")
+        for name in statement.claims:
             artifact, _, claim = name.partition(".")
             if claim not in claims.get(artifact, ()):
-                wrong.append(f"{one.id} ({one.place}): no claim {name!r}")
-    doubles = {one.id for one in found if sum(other.id == one.id for other in found) > 1}
+                wrong.append(f"{statement.id} ({statement.place}): no claim {name!r}")
+    doubles = {statement.id for statement in listed if sum(other.id == statement.id for other in listed) > 1}
     return wrong + [f"{id}: twice in the list" for id in sorted(doubles)]
 
 
-def unlisted(found: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
+def unlisted(listed: Sequence[Statement], known: Sequence[Artifact]) -> list[str]:
     """Artifacts and claims of the paper that stand for nothing on the list, as 'artifact' or 'artifact.claim'."""
-    claims = {name for one in found for name in one.claims}
-    shown = {one.artifact for one in found} | {name.partition(".")[0] for name in claims}
+    claims = {name for statement in listed for name in statement.claims}
+    shown = {statement.artifact for statement in listed} | {name.partition(".")[0] for name in claims}
     paper = [artifact for artifact in known if artifact.section != NOT_IN_PAPER]
     return [artifact.id for artifact in paper if artifact.id not in shown] + [
         name

@@ -117,7 +117,7 @@ def draw(record: Record) -> "Figure":
 def files(record: Record) -> Mapping[str, bytes]:
     """Both as one trace, a process each."""
     executed, simulated = _both(record)
-    return {"trace.json": trace([one for pair in zip(executed, simulated, strict=True) for one in pair])}
+    return {"trace.json": trace([timeline for pair in zip(executed, simulated, strict=True) for timeline in pair])}
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def notes(results: Results) -> tuple[str, ...]:
             apart[where(point)] = ours.value - formula.value
     if not apart:
         return ()
-    worst = max(apart, key=lambda at: abs(apart[at]))
+    worst = max(apart, key=lambda label: abs(apart[label]))
     within = abs(apart[worst]) <= BUBBLE_WORST
     return (
         f"bubble, {results.fidelity} against (p-1)/(vm) over {counted(len(apart))}: at most {100 * apart[worst]:+.1f} "

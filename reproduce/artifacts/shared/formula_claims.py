@@ -105,7 +105,9 @@ def layers_of_devices(results: Results) -> Judgement:
     }
     scheduled = {rank + 1: sorted({action.stage for action in actions}) for rank, actions in enumerate(schedule.ranks)}
     stages = {rank: [rank - 1, rank - 1 + p] for rank in placed}  # two layers each
-    text = f"{layers} layers, p={p}, v={v}: " + "; ".join(f"device {rank}: {at}" for rank, at in placed.items())
+    text = f"{layers} layers, p={p}, v={v}: " + "; ".join(
+        f"device {rank}: {stages_held}" for rank, stages_held in placed.items()
+    )
     fine = placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages
     return holds_if(fine, text)
 

@@ -54,8 +54,8 @@ def measure(launcher: "Launcher") -> Take:
     def take(point: Point) -> Mapping[str, Metric]:
         if not shared:
             shared.append(Once(lambda: _fusion(launcher, point)))
-        found = shared[0]()
-        return _of_step(point, found) if point.parameters["what"] == STEP else _of_operator(point, found)
+        fusion = shared[0]()
+        return _of_step(point, fusion) if point.parameters["what"] == STEP else _of_operator(point, fusion)
 
     return take
 
@@ -64,18 +64,18 @@ def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
     from benchmarks.suite.fused_step import measure_here
 
     device = str(point.parameters["device"])
-    found: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
-    return found
+    fusion: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
+    return fusion
 
 
-def _of_step(point: Point, found: "Fusion") -> dict[str, Metric]:
+def _of_step(point: Point, fusion: "Fusion") -> dict[str, Metric]:
     from benchmarks.harness.points import rate, seconds
     from benchmarks.suite.fused_step import UNFUSED
     from ptdp_core.formulas import flops_per_iteration
 
     settings = settings_of(point.parameters)
     flops = flops_per_iteration(settings.model, settings.parallel.B)
-    unfused, fused = found.step[UNFUSED], found.step[settings.engine.kernels]
+    unfused, fused = fusion.step[UNFUSED], fusion.step[settings.engine.kernels]
     return {
         "unfused_time": seconds(unfused),
         "fused_time": seconds(fused),
@@ -85,7 +85,7 @@ def _of_step(point: Point, found: "Fusion") -> dict[str, Metric]:
     }
 
 
-def _of_operator(point: Point, found: "Fusion") -> dict[str, Metric]:
+def _of_operator(point: Point, fusion: "Fusion") -> dict[str, Metric]:
     """Medians of forward and of backward passes, whose sum is the operator's time."""
     from statistics import median
 
@@ -93,16 +93,16 @@ def _of_operator(point: Point, found: "Fusion") -> dict[str, Metric]:
 
     what, kernels = point.parameters["what"], point.parameters["kernels"]
     times: dict[str, dict[str, tuple[float, ...]]] = {}
-    for one in found.operators:
-        if one.parameters["operator"] == what and one.series in (UNFUSED, kernels):
-            if one.reason:
-                raise RuntimeError(f"{what} with {one.series}: {one.reason}")
-            passes = {way: one.metrics[f"{way}_time"].samples or () for way in ("forward", "backward")}
-            times[one.series] = {way: tuple(map(float, samples)) for way, samples in passes.items()}
+    for measured in fusion.operators:
+        if measured.parameters["operator"] == what and measured.series in (UNFUSED, kernels):
+            if measured.reason:
+                raise RuntimeError(f"{what} with {measured.series}: {measured.reason}")
+            passes = {way: measured.metrics[f"{way}_time"].samples or () for way in ("forward", "backward")}
+            times[measured.series] = {way: tuple(map(float, samples)) for way, samples in passes.items()}
     unfused, fused = times[UNFUSED], times[str(kernels)]
     metrics = {f"{way}_speedup": _ratio(median(unfused[way]) / median(fused[way])) for way in ("forward", "backward")}
     for name, passes in (("unfused", unfused), ("fused", fused)):
-        both = tuple(sum(one) for one in zip(passes["forward"], passes["backward"], strict=False))
+        both = tuple(map(sum, zip(passes["forward"], passes["backward"], strict=False)))
         metrics[f"{name}_time"] = Metric(sum(map(median, passes.values())), "s", "measured", both)
     speedup = sum(map(median, unfused.values())) / sum(map(median, fused.values()))
     return {**metrics, "speedup": _ratio(speedup)}

@@ -20,13 +20,13 @@ NEARLY_BEST = 0.01  # how much faster than the smallest model-parallel size a la
 
 def _series(results: Results, series: str) -> list[PointResult]:
     """The points of a series that fit in memory. Raises `MissingResultError` if one is neither a result nor 'oom'."""
-    found = [point for point in results.points if point.series == series]
-    for point in found:
+    line = [point for point in results.points if point.series == series]
+    for point in line:
         if point.status not in ("ok", "oom"):
             raise MissingResultError(f"point {point.key!r} has no result ({point.status}: {point.reason})")
-    if not any(point.status == "ok" for point in found):
+    if not any(point.status == "ok" for point in line):
         raise MissingResultError(f"series {series!r} has no point that fits in memory")
-    return [point for point in found if point.status == "ok"]
+    return [point for point in line if point.status == "ok"]
 
 
 def _speed(point: PointResult) -> float:
@@ -73,7 +73,7 @@ def takeaway_2(results: Results) -> Judgement:
         for point in points:
             sizes.setdefault(_whole(point, "p") * _whole(point, "t"), []).append(point)
         smallest = min(sizes)
-        best = {size: _speed(_best(at)) for size, at in sorted(sizes.items())}
+        best = {size: _speed(_best(group)) for size, group in sorted(sizes.items())}
         gap = max(best.values()) / best[smallest] - 1
         fine = fine and gap <= NEARLY_BEST
         shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
@@ -85,7 +85,7 @@ def takeaway_2(results: Results) -> Judgement:
 
 def _optima(points: list[PointResult], parameter: str) -> dict[int, int]:
     """The fastest b for each value of a parameter."""
-    return {value: _whole(_best(at), "b") for value, at in _by(points, parameter).items()}
+    return {value: _whole(_best(group), "b") for value, group in _by(points, parameter).items()}
 
 
 def takeaway_3(results: Results) -> Judgement:
