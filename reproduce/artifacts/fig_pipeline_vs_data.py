@@ -1,6 +1,7 @@
 """Figure 14: pipeline against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
 from benchmarks.records import Number
+from reproduce.artifacts import fig_bubble
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -88,8 +89,7 @@ def matches_analytical_model(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ "
-    "decreases, consequently increasing throughput.",
+    fig_bubble.ARTIFACT.sentence("larger_batch_smaller_bubble"),
     "Section 3.3.1 (the throughput)",
     "throughput is higher with the larger batch size for every (p, d)",
     scales=DIRECTION,

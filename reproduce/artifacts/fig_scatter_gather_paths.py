@@ -7,6 +7,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
+from reproduce.artifacts import fig_scatter_gather
 from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
 from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
@@ -238,12 +239,7 @@ def chunk_one_eighth(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Quantitatively, with the scatter-gather communication optimization, the total amount of communication "
-    "that "
-    r"needs to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, where $t$ "
-    "is "
-    "the tensor-model-parallel size, $s$ is the sequence length, and $h$ is the hidden size ($t=8$ in our "
-    "experiments).",
+    fig_scatter_gather.ARTIFACT.sentence("bytes_reduced_by_t"),
     "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
     "exactly, in elements, for every pair of GPUs",
 )

@@ -181,6 +181,10 @@ class Artifact:
 
         return add
 
+    def sentence(self, claim_id: str) -> str:
+        """The sentence of one of this artifact's claims, for a claim of another artifact that judges the same one."""
+        return {claim.id: claim.sentence for claim in self.claims}[claim_id]
+
 
 def _order(scale: str) -> tuple[int, str]:
     """Scales in the order of `SCALES`, then others by name."""
