@@ -1,4 +1,4 @@
-"""Where everything is and who sends what: the ground on which the engine, the simulator and Figures 2, 5 and 9 stand.
+"""Where everything is and who sends what. The engine, the simulator and Figures 2, 5 and 9 are built on this package.
 
     grid            `RankGrid`: the p*t*d ranks and their groups (Section 3.1)
     stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)

@@ -1,6 +1,6 @@
-"""What ranks send one another: collectives of a layer and of a step, and the messages between pipeline stages.
+"""The communication between ranks: collectives of a layer and of a step, and messages between pipeline stages.
 
-Sizes are in elements; `Collective.element` says of what, which the precision of a run turns into bytes.
+Sizes are in elements. `Collective.element` is their kind, from which the precision of a run gives the bytes.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
-    The group is 'tp', 'dp', or 'embedding': the pipeline ranks of the two stages that share it. `elements` are of the
-    whole tensor, `element` what they are: 'activation' (or its gradient), 'weight', 'gradient' (of a weight, as it is
-    reduced) or 'fp32' in every precision.
+    The group is 'tp', 'dp', or 'embedding' (the pipeline ranks of the two stages that share the embedding). `elements`
+    is the size of the whole tensor. `element` is the kind of its elements: 'activation' (or its gradient), 'weight',
+    'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the precision.
     """
 
     operation: str
@@ -45,10 +45,10 @@ class PassCollectives(NamedTuple):
 
 
 def all_reduces(parameters: Iterable[Parameter]) -> tuple[int, int]:
-    """All-reduces of activations that these linears make, forward and backward (Figure 5).
+    """The number of all-reduces of activations in these linears, forward and backward (Figure 5).
 
-    Partial sums leave a row-parallel matrix through a g, which reduces going forward; a replicated input enters a
-    column-parallel one through an f, which reduces its gradient going backward.
+    The partial sums of a row-parallel matrix are reduced by a g in the forward pass. The gradient of the replicated
+    input of a column-parallel matrix is reduced by an f in the backward pass.
     """
     splits = [parameter.split for parameter in parameters if parameter.is_matrix]
     return splits.count(ROW), splits.count(COLUMN)
@@ -75,17 +75,17 @@ def checkpoint_gathers(config: TrainingConfig, layers: int) -> tuple[Collective,
 
 
 def embedding_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
-    """Those of the embedding: a rank looks up its part of the vocabulary, and the sum is every token's row."""
+    """The collectives of the embedding: each rank looks up its part of the vocabulary, and the rows are summed."""
     if t == 1:
         return PassCollectives((), ())
     return PassCollectives((Collective(ALL_REDUCE, "tp", prod(boundary_shape(model, b)), ACTIVATION),), ())
 
 
 def logits_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
-    """Those of the output layer and the loss, split by vocabulary.
+    """The collectives of the output layer and the loss, which are split by vocabulary.
 
-    Forward the cross-entropy reduces per token the largest logit, the label's logit and the sum of exponentials;
-    backward the gradient of the output layer's replicated input is summed.
+    In the forward pass the cross-entropy reduces the largest logit, the label's logit and the sum of exponentials of
+    every token; in the backward pass the gradient of the output layer's replicated input is summed.
     """
     if t == 1:
         return PassCollectives((), ())
@@ -96,9 +96,10 @@ def logits_passes(model: ModelConfig, b: int, t: int) -> PassCollectives:
 
 
 def stage_all_reduces(config: TrainingConfig, stage: int) -> tuple[int, int]:
-    """All-reduces of whole activations in a stage's forward and backward pass of a microbatch, t > 1.
+    """The number of all-reduces of whole activations in a stage's forward and backward pass of a microbatch, for t > 1.
 
-    The backward pass includes the recomputed forward one; stage 0 embeds, the last computes logits and loss.
+    The backward pass includes the recomputed forward pass. Stage 0 also embeds; the last stage also computes logits
+    and loss.
     """
     model, parallel = config.model, config.parallel
     stages = stage_layers(model.layers, parallel.p * parallel.v)
@@ -122,9 +123,9 @@ def boundary_shape(model: ModelConfig, b: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The tensor of one microbatch that crosses from one pipeline stage to the next, and its gradient coming back.
+    """The tensor of one microbatch that one pipeline stage sends to the next, and its gradient, which is sent back.
 
-    `shards` is how many parts it is cut into for the way: 1, or t where scatter/gather is in effect (Section 4.1).
+    `shards` is the number of parts that it is cut into: 1, or t where scatter/gather is in effect (Section 4.1).
     """
 
     shape: tuple[int, ...]
@@ -149,24 +150,24 @@ class Boundary:
 
     @property
     def message_shape(self) -> tuple[int, ...]:
-        """What one GPU sends: the whole tensor, or its flat part."""
+        """The shape of what one GPU sends: the whole tensor, or a flat part of it."""
         return (self.elements // self.shards,) if self.is_scattered else self.shape
 
     @property
     def message_elements(self) -> int:
-        """Elements one GPU sends."""
+        """The number of elements that one GPU sends."""
         return prod(self.message_shape)
 
     @property
     def gather(self) -> Collective | None:
-        """What puts a received tensor together again; None if it arrives whole."""
+        """The all-gather that puts a received tensor together; None if it arrives whole."""
         return Collective(ALL_GATHER, "tp", self.elements, ACTIVATION) if self.is_scattered else None
 
 
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
-    """What each pipeline rank's GPUs reduce once an iteration: their gradients, and those of the tied embedding.
+    """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
-    With a sharded optimizer each replica gets its part of the reduced gradients, and gathers the updated weights.
+    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights.
     """
     d, placement = config.parallel.d, config.parallel.placement
     reducing = {placement.first, placement.last} if placement.first != placement.last else set()

@@ -7,7 +7,7 @@ from ptdp_core.config import ParallelConfig
 
 
 class Coordinates(NamedTuple):
-    """Where a rank is on the grid: its pipeline, data and tensor rank."""
+    """The place of a rank on the grid: its pipeline, data and tensor rank."""
 
     pp: int
     dp: int
@@ -34,7 +34,7 @@ class RankGrid:
 
     @property
     def n(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self.p * self.t * self.d
 
     def rank(self, pp: int, dp: int, tp: int) -> int:
@@ -45,7 +45,7 @@ class RankGrid:
         return (pp * self.d + dp) * self.t + tp
 
     def coordinates(self, rank: int) -> Coordinates:
-        """Where a rank is: `rank` backwards. Raises ValueError outside the grid."""
+        """The coordinates of a rank, the inverse of `rank`. Raises ValueError outside the grid."""
         if not 0 <= rank < self.n:
             raise ValueError(f"rank={rank} is outside the grid; needs 0 <= rank < p*t*d={self.n}; try rank=0")
         return Coordinates(rank // (self.d * self.t), rank // self.t % self.d, rank % self.t)

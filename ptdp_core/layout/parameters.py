@@ -1,7 +1,7 @@
-"""The parameters of the model by global name: which stage has them, and which part of each a tensor rank holds.
+"""The parameters of the model by global name, the stage that has them, and the part of each that a tensor rank holds.
 
-Matrices are [outputs, inputs], as they are stored: column-parallel in the paper's Y = XA is dimension 0 here,
-row-parallel is dimension 1.
+Matrices are [outputs, inputs], as they are stored: to split the columns of A in the paper's Y = XA is to split
+dimension 0 here, to split its rows is to split dimension 1.
 """
 
 from collections.abc import Iterable
@@ -39,11 +39,11 @@ class Parameter:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is a weight matrix or a table, to which weight decay applies, and no bias or layer norm."""
+        """Whether it is a weight matrix or a table, to which weight decay applies, and not a bias or a layer norm's."""
         return len(self.shape) > 1
 
     def shard(self, t: int, tp: int) -> "ShardSpec":
-        """What tensor rank tp of t holds. Raises ValueError if t does not divide the size along `split`."""
+        """The part that tensor rank tp of t holds. Raises ValueError if t does not divide the size along `split`."""
         if self.split is None:
             return ShardSpec(self, self.shape, 0, self.shape[0])
         whole = self.shape[self.split]
@@ -60,8 +60,8 @@ class Parameter:
 class ShardSpec:
     """The part of a parameter that one tensor rank holds, a tensor of `shape`.
 
-    Along `parameter.split` it is the slice [start, stop) of the whole, and then `padding` rows of zeros; a parameter
-    that is not split is held whole, and [start, stop) spans its first dimension.
+    Along `parameter.split` it is the slice [start, stop) of the whole, followed by `padding` rows of zeros. A parameter
+    that is not split is held whole; [start, stop) is then its first dimension.
     """
 
     parameter: Parameter
@@ -71,25 +71,28 @@ class ShardSpec:
 
     @property
     def elements(self) -> int:
-        """Elements held, padding included."""
+        """The number of elements held, padding included."""
         return prod(self.shape)
 
     @property
     def padding(self) -> int:
-        """Rows along the split dimension that belong to no element of the whole tensor."""
+        """The number of rows along the split dimension beyond the end of the whole tensor."""
         return self.shape[self.parameter.split or 0] - (self.stop - self.start)
 
     def counts(self, tp: int) -> bool:
-        """Whether tensor rank tp answers for this part in sums over all ranks, such as the gradient norm's.
+        """Whether sums over all ranks, such as the gradient norm, count this part on tensor rank tp.
 
-        A parameter that all tensor ranks hold is counted on the first of them, a tied copy nowhere.
+        A parameter that all tensor ranks hold is counted on the first of them only, and a tied copy on none.
         """
         return not self.parameter.copy and (self.parameter.split is not None or tp == 0)
 
 
 @lru_cache(maxsize=4096)
 def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
-    """The 12 parameters of a transformer layer, in the order of computation; slices of qkv are whole heads."""
+    """The 12 parameters of a transformer layer, in the order of computation.
+
+    A tensor rank's slice of qkv is whole heads.
+    """
     h, name = model.hidden, f"layers.{layer}"
 
     def linear(part: str, inputs: int, outputs: int, split: int) -> tuple[Parameter, Parameter]:
@@ -111,13 +114,13 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
 
 
 def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, Parameter]:
-    """The word table, split by vocabulary over t tensor ranks, and the position table; both on the first stage."""
+    """The parameters of the first stage's embedding: the word table, split by vocabulary, and the position table."""
     word = Parameter(WORD_EMBEDDING, (model.vocab, model.hidden), COLUMN, padded_vocab(model.vocab, t), tied=True)
     return word, Parameter("embedding.position.weight", (model.seq, model.hidden))
 
 
 def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Parameter, ...]:
-    """The final layer norm, and with `own_table` a copy of the word table: what the last stage has."""
+    """The parameters of the output on the last stage: the final layer norm, with `own_table` also the word table."""
     norm = tuple(Parameter(f"norm.{part}", (model.hidden,)) for part in ("weight", "bias"))
     padded = padded_vocab(model.vocab, t)
     table = Parameter(WORD_EMBEDDING, (model.vocab, model.hidden), COLUMN, padded, tied=True, copy=True)
@@ -125,9 +128,9 @@ def output_parameters(model: ModelConfig, t: int, own_table: bool) -> tuple[Para
 
 
 def chunk_parameters(model: ModelConfig, layers: range, t: int, own_table: bool = True) -> tuple[Parameter, ...]:
-    """The parameters of the model chunk with these layers; the first chunk embeds too, the last one has the output.
+    """The parameters of the model chunk with these layers. The first chunk also embeds, the last one has the output.
 
-    `own_table=False`: the last chunk uses the word table of the first, which is on the same rank.
+    With `own_table=False` the last chunk uses the word table of the first chunk, which is on the same rank.
     """
     first, last = layers.start == 0, layers.stop == model.layers
     return (
@@ -138,13 +141,13 @@ def chunk_parameters(model: ModelConfig, layers: range, t: int, own_table: bool 
 
 
 def elements_held(parameters: Iterable[Parameter], t: int) -> int:
-    """Elements of these parameters on a tensor rank, padding included; as many on each."""
+    """The elements of these parameters on a tensor rank, padding included. Every tensor rank has as many."""
     return sum(parameter.shard(t, 0).elements for parameter in parameters)
 
 
 @lru_cache(maxsize=256)
 def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
-    """Elements on a tensor rank: of a layer, the embedding, the output without a table of its own, and with one."""
+    """The elements on a tensor rank: of a layer, the embedding, the output without and with a table of its own."""
     parts = (
         layer_parameters(model, 0),
         embedding_parameters(model, t),
@@ -156,7 +159,7 @@ def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
-    """Parameters on one GPU of each pipeline rank: of all its chunks, the tied copy of the embedding included."""
+    """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
     ranks = [layer * sum(map(len, chunk_layers(model.layers, placement, pp))) for pp in range(parallel.p)]
@@ -166,5 +169,5 @@ def rank_elements(config: TrainingConfig) -> list[int]:
 
 
 def tied_elements(config: TrainingConfig) -> int:
-    """Elements of the word table on a tensor rank, whose gradients the ranks of the first and last stage sum."""
+    """The elements of the word table on a tensor rank. The ranks of the first and last stage sum their gradients."""
     return embedding_parameters(config.model, config.parallel.t)[0].shard(config.parallel.t, 0).elements

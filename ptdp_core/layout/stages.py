@@ -1,4 +1,4 @@
-"""Which layers each pipeline stage has, and so each pipeline rank: the schedule places the stages (Section 2.2.2)."""
+"""The layers of each pipeline stage, and of the model chunks that the schedule gives each rank (Section 2.2.2)."""
 
 from functools import lru_cache
 from itertools import accumulate
@@ -9,11 +9,11 @@ from ptdp_core.schedules import StagePlacement
 
 @lru_cache(maxsize=256)
 def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
-    """The layers of each stage, in model order: as equal as can be, and the stages at the ends get one less.
+    """The layers of each stage, in model order. Where `stages` does not divide `layers`, some stages have one less.
 
-    Where `stages` does not divide `layers`, the short stages are the last, the first, the last but one, the second,
-    and so on, because the last also computes logits and loss, and the first the embedding. So 126 layers on 16 stages
-    are 7, then 14 times 8, then 7. Raises ValueError if a stage would have none.
+    These are the last, the first, the last but one, the second, and so on, because the last stage also computes logits
+    and loss, and the first the embedding. So 126 layers on 16 stages are 7, then 14 times 8, then 7. Raises ValueError
+    if a stage would have none.
     """
     if layers < stages:
         raise ValueError(f"layers={layers} for {stages} stages; needs a layer for each stage; try layers={stages}")
@@ -25,7 +25,7 @@ def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
 
 
 def longest_chunk(config: TrainingConfig, pp: int) -> int:
-    """Layers in the longest model chunk of pipeline rank pp."""
+    """The number of layers in the longest model chunk of pipeline rank pp."""
     return max(map(len, chunk_layers(config.model.layers, config.parallel.placement, pp)))
 
 

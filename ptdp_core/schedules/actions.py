@@ -1,4 +1,4 @@
-"""What a pipeline schedule is made of: actions, in order, per pipeline rank (Section 2.2).
+"""A pipeline schedule as data: the actions of each pipeline rank, in their order (Section 2.2).
 
 A model split into p*v stages runs on p pipeline ranks (`placement.py`). An action is one forward or one backward pass
 of one stage for one microbatch. Beyond the paper, a backward pass may be split into two: the gradient of the stage's
@@ -34,13 +34,15 @@ class Action(NamedTuple):
 
     @property
     def output(self) -> "Action":
-        """What other passes wait for, by the name of the pass that makes it when nothing is split: an I makes what a
-        B makes, the gradient of its input."""
+        """The name of this pass's output, which is that of the pass that makes it in a schedule without split passes.
+
+        An I has the output of a B: the gradient of the stage's input."""
         return Action(BACKWARD, self.stage, self.microbatch) if self.kind == INPUT_GRADIENT else self
 
     def input(self, stages: int) -> "Action | None":
-        """The pass, as `output` names it, whose output this one starts from: the F of the stage before, or the B of the
-        stage after; None at the ends of a pipeline of so many stages, and for a W."""
+        """The name (see `output`) of the output that this pass starts from, in a pipeline of so many stages.
+
+        It is the F of the stage before, or the B of the stage after; None at the ends of the pipeline, and for a W."""
         kind, stage, microbatch = self
         source = stage - 1 if kind == FORWARD else stage + 1
         if kind == WEIGHT_GRADIENT or not 0 <= source < stages:
@@ -60,18 +62,18 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A pipeline schedule as data (Section 2.2): where the stages are, and what each rank does in which order.
+    """A pipeline schedule as data (Section 2.2): the placement of the stages, and each rank's actions in their order.
 
-    `ranks[r]` are the actions of pipeline rank r; m microbatches. `exchanges` says how its messages are grouped in a
-    blocking program (`lowering.lower`). The object only records; `checks.py` says whether its order is complete and can
-    run.
+    `ranks[r]` are the actions of pipeline rank r for m microbatches. `exchanges` says how messages are grouped in a
+    blocking program (`lowering.lower`). The object checks nothing; `checks.py` finds out whether the order is complete
+    and can run.
     """
 
     name: str
     placement: StagePlacement
     m: int
     ranks: tuple[tuple[Action, ...], ...]
-    # Not compared: what two equal schedules order and place is equal, and that is what a CSV holds.
+    # Not compared, so that a schedule read from a CSV, which has only the order and the placement, equals the original.
     exchanges: str = field(default="derived", compare=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class Schedule:
 
     @cached_property
     def is_split(self) -> bool:
-        """Whether it has split backward passes."""
+        """Whether it splits backward passes into I and W."""
         return any(action.kind == WEIGHT_GRADIENT for actions in self.ranks for action in actions)
 
     @property
@@ -102,7 +104,7 @@ class Schedule:
         return self.p * self.v
 
     def to_csv(self) -> str:
-        """One line per rank: torch.distributed.pipelining's CSV of computations (`format="compute_only"`)."""
+        """The CSV of torch.distributed.pipelining (`format="compute_only"`), with a line for each rank."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(self.ranks)
         return text.getvalue()
@@ -111,8 +113,8 @@ class Schedule:
     def from_csv(cls, text: str, name: str) -> "Schedule":
         """Read what `to_csv` or torch's `_dump_csv(format="compute_only")` wrote; empty cells are idle slots.
 
-        The lines say which rank holds which stages; m follows from the largest microbatch. Run `check_complete` on a
-        table from elsewhere.
+        The lines also give the placement of the stages, and the largest microbatch gives m. Run `check_complete` on a
+        table from another program.
         """
         ranks = tuple(
             tuple(_cell(cell, rank, column) for column, cell in enumerate(row) if cell.strip())

@@ -1,4 +1,4 @@
-"""Is a schedule complete, do its messages meet in order, does it run, what does it stash (Section 2.2)."""
+"""Checks of a schedule: whether it is complete, its messages meet in order, and it can run; and its peak stash."""
 
 from collections import defaultdict
 from itertools import chain, zip_longest
@@ -54,7 +54,8 @@ def check_complete(schedule: Schedule) -> None:
 def check_order(program: Program) -> None:
     """Raise `ValueError` unless every ordered pair of ranks sends and receives in the same order.
 
-    Boundary tensors have equal shapes and no tags, so a swap would go unnoticed and train on the wrong data.
+    Boundary tensors have equal shapes and no tags, so nothing else would notice that two were swapped, and training
+    would go on with the wrong data.
     """
     sent: dict[tuple[int, int], list[Message]] = defaultdict(list)
     received: dict[tuple[int, int], list[Message]] = defaultdict(list)
@@ -77,10 +78,10 @@ def check_order(program: Program) -> None:
 
 
 def check_groups(program: Program) -> None:
-    """Raise `ValueError` unless every group of a blocking program meets one like group on each peer.
+    """Raise `ValueError` unless every group of a blocking program meets one equal group on each peer.
 
-    What one rank posts to a peer as one group, the peer posts as one group too. A rendezvous model does not
-    need it, but NCCL does: there, a group that meets parts of two others is undefined behaviour.
+    The messages that one rank posts to a peer as one group, the peer has to post as one group, too. NCCL needs this: a
+    group that meets parts of two others is undefined behaviour.
     """
     groups: dict[tuple[int, int], list[Exchange]] = defaultdict(list)
     for rank, instructions in enumerate(program.ranks):
@@ -108,7 +109,7 @@ def check_progress(program: Program) -> None:
 
 
 def peak_stash(schedule: Schedule) -> list[int]:
-    """Per rank, the most forward passes whose backward pass is still to come, or to be completed (Section 2.2).
+    """The peak stash of each rank: the most forward passes whose backward pass is not completed yet (Section 2.2).
 
     Activations count until the weight gradients are computed, in W if the pass is split. In units of one chunk and one
     microbatch: divide by v for whole-device units. GPipe m, 1F1B min(m, p - r), interleaved on rank 0 pv + p - 1

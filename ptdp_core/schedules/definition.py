@@ -1,4 +1,4 @@
-"""What a pipeline schedule is, for any sizes: one `Definition` says all of it.
+"""The definition of a pipeline schedule for all sizes (p, m, v): everything about it is in one `Definition`.
 
 A new schedule is a module of `ptdp_core/schedules/zoo` that calls its definition `SCHEDULE`; everything else (the
 configurations, the simulator, the engine, the command line, the drawings, the tests) finds it through `registry.py`.
@@ -22,11 +22,11 @@ Order = Sequence[Sequence[Action]]
 class Definition:
     """A schedule of p pipeline ranks, m microbatches and v model chunks per rank, for every p, m and v it exists for.
 
-    - `name` in configurations and on the command line, `title` in figures; `year` and `reference`: where it is from
-    - `order(p, m, v)`: per rank the actions in their order
+    - `name` in configurations and on the command line, `title` in figures; `year` and `reference` of its publication
+    - `order(p, m, v)`: the actions of each rank, in their order
     - `placement(p, v)`: which rank holds which stages
     - `chunks`: the least and the most v (None: any more)
-    - `problem(p, m, v)`: why it does not exist for these sizes, as the text of an error; empty if it does
+    - `problem(p, m, v)`: why it does not exist for these sizes, as the text of an error; empty if it exists
     - `splits`: whether backward passes are split into I and W
     - `exchanges`: how its messages are grouped in a blocking program (`lowering.lower`)
     - `period(p)`: microbatches after which the steady state repeats itself: with so many microbatches more, the order
@@ -56,7 +56,7 @@ class Definition:
         return v >= least and (most is None or v <= most)
 
     def passes(self, p: int, m: int, v: int) -> int:
-        """How many actions its table has, on all ranks."""
+        """The number of actions in its table, on all ranks together."""
         return (3 if self.splits else 2) * p * m * v
 
 
@@ -65,14 +65,14 @@ _action: Any = partial(tuple.__new__, Action)
 
 
 def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) -> list[Action]:
-    """The passes of a kind, of one stage or of one stage after the other, for these microbatches."""
+    """The passes of one kind for these microbatches, by one stage, or by several stages one after the other."""
     if isinstance(stages, int):
         stages = repeat(stages)
     return list(map(_action, zip(repeat(kind), stages, microbatches, strict=False)))
 
 
 def with_warmup(forwards: list[Action], backwards: list[Action], warmup: int) -> list[Action]:
-    """`warmup` forward passes, then one forward and one backward in turn, then the other backward passes."""
+    """An order with `warmup` forward passes, then forward and backward passes in turn, then the remaining backward."""
     steady = len(forwards) - warmup
     pairs = chain.from_iterable(zip(forwards[warmup:], backwards, strict=False))
     return [*forwards[:warmup], *pairs, *backwards[steady:]]

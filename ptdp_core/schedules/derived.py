@@ -1,15 +1,15 @@
-"""Exchanges of a blocking program for any table that can run, whatever its placement, warm-up or split passes.
+"""Derives the exchanges of a blocking program from any table that can run, whatever its placement and its passes.
 
-Run the table in units of a forward pass, with messages that take no time. A message exists from the end of the pass
-that makes it to the start of the pass that uses it; give it one moment in between, and let every rank do its passes and
-messages in the order of these moments, a message before the passes that start then. At any time the message with the
-earliest moment among those not yet exchanged can be: both its ranks have done all that comes before, which includes the
-pass that makes it. So the program cannot deadlock; both sides of every message agree on the order; and the messages of
-one moment make the same group on both sides.
+The table is run in units of a forward pass, with messages that take no time. A message exists from the end of the pass
+that makes it to the start of the pass that uses it. It is given one moment in between, and every rank does its passes
+and messages in the order of their moments, a message before the passes that start at the same moment. Among the
+messages that are not yet exchanged, the one with the earliest moment can always be exchanged: both its ranks have done
+all that comes before, which includes the pass that makes it. So the program cannot deadlock, both sides of every
+message agree on the order, and the messages of one moment make the same group on both sides.
 
-Which moment: one at which neither rank is inside a pass, so that nobody waits, as late as possible; and if there is one
-that already has a group of either rank, that one, so that there are few groups. Where the passes of the two ranks leave
-no such moment, one of them waits for the other, for as short as possible.
+The moment is one at which neither rank is inside a pass, so that none waits: the latest at which one of the two ranks
+already has a group, so that there are few groups, else the latest of all. If there is no such moment, one of the ranks
+waits for the other, for as short a time as possible.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -22,14 +22,15 @@ from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.execution import execute
 from ptdp_core.schedules.program import Compute, Exchange, Instruction, Message, message_into
 
-# The times of the passes by which moments are chosen: a backward pass takes two forward passes, its halves one each.
+# The times of the passes by which moments are chosen: a backward pass takes as long as two forward passes, each of its
+# halves as long as one.
 FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
 
 _At = tuple[Time, int, Instruction]
 
 
 class _Ranks:
-    """When each rank is inside a pass, and the moments of its groups that are chosen so far."""
+    """The times of each rank's passes, and the moments of its groups that have been chosen so far."""
 
     def __init__(self, schedule: Schedule, most: int) -> None:
         self.most = most
@@ -39,7 +40,7 @@ class _Ranks:
         self.groups: dict[tuple[int, Time], list[Message]] = defaultdict(list)  # by rank and moment
 
     def pass_around(self, rank: int, moment: Time) -> tuple[Time, Time] | None:
-        """Start and end of the pass that a rank is inside of; None where it is between two."""
+        """The start and the end of the pass that a rank is inside of at a moment; None if it is between two passes."""
         i = bisect_left(self.starts[rank], moment) - 1
         if i < 0 or self.passes[rank][i].end <= moment:
             return None
@@ -59,7 +60,7 @@ class _Ranks:
         return len(self.groups.get((rank, moment), ())) < self.most
 
     def alone(self, message: Message, first: Time, last: Time) -> Time:
-        """The latest moment from `first` to `last` at which one rank waits for the other the shortest."""
+        """The moment from `first` to `last` with the shortest wait of one rank for the other, the latest of several."""
         best, moment = first, last
         shortest: Time | None = None
         while moment >= first:
@@ -81,7 +82,7 @@ class _Ranks:
 
 
 def derived(schedule: Schedule, most: int) -> Iterator[Iterator[Instruction]]:
-    """The instructions of each rank, with at most `most` messages in a group that is joined.
+    """The instructions of each rank. A message joins a group only while the group has fewer than `most` messages.
 
     Raises `ValueError` if the table cannot run.
     """
@@ -105,7 +106,7 @@ def derived(schedule: Schedule, most: int) -> Iterator[Iterator[Instruction]]:
 
 
 def _instructions(actions: Sequence[Action], ranks: _Ranks, rank: int) -> Iterator[Instruction]:
-    """A rank's passes and groups in the order of their moments, a group before the pass that starts then."""
+    """A rank's passes and groups in the order of their moments, a group before a pass that starts at its moment."""
     passes: Iterator[_At] = (
         (start, 1, Compute(action)) for action, start in zip(actions, ranks.starts[rank], strict=True)
     )
@@ -115,6 +116,6 @@ def _instructions(actions: Sequence[Action], ranks: _Ranks, rank: int) -> Iterat
 
 
 def _group(messages: list[Message], rank: int) -> Exchange:
-    """Both ranks of two messages have them in the same order: the one in which they were chosen."""
+    """The exchange of these messages, in the order in which they were chosen, which is the same on both ranks."""
     sends = tuple(message for message in messages if message.source == rank)
     return Exchange(sends, tuple(message for message in messages if message.source != rank))

@@ -1,7 +1,7 @@
-"""Run a schedule, or a lowered program, in exact arithmetic: integers or fractions.
+"""Runs a schedule, or a lowered program, in exact arithmetic: in integers or fractions.
 
-The assumptions are those of Section 2.2: equal stages, and messages that take no time. What real stages and
-links cost is the simulator's matter; this is the reference it is tested against.
+The assumptions are those of Section 2.2: equal stages, and messages that take no time. The simulator has the costs of
+real stages and links, and is tested against this module.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from ptdp_core.schedules.timeline import TimelineEvent
 
 
 def _needs(action: Action, stages: int) -> Iterator[Action]:
-    """What an action waits for, as `Action.output` names it."""
+    """The outputs (named as by `Action.output`) that an action waits for."""
     kind, stage, microbatch = action
     if kind == "W":
         yield Action("B", stage, microbatch)
@@ -81,7 +81,7 @@ def _raise_if_stuck(stuck: dict[int, str]) -> None:
 
 
 class _Execution:
-    """The state of a program's ranks while it runs; `advance` takes one rank as far as it can go."""
+    """The state of a program's ranks while it runs. `advance` runs one rank as far as it can go."""
 
     def __init__(self, program: Program, cost: dict[str, Time]) -> None:
         self.blocking = program.mode == "blocking"
@@ -98,7 +98,7 @@ class _Execution:
         self.timeline: list[list[TimelineEvent[Time]]] = [[] for _ in program.ranks]
 
     def advance(self, rank: int) -> set[int]:
-        """Run a rank until it has to wait; return the ranks that may go on because of it."""
+        """Run a rank until it has to wait, and return the ranks that may go on because of what it did."""
         woken: set[int] = set()
         instructions = self.ranks[rank]
         while self.position[rank] < len(instructions):
@@ -170,7 +170,7 @@ def execute_program(program: Program, t_f: Time, t_b: Time, t_w: Time | None = N
 
 
 def bubble_fraction(run: Schedule | Program, t_f: Time, t_b: Time, t_w: Time | None = None) -> Fraction:
-    """Idle time over ideal time (Section 2.2): (p-1)/m, interleaved (p-1)/(v*m).
+    """The bubble, idle time over ideal time (Section 2.2): (p-1)/m, and (p-1)/(v*m) if interleaved.
 
     Times as in `execute`; the ideal time is m*v*(t_f + t_b).
     """

@@ -1,18 +1,18 @@
-"""From a schedule to what each rank does: computations, and the messages between them (Sections 2.2 and 4.1).
+"""Lowers a schedule to a program: each rank's computations and the messages between them (Sections 2.2 and 4.1).
 
 `lower` is a pure function of the schedule and the exchange mode:
 
 - `blocking`, the paper's: each exchange is one batched group of sends and receives, and the rank goes on only
   when the whole group is done (a rendezvous: both sides have posted every message). Communication is exposed.
-- `overlapped`: an exchange only posts its sends and receives; a computation waits for its own input, which
-  was asked for one action ahead.
+- `overlapped`: an exchange only posts its sends and receives. A computation waits for its own input, whose receive
+  was posted one action ahead.
 
-Messages carry no tag on the wire: between two ranks the n-th receive gets the n-th send. So the order has to
-agree (`checks.check_order`), which matters most for p = 2 with chunks, where the next rank is also the
-previous one, and activations and gradients share the way.
+Messages carry no tag: between two ranks the n-th receive gets the n-th send. So both ranks need the same order
+(`checks.check_order`). This matters most for p = 2 with chunks, where the next rank is also the previous one, so that
+activations and gradients go between the same two ranks.
 
-How a blocking program groups its messages is the schedule's `exchanges`: as the authors' code did without chunks
-('neighbours') and with chunks ('slots'), or for any other schedule as its table demands ('derived').
+The schedule's `exchanges` says how a blocking program groups its messages: as the authors' code did without chunks
+('neighbours') and with chunks ('slots'), or, for any other schedule, as derived from its table ('derived').
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,10 +43,10 @@ Groups = list[tuple[list[M], list[M], list[Action]]]
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
-    """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
+    """Place every send and receive of a schedule. `mode` is 'blocking' (the paper's) or 'overlapped'.
 
-    Neither mode reorders the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges of a
-    table that cannot run.
+    No mode changes the order of the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges
+    of a table that cannot run.
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
@@ -69,10 +69,11 @@ def lower(schedule: Schedule, mode: str) -> Program:
 def blocking_groups(
     schedule: Schedule, out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
 ) -> Iterator[Groups[M]]:
-    """Per rank of a blocking program its exchanges and what it computes after each; the first exchange is empty.
+    """The exchanges of each rank of a blocking program, and what it computes after each. The first exchange is empty.
 
-    What stands for a message is the caller's: `out_of` and `into` give that which a pass makes and that which it waits
-    for, the same for both ends of a message, or None. The simulator uses whole numbers, `lower` a `Message`.
+    The caller decides what stands for a message, the same for both of its ends: `out_of(action)` is the message that a
+    pass makes, `into(action)` the one that it waits for, or None. The simulator uses whole numbers, `lower` a
+    `Message`.
     """
     if schedule.exchanges == "derived":
         for instructions in derived(schedule, MESSAGES_AT_ONCE["derived"]):
@@ -94,7 +95,7 @@ def blocking_groups(
 
 
 def _messages(message_of: Callable[[Action], M | None], actions: Iterable[Action]) -> list[M]:
-    """The messages of these passes, as far as there are any."""
+    """The messages of those of these passes that have one."""
     return [message for action in actions if (message := message_of(action)) is not None]
 
 
@@ -106,7 +107,7 @@ def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
-    """One exchange of the messages that exist; none if there are none."""
+    """A list of one exchange of these messages; empty if there are no messages."""
     group = Exchange(tuple(filter(None, sends)), tuple(filter(None, receives)))
     if group.sends or group.receives:
         yield group
@@ -118,7 +119,7 @@ def _blocking_neighbours(
     into: Callable[[Action], M | None],
     follows: dict[Action, Action],
 ) -> Groups[M]:
-    """Without chunks: one group of what goes to and comes from the same neighbour, else send, then receive.
+    """The groups without chunks: a send to and a receive from the same neighbour make one, else send, then receive.
 
     After F the send goes to the next stage and before B the receive comes from it; after B and before F it is
     the previous stage. Two F, or two B, in a row have different neighbours: the authors' code made two calls
@@ -164,7 +165,7 @@ def _blocking_neighbours(
 
 
 def _slots(actions: tuple[Action, ...]) -> list[list[Action]]:
-    """What runs between two exchanges: an F in the warm-up, then (F, B), then a B in the cool-down.
+    """The slots, which run between two exchanges: an F in the warm-up, then (F, B), then a B in the cool-down.
 
     If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
     """
@@ -184,7 +185,7 @@ def _slots(actions: tuple[Action, ...]) -> list[list[Action]]:
 def _blocking_slots(
     actions: tuple[Action, ...], out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
 ) -> Groups[M]:
-    """With chunks: one group between two slots, of all the finished slot sends and all the next slot needs.
+    """The groups with chunks: one between two slots, of all that the finished slot sends and the next one needs.
 
     Receives are placed just in time, as late as they can be, and need not move: every message is sent and
     received on the same diagonal. Number the group after slot i of rank r by i + r. Forward step k is slot k
@@ -211,7 +212,7 @@ def _blocking_slots(
 
 
 def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:
-    """After each action post its send and the receive of the action after next, to arrive while one runs.
+    """Post after each action its send, and the receive of the action after next, which arrives while the next one runs.
 
     So at most two receive buffers per direction are in use, the running action's and the next one's, where a rank uses
     what another sends it in the order in which it is sent. Where it does not (both directions of a V come from one

@@ -1,4 +1,4 @@
-"""Which pipeline rank holds which stages of the model, and so which boundaries between stages need a message.
+"""The placement of the model's stages on pipeline ranks, which decides which boundaries between stages need a message.
 
 A model split into p*v stages runs on p pipeline ranks, each of which holds v of them as its model chunks (Section
 2.2.2). Stage g passes its output on to stage g + 1; where both are on one rank, nothing is sent.
@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 
 @dataclass(frozen=True)
 class StagePlacement:
-    """`stages[r]` are the stages that pipeline rank r holds, ascending: its model chunks 0, 1, ..., v-1.
+    """A placement: `stages[r]` are the stages that pipeline rank r holds, ascending: its model chunks 0, 1, ..., v-1.
 
-    Raises `ValueError` unless every stage is on one rank and every rank has as many.
+    Raises `ValueError` unless every stage is on exactly one rank and all ranks have equally many.
     """
 
     stages: tuple[tuple[int, ...], ...]
@@ -73,7 +73,7 @@ class StagePlacement:
 
     @cached_property
     def boundaries(self) -> tuple[tuple[int, int], ...]:
-        """The ranks on both sides of each boundary, stage g's and stage g+1's: p*v - 1 pairs."""
+        """The ranks on both sides of each boundary between stages g and g+1: p*v - 1 pairs."""
         return tuple(zip(self.ranks, self.ranks[1:], strict=False))
 
     def is_received(self, stage: int) -> bool:
@@ -90,20 +90,20 @@ class StagePlacement:
         return (self.first, self.last) if len(self.ranks) > 1 else None
 
     def sends(self, rank: int) -> int:
-        """Messages that a rank sends for each microbatch: activations and gradients over its boundaries with others."""
+        """The number of messages that a rank sends for each microbatch: activations and gradients, to other ranks."""
         return sum(self.is_received(stage) + self.is_sent(stage) for stage in self.stages[rank])
 
 
 @lru_cache(maxsize=256)
 def looped(p: int, v: int) -> StagePlacement:
-    """Stage g on rank g mod p: chunk c of rank r is stage c*p + r (Section 2.2.2)."""
+    """The paper's placement, stage g on rank g mod p: chunk c of rank r is stage c*p + r (Section 2.2.2)."""
     return StagePlacement(tuple(tuple(range(r, p * v, p)) for r in range(p)))
 
 
 @lru_cache(maxsize=256)
 def wave(p: int, v: int) -> StagePlacement:
-    """Down the ranks and up again, v times in all: odd chunks have the ranks reversed. With v = 2 a V.
+    """A placement that goes through the ranks down and up in turn, v times in all: with v = 2 it is a V.
 
-    The last stage of a chunk and the first of the next are on one rank.
+    Odd chunks have the ranks reversed, so that the last stage of a chunk and the first of the next are on one rank.
     """
     return StagePlacement(tuple(tuple(c * p + (r if c % 2 == 0 else p - 1 - r) for c in range(v)) for r in range(p)))

@@ -1,4 +1,4 @@
-"""What each rank does: computations, and the messages between them, in order (Sections 2.2 and 4.1)."""
+"""A lowered program: the computations of each rank and the messages between them, in order (Sections 2.2 and 4.1)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Message(NamedTuple):
 
     @property
     def used_by(self) -> Action:
-        """The pass whose input this is; of a gradient, unsplit or split."""
+        """The passes whose input this may be; for a gradient, the unsplit one and the split one."""
         return Action(self.kind, self.stage + (1 if self.kind == "F" else -1), self.microbatch)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Compute(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """Post these messages as one group; in a blocking program also wait until all of them are done."""
+    """Post these messages as one group. In a blocking program, also wait until all of them are done."""
 
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]

@@ -1,4 +1,4 @@
-"""The schedules by name: those of `ptdp_core/schedules/zoo`, and what is registered besides."""
+"""The schedules by name: those of `ptdp_core/schedules/zoo`, and those that a program registers."""
 
 from functools import lru_cache
 from importlib import import_module
@@ -21,7 +21,7 @@ DEFINITIONS = _of_the_zoo()
 
 
 def register(schedule: Definition) -> None:
-    """Make a schedule known by its name, in this process."""
+    """Make a schedule known by its name in this process."""
     DEFINITIONS[schedule.name] = schedule
     build.cache_clear()
 

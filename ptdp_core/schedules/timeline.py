@@ -1,4 +1,4 @@
-"""The one type for an interval of a timeline: executed in exact arithmetic, simulated, emulated, run or drawn."""
+"""The type of an interval of any timeline: executed in exact arithmetic, simulated, emulated, run or drawn."""
 
 from fractions import Fraction
 from typing import Generic, NamedTuple, TypeVar
@@ -10,12 +10,12 @@ Time_co = TypeVar("Time_co", bound=float | Fraction, covariant=True)
 
 
 class TimelineEvent(NamedTuple, Generic[Time_co]):
-    """What a pipeline rank did from `start` to `end`. Time that no event covers is idle.
+    """One thing that a pipeline rank did, from `start` to `end`. Time that no event covers is idle.
 
     `kind` is that of a pass (`actions.KINDS`), which `action` names, or 'exchange', 'data_parallel', 'optimizer' or
-    'host', whose action is None. `exchange` has the messages of an executed exchange where they are known. Who makes
-    the timeline says in which unit its times are: exact ones are integers or fractions of t_f, all others seconds
-    (picoseconds inside the simulator).
+    'host', whose action is None. `exchange` has the messages of an executed exchange where they are known. The unit of
+    the times depends on the timeline: an exact one has integers or fractions of t_f, all others seconds (picoseconds
+    inside the simulator).
     """
 
     kind: str

@@ -1,1 +1,1 @@
-"""The schedules there are: a module each, whose `SCHEDULE` is the `Definition`. `registry.py` finds them."""
+"""The schedules: a module for each, whose `SCHEDULE` is its `Definition`. `registry.py` finds them."""

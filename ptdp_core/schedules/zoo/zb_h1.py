@@ -1,9 +1,9 @@
 """ZB-H1 of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024, Section 2): 1F1B with backward passes split.
 
-F and I run in 1F1B's order. Rank r puts off the W of r microbatches: it runs that of microbatch k right after the I of
-microbatch k + r, and the last r at the end. So every rank holds at most min(m, p) microbatches whose W is to come,
-which is 1F1B's peak on its first rank: later ranks warm up with fewer F, and put off as many more W. In the cool-down
-gradients travel without waiting for W, which fill the gaps.
+F and I run in 1F1B's order. Rank r defers the W of r microbatches: it runs the W of microbatch k right after the I of
+microbatch k + r, and the last r of them at the end. So every rank holds at most min(m, p) microbatches whose W is still
+to come, as many as 1F1B stashes on its first rank: a later rank warms up with fewer F, and defers as many more W. In
+the cool-down gradients are sent on without waiting for W, and the W fill the gaps.
 """
 
 from ptdp_core.schedules.actions import Action
