@@ -1,9 +1,9 @@
-"""The simulator: one training iteration of a configuration on a cluster, from mechanism (imports no torch).
+"""The simulator of one training iteration of a configuration on a cluster, from its mechanisms (imports no torch).
 
-- `simulate.py`: `simulate(config, cluster) -> Estimate`; `estimate.py`: what it answers
+- `simulate.py`: `simulate(config, cluster) -> Estimate`; `estimate.py`: the `Estimate`
 - `clusters/*.toml`: every number of the hardware model; `cluster.py` reads them
-- `software.py`: what a training program does beyond the paper's code, if asked for
-- `operators.py`: what a GPU has to do (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: what that costs
+- `software.py`: optional features of a training program that the paper's code does not have
+- `operators.py`: the work of a GPU (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: its cost
 - `costs.py`: times of stages, messages, reductions and the optimizer of one configuration; `memory.py`: its bytes
 - `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly
 

@@ -1,6 +1,6 @@
-"""What is known of a configuration before its schedule is executed: its memory, exactly, and a bound on its time.
+"""Computes the memory of a configuration, and a lower bound on its time, without executing its schedule.
 
-Both are cheap, so that a search need not simulate what does not fit or cannot win (`search.py`).
+Both are cheap, so that a search need not simulate a configuration that does not fit or cannot win (`search.py`).
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, in
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
-    """Bytes of memory on the fullest GPU: what `simulate` finds, without executing the schedule."""
+    """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
     parameters, last = rank_elements(config), config.parallel.placement.last
-    # Of ranks that are otherwise alike, the one that stashes most.
+    # Of ranks that are otherwise alike, only the one that stashes most is looked at.
     stashes: dict[tuple[int, int, bool, int], int] = {}
     for rank, front in enumerate(rank_stash_fronts(config)):
         for stash, deferred in front:
@@ -46,13 +46,13 @@ def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:
 
 
 def least_time(config: TrainingConfig, model: CostModel) -> float:
-    """Seconds that an iteration takes at least: never more than `simulate` finds, and usually a few percent less.
+    """A lower bound on the seconds of an iteration, usually a few percent below the time that `simulate` computes.
 
-    Take any pipeline rank R, whose first stage is g. Its first pass waits until stages 0 to g-1 have passed the first
-    microbatch on. Then it computes all its passes, and receives their inputs in groups that it waits for. After its
-    last pass stages g-1 to 0 are still to come: with equal stages, (1 + (p-1)/(vm)) of the ideal time (Section 2.2).
-    Then the rank of stage 0 reduces its gradients, all step, and the host adds its part. Where backward passes are
-    split, R's last pass may be a W, and only the rank of stage 0 itself is looked at.
+    Take any pipeline rank R, whose first stage is g. Its first pass waits until stages 0 to g-1 have sent the first
+    microbatch on. Then it computes all its passes, and waits for the groups in which it receives their inputs. After
+    its last pass the backward passes of stages g-1 to 0 follow: with equal stages this adds up to (1 + (p-1)/(vm)) of
+    the ideal time (Section 2.2). Then the rank of stage 0 reduces its gradients, all ranks step, and the host adds its
+    part. Where backward passes are split, R's last pass may be a W, so that only the rank of stage 0 is looked at.
     """
     parallel, cluster, placement = config.parallel, model.cluster, config.parallel.placement
     p, m = parallel.p, parallel.m
@@ -86,10 +86,10 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
 
 
 def _receives(config: TrainingConfig, rank: int) -> tuple[int, int]:
-    """Groups in which a rank receives one tensor, and those in which it may receive two (an activation and a gradient).
+    """The numbers of groups in which a rank receives one tensor, and two (an activation and a gradient).
 
-    Both at once only in a steady state with 'slots'; how 'derived' groups are made up is not known before, and none of
-    them is counted.
+    It may receive two only in a steady state with 'slots'. The groups of 'derived' exchanges are not known before
+    these are derived, and none of them is counted.
     """
     parallel, placement, schedule = config.parallel, config.parallel.placement, definition(config.parallel.schedule)
     p, m, v = parallel.p, parallel.m, parallel.v

@@ -19,7 +19,7 @@ NO_NUMBERS = ("name", TILES)
 
 @dataclass(frozen=True)
 class ClusterParameter:
-    """One number of a cluster file: value with unit, plausible range (low, high), source, and what it was set with."""
+    """A number of a cluster file: value and unit, plausible range (low, high), source, and what it was set with."""
 
     name: str
     value: float
@@ -74,14 +74,14 @@ class Cluster:
     optimizer_bytes: float
     # Rows and columns of the result that one thread block of the GEMM library computes.
     gemm_tiles: tuple[tuple[int, int], ...]
-    # What a file may leave out: time between dependent kernels, and of the host for a call and for an exchange.
+    # What a file may leave out: the time between dependent kernels, and the host's time for a call and an exchange.
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
 
     @property
     def usable_memory(self) -> float:
-        """Bytes of a GPU's memory that a training run can fill."""
+        """The bytes of a GPU's memory that a training run can fill."""
         return self.memory_bytes - self.memory_reserved
 
     def in_nodes_of(self, size: int) -> "Cluster":
@@ -104,10 +104,10 @@ def cluster_path(name: str) -> Path:
 
 
 def read_parameters(name: str) -> dict[str, ClusterParameter]:
-    """All entries of a cluster file, by name. Raises ValueError naming the entry that is missing or out of range.
+    """All entries of a cluster file, by name. Raises ValueError naming an entry that is missing or out of range.
 
-    What the file does not give is that of the cluster it names as its `base`, if it does. Numbers that `Cluster` has a
-    default for may be missing.
+    An entry that the file does not have is taken from the cluster that it names as its `base`, if it names one. Numbers
+    that have a default in `Cluster` may be missing.
     """
     path = cluster_path(name)
     data = _read(path)

@@ -1,4 +1,4 @@
-"""Times of one training configuration on one cluster: stages, pipeline messages, and what happens once an iteration.
+"""The times of a training configuration on a cluster: of stages, pipeline messages, and what is done once an iteration.
 
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
@@ -24,16 +24,16 @@ from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 from ptdp_core.simulator.software import PAPER, Software
 
-# Bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
+# The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Seconds of one microbatch's passes through one stage: fetching it, the layers, and embedding or logits if any.
+    """Seconds of one microbatch's passes through one stage: fetching it, its layers, and embedding or logits if any.
 
-    `weight_gradient` is the part of the backward pass that a split one does later: the weights' GEMMs and their
-    accumulation.
+    `weight_gradient` is the part of the backward pass that a split backward pass does later: the GEMMs for the weights'
+    gradients, and the accumulation of these.
     """
 
     fetch: float
@@ -46,22 +46,22 @@ class StageTimes:
 
     @property
     def forward(self) -> float:
-        """The forward pass."""
+        """Seconds of the forward pass."""
         return self.fetch + self.layers_forward + self.extra_forward
 
     @property
     def backward(self) -> float:
-        """The backward pass, with the recomputed forward pass before it."""
+        """Seconds of the backward pass, with the recomputed forward pass before it."""
         return self.recompute + self.layers_backward + self.extra_backward
 
     @property
     def input_gradient(self) -> float:
-        """The rest of a split backward pass: all but the weights' gradients, recomputation included."""
+        """Seconds of a split backward pass without the weights' gradients (I), recomputation included."""
         return self.backward - self.weight_gradient
 
 
 class CostModel:
-    """Times on one cluster with one training program. Holds its kernel and network models and no configuration."""
+    """The times of any configuration on one cluster with one training program, by its kernel and network models."""
 
     def __init__(self, cluster: Cluster, software: Software = PAPER) -> None:
         self.cluster = cluster
@@ -70,9 +70,9 @@ class CostModel:
         self.network = NetworkModel(cluster)
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
-        """Time of some work on a GPU of a tensor-parallel group, `hidden` of it under other work of the same.
+        """Seconds of some work on a GPU of a tensor-parallel group, of which `hidden` seconds overlap with each other.
 
-        The host's time to issue it all is a lower bound.
+        It takes at least as long as the host needs to issue all of it.
         """
         width = self.cluster.element_bytes / FP16_BYTES
         device = sum(self.kernels.gemm(*gemm) for gemm in work.gemms)
@@ -82,10 +82,10 @@ class CostModel:
         return device + host if self.software.blocking_launches else max(device, host)
 
     def _hidden(self, model: ModelConfig, b: int, t: int, group: Group) -> float:
-        """Time that a layer's backward pass saves by reducing input gradients under the GEMMs for weight gradients.
+        """Seconds that a layer's backward pass saves by overlapping all-reduces of input gradients with other GEMMs.
 
-        Each column-parallel linear (query-key-value, h to 4h) hides its all-reduce under its own GEMM, as far as that
-        lasts.
+        The all-reduce of each column-parallel linear (query-key-value, h to 4h) overlaps with the GEMM for its weight's
+        gradient, for as long as the shorter of both lasts.
         """
         calls = layer_passes(model, b, t).backward
         if not self.software.overlapped_all_reduce or not calls:
@@ -95,12 +95,12 @@ class CostModel:
         return sum(min(self.kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in gemms)
 
     def _traffic(self, work: operators.Work) -> float:
-        """Bytes of its memory-bound kernels: counted in fp16, but for those that are fp32 in any precision."""
+        """The bytes that memory-bound kernels move: counted in fp16, except those that are fp32 in any precision."""
         in_precision = work.traffic_bytes - work.wide_bytes
         return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
     def stages(self, config: TrainingConfig) -> list[StageTimes]:
-        """The p*v stages in model order."""
+        """The times of the p*v stages, in model order."""
         model, parallel = config.model, config.parallel
         b, t = parallel.b, parallel.t
         group = tensor_group(t, self.cluster.gpus_per_node)
@@ -166,11 +166,11 @@ class CostModel:
         return [leaving[pair] for pair in pairs]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:
-        """Time on the wire of one boundary tensor, while `concurrent` go the same way."""
+        """Seconds on the wire of one boundary tensor, while `concurrent` of them go the same way."""
         return self.network.message(self.message_bytes(config), between_nodes, concurrent)
 
     def gather(self, config: TrainingConfig) -> float:
-        """Time to put a received boundary tensor together: all-gather over the tensor group, and its copy."""
+        """Seconds to put a received boundary tensor together: an all-gather over the tensor group, and a copy."""
         gather = Boundary.of(config).gather
         return 0.0 if gather is None else self._gathered(config, gather)
 
@@ -180,7 +180,7 @@ class CostModel:
         return self.network.all_gather(group, size) + self.kernels.memory_bound(2 * size, 1)
 
     def last_backward(self, config: TrainingConfig, stages: Sequence[StageTimes], rank: int) -> float:
-        """Time of the last microbatch's backward pass on a rank, under which 'torch' hides the reduction.
+        """Seconds of the last microbatch's backward pass on a rank, with which 'torch' overlaps the reduction.
 
         None where passes are split: no layer's gradients are complete before the last W.
         """
@@ -189,10 +189,10 @@ class CostModel:
         return sum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
-        """Exposed time to reduce a GPU's gradients over its d replicas before the optimizer step.
+        """Exposed seconds of reducing a GPU's gradients over its d replicas before the optimizer step.
 
-        'local' is all exposed; 'torch' hides under the last microbatch's backward pass, whose time is given. For a
-        sharded optimizer they are reduce-scattered, which is the first half of a ring's all-reduce.
+        'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
+        sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce.
         """
         parallel = config.parallel
         if parallel.d == 1:
@@ -207,17 +207,17 @@ class CostModel:
         return max(0.0, reduce - last_backward) + copies
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
-        """Time to flatten a GPU's gradients into the all-reduce's buffer and back."""
+        """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
         return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.d > 1 else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
-        """Time to sum the tied embedding's gradients over its two pipeline ranks."""
+        """Seconds to sum the tied embedding's gradients over its two pipeline ranks."""
         parallel = config.parallel
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
         return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * tied_elements(config))
 
     def weight_gather(self, config: TrainingConfig, parameters: float) -> float:
-        """Time to gather what the replicas updated of a GPU's weights, with a sharded optimizer: half an all-reduce."""
+        """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
         parallel = config.parallel
         if parallel.d == 1 or not parallel.sharded_optimizer:
             return 0.0
@@ -225,6 +225,6 @@ class CostModel:
         return self.network.gradient_all_reduce(group, self.cluster.element_bytes * parameters) / 2
 
     def optimizer(self, config: TrainingConfig, parameters: float) -> float:
-        """Time of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/d."""
+        """Seconds of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/d."""
         updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters
         return self.kernels.streamed(self.cluster.optimizer_bytes * updated)

@@ -1,4 +1,4 @@
-"""What the simulator answers: one training iteration, in seconds, bytes and FLOP/s."""
+"""The simulator's result: one training iteration, in seconds, bytes and FLOP/s."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

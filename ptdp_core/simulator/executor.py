@@ -1,9 +1,9 @@
-"""Event-driven execution of a schedule: when every computation and every exchange starts and ends.
+"""Executes a schedule event by event: when every computation and every exchange starts and ends.
 
-A schedule's blocking program (`schedules.lower`) is compiled once into events, in an order in which everything an event
-waits for comes before it; executing it for given costs is one pass over that list. Events are plain tuples of whole
-numbers, which the garbage collector need not follow; what is alike in many events has one number and one cost. Times
-are whole picoseconds, so that sums are exact and two runs comparable.
+A schedule's blocking program (`schedules.lower`) is compiled once into events, in an order in which everything that an
+event waits for comes before it. To execute it for given costs is one pass over that list. For speed, events are plain
+tuples of whole numbers, which the garbage collector need not follow, and equal exchanges and computations share one
+number and one cost. Times are whole picoseconds, so that sums are exact and two runs can be compared.
 """
 
 from collections import defaultdict
@@ -20,12 +20,14 @@ PICOSECONDS = 10**12
 
 @dataclass(frozen=True)
 class Costs:
-    """What things take, in picoseconds.
+    """The durations of all parts of a program, in picoseconds.
 
-    `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][stage]` on the wire over the boundary
-    between `stage` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put
-    together one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part
-    of `backward` that a split backward pass does later, if any is split.
+    - `forward[stage]` and `backward[stage]`: the passes of one microbatch
+    - `message[k - 1][stage]`: a message on the wire over the boundary between `stage` and the next one, in either
+      direction, while k messages of a GPU go the same way
+    - `gather`: putting one received message together
+    - `exchange`: the host's time for one group of messages
+    - `weight_gradient[stage]`: the part of `backward` that a split backward pass does later, if any is split
     """
 
     forward: Sequence[int]
@@ -37,7 +39,7 @@ class Costs:
 
     @cached_property
     def passes(self) -> dict[str, Sequence[int]]:
-        """The times of each kind of pass, by stage."""
+        """The durations of each kind of pass, by stage."""
         passes = {"F": self.forward, "B": self.backward}
         if self.weight_gradient:
             pairs = zip(self.backward, self.weight_gradient, strict=True)
@@ -52,9 +54,9 @@ Event = tuple[int, tuple[tuple[int, int], ...], int, int]
 
 
 class Events(NamedTuple):
-    """A blocking program, compiled.
+    """A compiled blocking program.
 
-    - `ordered`: all events, each after the arrival of its partners; `ranks[r]`: those of rank r in their order
+    - `ordered`: all events, each after the arrival of its partners; `ranks[r]`: the events of rank r in their order
     - `exchanges`: the different exchanges: the links of the messages, and how many of them are received
     - `works`: the different (kind, stage) of the passes between two exchanges
     - a link is a boundary between two stages, by the stage before it, plus p*v if two messages go the same way
@@ -68,11 +70,11 @@ class Events(NamedTuple):
 
     @property
     def ends(self) -> list[int]:
-        """The number of each rank's end."""
+        """The number of the event that is each rank's end."""
         return [events[-1][0] + 1 for events in self.ranks]
 
     def durations(self, costs: Costs) -> list[int]:
-        """What each of the `exchanges` takes if every peer is ready, in picoseconds."""
+        """The duration of each of the `exchanges` if every peer is ready, in picoseconds."""
         wire = self.wire(costs)
         return [
             max(wire[link] for link in links) + costs.exchange + received * costs.gather if links else 0
@@ -80,7 +82,7 @@ class Events(NamedTuple):
         ]
 
     def wire(self, costs: Costs) -> list[int]:
-        """What a message takes on each link, in picoseconds."""
+        """The duration of a message on each link, in picoseconds."""
         return [time for row in costs.message for time in (*row, 0)[: self.stages]]
 
 
@@ -149,7 +151,7 @@ def _numbering(schedule: Schedule) -> tuple[Callable[[Action], int | None], Call
 
 
 def _in_order(ranks: list[list[Event]]) -> list[Event]:
-    """Events sorted so that each comes after the arrival of all its partners: an execution in which time is ignored."""
+    """Sort the events so that each comes after the arrival of all its partners, by an execution that ignores time."""
     arrived = [False] * (ranks[-1][-1][0] + 2)
     waiting: defaultdict[int, list[int]] = defaultdict(list)  # the ranks that wait, by the event they wait for
     rests = [iter(events) for events in ranks]

@@ -1,15 +1,15 @@
-"""Time of single kernels on one GPU: GEMMs and memory-bound kernels. Shapes in elements, times in seconds."""
+"""The time of single kernels on a GPU: GEMMs and memory-bound kernels. Shapes are in elements, times in seconds."""
 
 from math import ceil
 
 from ptdp_core.simulator.cluster import Cluster
 
-FP16_BYTES = 2  # of the paper's runs; `Cluster.element_bytes` says what a cluster's run with
-ALIGNED_BYTES = 16  # what one load of a GEMM kernel for tensor cores fetches
+FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
+ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows have to be multiples of it
 
 
 class KernelModel:
-    """Kernel times on one cluster's GPU. Remembers the GEMMs it has timed; holds no other state."""
+    """The times of kernels on a cluster's GPU. Its only state is a cache of the GEMMs that it has timed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -20,7 +20,7 @@ class KernelModel:
         self._tiles = [(m, n, *self._tile_costs(m, n)) for m, n in shapes]
 
     def _tile_costs(self, rows: int, columns: int) -> tuple[float, float]:
-        """Seconds one multiprocessor spends on a tile: per element of the inner dimension, and to write the result."""
+        """The seconds of a multiprocessor on a tile: per element of the inner dimension, and to write the result."""
         cluster = self._cluster
         intensity = rows * columns / (rows + columns)
         half = cluster.gemm_tile_intensity
@@ -30,10 +30,11 @@ class KernelModel:
         return 2 * rows * columns / rate, cluster.element_bytes * rows * columns / write_rate
 
     def gemm(self, M: int, N: int, K: int, batch: int = 1) -> float:
-        """Seconds for `batch` products (M x K) times (K x N), gap to the next kernel included.
+        """Seconds of `batch` products (M x K) times (K x N), with the gap to the next kernel.
 
-        The largest of: whole waves of tiles, the best tile taken, each tile's inner loop and then its write; FLOPs over
-        the power-limited plateau, or over the rate of kernels that take rows of any length; bytes over bandwidth.
+        It is the largest of three times. The first is that of whole waves of tiles, with the best tile size; a tile
+        takes its inner loop and then its write. The second is the FLOPs over the power-limited plateau, or over the
+        rate of the kernels that take rows of any length. The third is the bytes over the bandwidth.
         """
         shape = (M, N, K, batch)
         if shape not in self._gemms:
@@ -52,7 +53,7 @@ class KernelModel:
         return self._gemms[shape]
 
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
-        """Seconds for `kernels` memory-bound kernels that read and write `traffic_bytes` in all."""
+        """Seconds of `kernels` memory-bound kernels that read and write `traffic_bytes` together."""
         return traffic_bytes / self._kernel_bandwidth + kernels * self._cluster.kernel_gap
 
     def streamed(self, traffic_bytes: float) -> float:

@@ -1,9 +1,9 @@
-"""Memory of one GPU: model states and activations, in bytes (Sections 2.2 and 3.5).
+"""The memory of one GPU: model states and activations, in bytes (Sections 2.2 and 3.5).
 
 fp16 training with Adam keeps 2 bytes a parameter for the weight, 2 for its gradient and 12 for the optimizer (fp32
-weight, momentum, variance), fp32 training as many; activations are counted in fp16 and scaled to the cluster's
-precision at the end. The optimizer step unscales gradients into 4 more, when the activations are gone, unless they are
-summed in fp32 (4 bytes in place of 2).
+weight, momentum, variance); fp32 training keeps as many. Activations are counted in fp16 and scaled to the cluster's
+precision at the end. In the optimizer step, when there are no activations, gradients are unscaled into 4 further bytes,
+unless they are summed in fp32 (4 bytes in place of 2).
 """
 
 from ptdp_core.config import TrainingConfig
@@ -16,16 +16,16 @@ WEIGHT_BYTES = 2
 GRADIENT_BYTES = 2
 OPTIMIZER_BYTES = 12
 FP32_GRADIENT_BYTES = 4
-LOGIT_BYTES = 10  # fp16, fp32, and their softmax
+LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
 
 
 def layer_input_bytes(config: TrainingConfig) -> int:
-    """Bytes of a layer's input for one microbatch, bsh in fp16: what recomputation keeps (A_input of Section 3.5)."""
+    """Bytes of a layer's input for one microbatch, bsh in fp16, which recomputation keeps (A_input of Section 3.5)."""
     return 2 * config.model.seq * config.parallel.b * config.model.hidden
 
 
 def layer_intermediate_bytes(config: TrainingConfig) -> int:
-    """Bytes one layer keeps of one microbatch for its backward pass (A_intermediate of Section 3.5).
+    """Bytes that a layer keeps of one microbatch for its backward pass (A_intermediate of Section 3.5).
 
     In units of bsh bytes: 10 replicated (inputs of layer norms and linears, dropout masks), 24/t sharded (query, key,
     value, context, 4h-wide tensors), and 5as/(ht) of attention scores (softmax and dropout results, mask).
@@ -52,8 +52,8 @@ def stash_bytes(config: TrainingConfig, cluster: Cluster, layers: int) -> int:
 def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> int:
     """Bytes that a chunk of so many layers keeps of one microbatch for its deferred weight gradients (between I and W).
 
-    The inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer, and on the last
-    stage those of the output layer. With or without recomputation: what a layer recomputes in I, W does not again.
+    These are the inputs and the output gradients of the linears, in fp16: in units of bsh bytes 8 + 24/t a layer, and
+    on the last stage those of the output layer. Recomputation changes nothing: W uses what I has recomputed.
     """
     unit, t = config.model.seq * config.parallel.b * config.model.hidden, config.parallel.t
     logits = 2 * unit + 2 * config.model.seq * config.parallel.b * config.padded_vocab // t if computes_loss else 0
@@ -61,10 +61,11 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
 
 
 def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
-    """Bytes of activations alive only while a backward pass goes through one layer, or through the logits.
+    """Bytes of activations that exist only while a backward pass goes through one layer, or through the logits.
 
-    The fuller of two moments: in the MLP, with all recomputed intermediates and the gradients of its 4h-wide tensors;
-    or in the attention, when the MLP's intermediates (5 + 16/t of them) are gone and a gradient of the scores is there.
+    It is the larger of two moments. In the MLP, all recomputed intermediates and the gradients of its 4h-wide tensors
+    are there. In the attention, the MLP's intermediates (5 + 16/t of them) are gone, and a gradient of the scores is
+    there.
     """
     model, parallel = config.model, config.parallel
     unit, t = model.seq * parallel.b * model.hidden, parallel.t
@@ -88,12 +89,12 @@ def rank_memory(
     deferred: int = 0,
     software: Software = PAPER,
 ) -> dict[str, int]:
-    """Bytes on one GPU of a pipeline rank at its fullest, by use.
+    """Bytes by use on one GPU of a pipeline rank at its memory peak.
 
-    `parameters` of that GPU; `layers` of its longest chunk; `stash`, the most microbatches of a chunk whose activations
-    it holds at once, and `deferred` those whose weight gradients are deferred then (`schedules.stash_fronts`).
-    The fullest moment is in a backward pass, or in the optimizer step. A rank whose chunks differ in length is taken to
-    hold only the longest.
+    `parameters` are those of that GPU, `layers` those of its longest chunk. `stash` is the number of microbatches of a
+    chunk whose activations it holds, and `deferred` of those whose weight gradients are deferred at that moment
+    (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
+    length, all are taken to be as long as the longest.
     """
     updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
@@ -107,7 +108,7 @@ def rank_memory(
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
         + deferred * deferred_bytes(config, cluster, layers, computes_loss),
         "working_activations": working_bytes(config, computes_loss),
-        # the outputs sent and not yet given up, and one buffer for each message on its way
+        # the outputs that are sent and not yet freed, and one buffer for each message on its way
         "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}

@@ -1,7 +1,8 @@
-"""Communication times: where a group's GPUs sit, and what collectives and point-to-point messages cost there.
+"""The times of collectives and point-to-point messages, by where a group's GPUs are.
 
-GPUs are numbered as Megatron-LM does: tensor rank fastest, then data rank, then pipeline rank; nodes hold consecutive
-GPUs. How many HCAs a group has to itself depends on how many of its GPUs sit on a node. Bytes in, seconds out.
+GPUs are numbered as in Megatron-LM: tensor rank fastest, then data rank, then pipeline rank; nodes hold consecutive
+GPUs. How many HCAs a group can use alone depends on how many of its GPUs are on a node. Sizes are in bytes, times in
+seconds.
 """
 
 from dataclasses import dataclass
@@ -12,24 +13,24 @@ from ptdp_core.simulator.cluster import Cluster
 
 @dataclass(frozen=True)
 class Group:
-    """A communication group: `size` GPUs, `per_node` of them on each node."""
+    """A communication group of `size` GPUs, `per_node` of them on each node."""
 
     size: int
     per_node: int
 
     @property
     def nodes(self) -> int:
-        """Nodes the group spans."""
+        """The number of nodes that the group spans."""
         return ceil(self.size / self.per_node)
 
 
 def tensor_group(t: int, gpus_per_node: int) -> Group:
-    """t consecutive GPUs."""
+    """The group of t consecutive GPUs."""
     return Group(t, min(t, gpus_per_node))
 
 
 def data_group(t: int, d: int, gpus_per_node: int) -> Group:
-    """d GPUs, t apart."""
+    """The group of d GPUs at a distance of t."""
     return Group(d, min(d, max(1, gpus_per_node // t)))
 
 
@@ -45,10 +46,10 @@ class NetworkModel:
         }
 
     def _inside_node(self, gpus: int) -> tuple[float, float]:
-        """Latency and bus bandwidth over `gpus` GPUs of a node.
+        """The latency and the bus bandwidth over `gpus` GPUs of a node.
 
-        Between and beyond the measured 2, 4 and 8 latency goes by the logarithm of the GPUs; bandwidth beyond them is
-        that of 8, since a switch gives every GPU its full rate.
+        Between and beyond the measured numbers 2, 4 and 8, the latency follows the logarithm of the number of GPUs. The
+        bandwidth beyond 8 is that of 8, since a switch gives every GPU its full rate.
         """
         if gpus in self._nvlink:
             return self._nvlink[gpus]
@@ -62,11 +63,11 @@ class NetworkModel:
         )
 
     def _rail_bandwidth(self, group: Group, hca_bandwidth: float) -> float:
-        """B/s that a group has out of a node, in one direction.
+        """The B/s that a group has out of a node, in one direction.
 
-        A group of whole nodes uses every HCA. Groups side by side on a node use those that the library finds nearest to
-        their GPUs: the first of a PCIe switch, for all GPUs on it. A ring comes in beside one GPU and leaves beside
-        another; where these sit on two switches, its way to the HCA crosses the CPU, at half the rate.
+        A group of whole nodes uses every HCA. Groups side by side on a node use the HCAs that the library finds nearest
+        to their GPUs: the first HCA of a PCIe switch, for all GPUs on that switch. A ring enters a node at one GPU and
+        leaves it at another; where these are on two switches, the way to the HCA crosses the CPU, at half the rate.
         """
         cluster = self._cluster
         per_node, on_switch = cluster.gpus_per_node, min(cluster.gpus_per_switch, cluster.gpus_per_node)
@@ -77,7 +78,7 @@ class NetworkModel:
         return hca_bandwidth * group.per_node / (sharing * crossing)
 
     def _latency_and_bandwidth(self, group: Group, hca_bandwidth: float) -> tuple[float, float]:
-        """Latency of a ring, twice around: so much for each hop; and the bus bandwidth of its slowest link."""
+        """The latency of a ring, which goes around twice, hop by hop, and the bus bandwidth of its slowest link."""
         latency, bandwidth = 0.0, float("inf")
         if group.per_node > 1:
             in_node, bandwidth = self._inside_node(group.per_node)
@@ -88,9 +89,9 @@ class NetworkModel:
         return latency, bandwidth
 
     def _tree(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
-        """Seconds of a double binary tree over nodes, whose GPUs are a chain each: up to the root and down again.
+        """Seconds of an all-reduce by a double binary tree over nodes, in each of which the GPUs make a chain.
 
-        Every link carries the whole tensor twice, once up and once down, whatever the number of GPUs.
+        Every link carries the whole tensor twice, once up to the root and once down, whatever the number of GPUs.
         """
         nvlink = self._inside_node(group.per_node)[1] if group.per_node > 1 else float("inf")
         hops = 2 * (group.per_node - 1 + ceil(log2(group.nodes)))
@@ -105,7 +106,7 @@ class NetworkModel:
         return self._all_reduce(group, size_bytes, self._cluster.tensor_hca_bandwidth)
 
     def gradient_all_reduce(self, group: Group, size_bytes: float) -> float:
-        """The same for gradients, once an iteration (Section 5.9)."""
+        """Seconds to all-reduce gradients, once an iteration (Section 5.9), as `all_reduce` does."""
         return self._all_reduce(group, size_bytes, self._cluster.allreduce_hca_bandwidth)
 
     def _all_reduce(self, group: Group, size_bytes: float, hca_bandwidth: float) -> float:
@@ -116,14 +117,14 @@ class NetworkModel:
         return min(ring, self._tree(group, size_bytes, hca_bandwidth)) if group.nodes > 1 else ring
 
     def all_gather(self, group: Group, size_bytes: float) -> float:
-        """Seconds to gather shards into `size_bytes` on every GPU (also: to reduce-scatter as much): half a ring."""
+        """Seconds to gather shards into `size_bytes` on every GPU, or to reduce-scatter as much: half a ring."""
         if group.size == 1:
             return 0.0
         latency, bandwidth = self._latency_and_bandwidth(group, self._cluster.tensor_hca_bandwidth)
         return latency + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def message(self, size_bytes: float, between_nodes: bool, concurrent: int) -> float:
-        """Seconds for one point-to-point message while its GPU sends (or receives) `concurrent` of them at a time."""
+        """Seconds of a point-to-point message while its GPU sends (or receives) `concurrent` of them at once."""
         if not between_nodes:
             return concurrent * size_bytes / self._cluster.nvlink_p2p_bandwidth
         shared = self._cluster.hca_bandwidth / self._cluster.gpus_per_hca  # all GPUs of a node send at the same time
