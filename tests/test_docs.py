@@ -57,7 +57,9 @@ def test_the_artifact_of_the_guide_is_simulated_and_judged(tmp_path: Path) -> No
 
 def test_the_schedule_of_the_guide_is_complete_and_has_the_bubble_that_it_says() -> None:
     names: dict[str, Any] = {}
-    exec(compile(example("python", "Definition("), "adding.md", "exec"), names)
+    text = example("python", "Definition(")
+    assert text == (ROOT / "ptdp_core" / "schedules" / "zoo" / "eager_1f1b.py").read_text(encoding="utf-8")
+    exec(compile(text, "adding.md", "exec"), names)
     definition: Definition = names["SCHEDULE"]
     p, m = 4, 8
     table = Schedule(definition.name, definition.placement(p, 1), m, tuple(map(tuple, definition.order(p, m, 1))))

@@ -35,6 +35,9 @@ SMALL: tuple[Key, ...] = (
     *(("1f1b", p, m, 1) for p, m in ((1, 2), (2, 4), (4, 2), (4, 4), (4, 6), (4, 8))),
     *(("zb-h1", p, m, 1) for p, m in ((2, 4), (4, 2), (4, 4), (4, 8))),
     *(("interleaved", p, m, v) for p, m, v in ((2, 2, 2), (2, 4, 2), (2, 4, 3), (4, 4, 2), (4, 8, 2), (4, 8, 3))),
+    *((name, 3, 6, 1) for name in ("eager-1f1b", "zb-h2")),
+    *((name, 3, 6, 2) for name in ("breadth-first", "interleaved-zb", "hanayo")),
+    *((name, 3, 6, 2) for name in ("zb-v", "v-half", "v-min", "dualpipev")),
 )
 
 

@@ -48,6 +48,7 @@ from ptdp_core.schedules.registry import (
     names,
     placement_of,
     register,
+    register_table,
 )
 from ptdp_core.schedules.timeline import TimelineEvent
 
@@ -88,6 +89,7 @@ __all__ = [
     "peak_stash",
     "placement_of",
     "register",
+    "register_table",
     "stash_fronts",
     "wave",
 ]

@@ -14,7 +14,7 @@ from ptdp_core.schedules.program import Compute, Exchange, Message, Program, mes
 from ptdp_core.schedules.timeline import TimelineEvent
 
 
-def _needs(action: Action, stages: int) -> Iterator[Action]:
+def needs(action: Action, stages: int) -> Iterator[Action]:
     """The outputs (named as by `Action.output`) that an action waits for."""
     kind, stage, microbatch = action
     if kind == "W":
@@ -51,7 +51,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
         while len(done) < len(actions):
             action = actions[len(done)]
             start: Time = done[-1].end if done else 0
-            for needed in _needs(action, schedule.stages):
+            for needed in needs(action, schedule.stages):
                 if needed not in ends:
                     waiting[needed].append(rank)
                     break
@@ -141,7 +141,7 @@ class _Execution:
         action = instruction.action
         start = self.clock[rank]
         message = message_into(action, self.placement)
-        for needed in _needs(action, self.stages):
+        for needed in needs(action, self.stages):
             if message and needed.stage == message.stage:
                 if message not in self.sent or message not in self.received:
                     return False

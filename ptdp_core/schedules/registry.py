@@ -26,6 +26,34 @@ def register(schedule: Definition) -> None:
     build.cache_clear()
 
 
+def register_table(table: Schedule) -> Definition:
+    """Make one table known by its name, in this process: a schedule that exists for the table's own p, m and v only."""
+    sizes = (table.p, table.m, table.v)
+
+    def problem(*asked: int) -> str:
+        if asked == sizes:
+            return ""
+        values, own = (
+            ", ".join(f"{letter}={size}" for letter, size in zip("pmv", s, strict=True)) for s in (asked, sizes)
+        )
+        return f"{values} with schedule={table.name!r}; needs the sizes of its table; try {own}"
+
+    schedule = Definition(
+        name=table.name,
+        title=table.name,
+        year=0,
+        reference="a table",
+        order=lambda p, m, v: table.ranks,
+        placement=lambda p, v: table.placement,
+        chunks=(table.v, table.v),
+        problem=problem,
+        splits=table.is_split,
+        exchanges=table.exchanges,
+    )
+    register(schedule)
+    return schedule
+
+
 def names() -> tuple[str, ...]:
     """The names of all schedules."""
     return tuple(DEFINITIONS)

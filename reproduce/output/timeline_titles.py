@@ -30,16 +30,18 @@ def title(timeline: Timeline) -> str:
 def bubble_by_formula(timeline: Timeline) -> Fraction | float | None:
     """The bubble by the formula of the timeline's schedule, over the ideal time, for its mean pass times.
 
-    None for a schedule without a formula. Where the formula's idle time is that of p-1 forward and backward passes, the
-    bubble is exactly (p-1)/(vm), whatever the passes take.
+    None for a schedule without a formula, or whose formula does not cover these times. Where the formula's idle time is
+    that of p-1 forward and backward passes, the bubble is exactly (p-1)/(vm), whatever the passes take.
     """
     formula = definition(timeline.schedule).bubble if timeline.schedule in names() else None
     if formula is None:
         return None
     p, m, v = timeline.p, timeline.m, timeline.v
     t_f, t_b, t_i, t_w = (_mean_time(timeline, kind) for kind in "FBIW")
-    t_b += t_i + t_w
+    t_b = t_b or t_i + t_w
     idle: Any = formula(p, m, v, t_f, t_b, t_w)
+    if idle is None:
+        return None
     if idle == (p - 1) * (t_f + t_b):
         return Fraction(p - 1, v * m)
     return idle / (v * m * (t_f + t_b))

@@ -6,24 +6,12 @@ to come, as many as 1F1B stashes on its first rank: a later rank warms up with f
 the cool-down gradients are sent on without waiting for W, and the W fill the gaps.
 """
 
-from ptdp_core.schedules.actions import Action
-from ptdp_core.schedules.definition import Definition, Order, Time, passes
+from ptdp_core.schedules.definition import Definition, Order, Time, split
 from ptdp_core.schedules.zoo import one_f_one_b
 
 
 def order(p: int, m: int, v: int) -> Order:
-    ranks = []
-    for rank, actions in enumerate(one_f_one_b.order(p, m, v)):
-        inputs, weights = (passes(kind, rank, range(m)) for kind in "IW")
-        row: list[Action] = []
-        for action in actions:
-            if action.kind == "F":
-                row.append(action)
-            else:
-                k = action.microbatch
-                row += (inputs[k], weights[k - rank]) if k >= rank else (inputs[k],)
-        ranks.append([*row, *weights[max(m - rank, 0) :]])
-    return ranks
+    return [split(row, rank) for rank, row in enumerate(one_f_one_b.order(p, m, v))]
 
 
 def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
@@ -46,4 +34,5 @@ SCHEDULE = Definition(
     period=lambda p: 1,
     bubble=bubble,
     stash=lambda p, m, v: [min(m, p)] * p,
+    published=("1/3", "1", "1"),
 )

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from ptdp_core.schedules import definition, exists, names
+from ptdp_core.launch.schedule_gradients import compare_gradients
+from ptdp_core.layout import WORD_EMBEDDING
+from ptdp_core.schedules import build, definition, exists, names
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 
@@ -19,11 +21,21 @@ LAYOUTS: list[dict[str, Any]] = [
 
 @pytest.mark.usefixtures("toys_registered")
 def test_every_schedule_trains_as_the_serial_model(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each in two of the layouts, so that there are as many cases as schedules need; gradients are compared below."""
     cases = []
-    for name in names():
+    for i, name in enumerate(names()):
         v, _ = definition(name).chunks
-        for layout in LAYOUTS:
+        for layout in (LAYOUTS[i % len(LAYOUTS)], LAYOUTS[(i + 2) % len(LAYOUTS)]):
             p, d, m = layout["p"], layout.get("d", 1), 2 * layout["p"]
             assert exists(name, p, m, v)
             cases.append({"t": 1, "d": 1, "b": 1, "v": v, "B": m * d, "schedule": name} | layout)
     check(cases, References(tmp_path_factory.mktemp("serial")), jobs.compare_with_toys)
+
+
+def test_every_schedule_gives_1f1bs_gradients_to_the_bit() -> None:
+    """But for the tied embedding: with first and last stage on one rank, its two parts are summed in one buffer."""
+    schedules = [build(name, 4, 8, definition(name).chunks[0]) for name in names()]
+    for difference in compare_gradients(schedules):
+        assert difference.equal >= difference.parameters - 1, difference
+        assert difference.largest <= 1e-12, difference
+        assert difference.largest == 0 or difference.parameter == WORD_EMBEDDING, difference

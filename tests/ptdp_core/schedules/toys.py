@@ -1,29 +1,10 @@
-"""Two schedules that the library does not have, each one definition: what it takes to add one, and that it is enough.
+"""A schedule that the library does not have, one definition: what it takes to add one, and that it is enough.
 
-Tests register them, also in the ranks that they start.
+Tests register it, also in the ranks that they start.
 """
 
 from ptdp_core.schedules import Action, Definition, StagePlacement, wave
-from ptdp_core.schedules.definition import Order, passes, with_warmup
-
-
-def eager_order(p: int, m: int, v: int) -> Order:
-    return [
-        with_warmup(passes("F", rank, range(m)), passes("B", rank, range(m)), warmup=min(2 * (p - rank) - 1, m))
-        for rank in range(p)
-    ]
-
-
-EAGER = Definition(
-    name="eager-1f1b",
-    title="Eager 1F1B",
-    year=2022,
-    reference="1F1B whose ranks warm up with twice as many forward passes",
-    order=eager_order,
-    period=lambda p: 1,
-    bubble=lambda p, m, v, t_f, t_b, t_w: (p - 1) * (t_f + t_b),
-    stash=lambda p, m, v: [min(2 * (p - rank), m) for rank in range(p)],
-)
+from ptdp_core.schedules.definition import Order
 
 
 def v_order(p: int, m: int, v: int) -> Order:
@@ -61,4 +42,4 @@ V = Definition(
     placement=wave,
     chunks=(2, 2),
 )
-TOYS = (EAGER, V)
+TOYS = (V,)

@@ -1,0 +1,83 @@
+"""One training step by schedule, in real ranks on this machine: every schedule has to give 1F1B's gradients.
+
+`compare_gradients` starts p processes once and runs all schedules in them, one after the other, in fp64. The model is
+the smallest that has a layer for each stage; strict optimizer semantics (Section 2.2) say that the order of the passes
+must not matter, up to the order in which gradients are summed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.launch.local import launch
+from ptdp_core.schedules import MODES, Schedule, build, register_table
+
+if TYPE_CHECKING:
+    import torch
+
+    Gradients = dict[str, torch.Tensor]
+
+HIDDEN, HEADS, SEQUENCE, VOCABULARY, SEED = 8, 2, 4, 50, 1234
+TIMEOUT = 60.0  # seconds without a finished step: the ranks hang
+
+
+class GradientDifference(NamedTuple):
+    """A schedule's gradients against 1F1B's: `equal` of `parameters` to the bit; the largest difference, over the
+    parameter's largest gradient, is that of `parameter`."""
+
+    schedule: str
+    exchange: str
+    parameters: int
+    equal: int
+    largest: float
+    parameter: str
+
+
+def compare_gradients(schedules: Sequence[Schedule], exchanges: Sequence[str] = MODES) -> list[GradientDifference]:
+    """Train a step with each schedule, exchanging in each of these ways. All have the same p and m.
+
+    Raises `ptdp_core.launch.local.RankError` if a rank fails or hangs.
+    """
+    p, m = schedules[0].p, schedules[0].m
+    runs = [(build("1f1b", p, m), exchanges[0]), *((table, how) for how in exchanges for table in schedules)]
+    layers = max(table.stages for table, _ in runs)
+    by_rank = launch(gradients_in_rank, p, (runs, layers), timeout=TIMEOUT)
+    reference, *others = [
+        {name: grad for gradients in ranks for name, grad in gradients.items()} for ranks in zip(*by_rank, strict=True)
+    ]
+    return [_difference(run, reference, ours) for run, ours in zip(runs[1:], others, strict=True)]
+
+
+def _difference(run: tuple[Schedule, str], reference: "Gradients", ours: "Gradients") -> GradientDifference:
+    errors = {
+        name: ((ours[name] - grad).abs().max() / grad.abs().max()).item() if name in ours else float("inf")
+        for name, grad in reference.items()
+    }
+    worst = max(errors, key=errors.__getitem__)
+    equal = sum(error == 0 for error in errors.values())
+    return GradientDifference(run[0].name, run[1], len(errors), equal, errors[worst], worst)
+
+
+def gradients_in_rank(beat: Callable[[], None], runs: Sequence[tuple[Schedule, str]], layers: int) -> list["Gradients"]:
+    """What runs in every rank: its parameters' gradients by name, for each schedule and way of exchanging."""
+    import torch
+
+    from kernels import select
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.trainer import Trainer
+
+    model = ModelConfig(layers, HIDDEN, HEADS, SEQUENCE, VOCABULARY)
+    tokens = torch.randint(0, VOCABULARY, (runs[0][0].m, SEQUENCE + 1), generator=torch.Generator().manual_seed(SEED))
+    groups, gradients = None, []
+    for table, exchange in runs:
+        register_table(table)
+        parallel = ParallelConfig(p=table.p, v=table.v, B=table.m, schedule=table.name, recompute="none")
+        engine = EngineSettings(exchange=exchange, dtype="fp64", device="cpu", seed=SEED)
+        groups = groups or Groups.create(parallel)
+        trainer = Trainer(Settings(model, parallel, engine), groups, select("reference"))
+        trainer.forward_backward(lambda j: (tokens[j : j + 1, :-1], tokens[j : j + 1, 1:]))
+        buffer = trainer.buffer
+        gradients.append({entry.shard.parameter.name: buffer.main_grad(entry).clone() for entry in buffer.entries})
+        beat()
+    return gradients

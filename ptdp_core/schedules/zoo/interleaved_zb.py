@@ -1,0 +1,56 @@
+"""Interleaved 1F1B (Section 2.2.2) with split backward passes: ZB-H1 (Qi et al., ICLR 2024) with model chunks.
+
+As ZB-H1 does without chunks, rank r warms up with one forward pass less than the rank before it, not two, and puts off
+r W: the gaps are filled with W. Microbatches go through the chunks in rounds of n = m / floor(m/p), which is p where m
+is a multiple of p. It is torch.distributed.pipelining's `ScheduleInterleavedZeroBubble`.
+"""
+
+from ptdp_core.schedules.definition import Definition, Order, Time, passes, split, with_warmup
+from ptdp_core.schedules.placement import looped
+
+
+def round_size(p: int, m: int) -> int:
+    """Microbatches that a rank takes through one chunk before the next."""
+    return m // (m // p)
+
+
+def order(p: int, m: int, v: int) -> Order:
+    n = round_size(p, m)
+    microbatches = [i for first in range(0, m, n) for _ in range(v) for i in range(first, first + n)]
+    ranks = []
+    for rank, stages in enumerate(looped(p, v).stages):
+        chunks = [stage for stage in stages for _ in range(n)]
+        forwards = passes("F", chunks * (m // n), microbatches)
+        backwards = passes("B", chunks[::-1] * (m // n), microbatches)
+        ranks.append(split(with_warmup(forwards, backwards, min((v - 1) * n + p - 1 - rank, m * v)), rank))
+    return ranks
+
+
+def problem(p: int, m: int, v: int) -> str:
+    if p < 2:
+        return f"p={p} with v={v} model chunks; needs p >= 2 pipeline stages to interleave; try v=1"
+    if m < p or m % (m // p):
+        return (
+            f"m={m} microbatches with v={v} model chunks on p={p} devices; needs m >= p in equal rounds of at least p; "
+            f"try m={(m // p + 1) * p}"
+        )
+    return ""
+
+
+def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
+    """ZB-H1's (p-1)(t_f + t_i - t_w), now of passes that are v times as short; t_i = t_b - t_w."""
+    return (p - 1) * (t_f + t_b - 2 * t_w)
+
+
+SCHEDULE = Definition(
+    name="interleaved-zb",
+    title="Interleaved ZB-H1",
+    year=2024,
+    reference="Qi et al., arXiv:2401.10241, with the chunks of arXiv:2104.04473; torch's ScheduleInterleavedZeroBubble",
+    order=order,
+    chunks=(2, None),
+    problem=problem,
+    splits=True,
+    bubble=bubble,
+    stash=lambda p, m, v: [min((v - 1) * round_size(p, m) + p, m * v)] * p,
+)

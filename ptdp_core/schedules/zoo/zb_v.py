@@ -1,0 +1,49 @@
+"""ZB-V of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024, Section 6): split passes on a V of stages.
+
+Rank r holds stages r and 2p - 1 - r, so that the loss is on the first rank. In its steady state a rank runs F, I and W
+of chunk 0, then of chunk 1; in the cool-down gradients go first. With equal times no rank waits between its first and
+its last pass, and none holds more than 1F1B's first.
+"""
+
+from ptdp_core.schedules.definition import Definition, Order, Time, numbered
+from ptdp_core.schedules.placement import wave
+
+
+def order(p: int, m: int, v: int) -> Order:
+    n = max(m, 2 * p - 1)  # of fewer microbatches, the table of 2p - 1 without the others
+    ranks = []
+    for rank, stages in enumerate(wave(p, 2).stages):
+        left = p - rank  # ranks from here to the bottom of the V
+        warmup = ["F0"] * (2 * left - 1) + ["F1", "F0"] * rank + ["F1", "I1", "W1"] * left
+        steady = ["F0", "I0", "W0", "F1", "I1", "W1"] * (n - p - left + 1) + ["I0", "W0", "F1", "I1", "W1"] * (left - 1)
+        cooldown = ["I0", "I1"] * rank + ["I0", "W0"] * left + ["W1"] * rank + ["W0"] * rank
+        ranks.append([action for action in numbered(warmup + steady + cooldown, stages) if action.microbatch < m])
+    return ranks
+
+
+def own_bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
+    """2(p-1)(t_i - t_w), with t_i = t_b - t_w, for t_w <= t_f <= t_i: 0 with equal times, as published."""
+    return 2 * (p - 1) * (t_b - 2 * t_w) if m >= 2 * p - 1 and t_w <= t_f <= t_b - t_w else None
+
+
+def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
+    """For t_f = t_i: at least the last rank's wait for its first activation."""
+    own = own_bubble(p, m, v, t_f, t_b, t_w) if t_f == t_b - t_w else None
+    return None if own is None else max(own, (p - 1) * t_f)
+
+
+SCHEDULE = Definition(
+    name="zb-v",
+    title="ZB-V",
+    year=2023,
+    reference="Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, Section 6",
+    order=order,
+    placement=wave,
+    chunks=(2, 2),
+    splits=True,
+    period=lambda p: 1,
+    bubble=bubble,
+    own_bubble=own_bubble,
+    stash=lambda p, m, v: [min(2 * m, 2 * p)] * p,
+    published=("0", "1", "2"),
+)
