@@ -1,4 +1,4 @@
-"""What starts ranks, and the training program.
+"""Starts ranks, and has the training program.
 
     local     ranks on this machine from one command, ended together
     train     the command `ptdp-train`
@@ -6,5 +6,5 @@
     recipes   named, complete configurations
     slurm     batch scripts for a cluster
 
-Stands on the engine, which knows nothing of it.
+It is built on the engine, which does not import it.
 """

@@ -1,4 +1,4 @@
-"""`ptdp-train`, also as `python -m ptdp_core.launch`: from its first import on ended in order by Ctrl-C and SIGTERM."""
+"""Starts `ptdp-train` (also `python -m ptdp_core.launch`) so that Ctrl-C and SIGTERM always end it in order."""
 
 import os
 import signal

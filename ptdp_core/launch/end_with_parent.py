@@ -1,7 +1,7 @@
-"""Importing this makes the end of a process its parent's business alone: for what is imported first, before torch.
+"""Importing this module lets only the parent end this process. It is meant to be imported first, before torch.
 
-Signals to the parent's process group, such as a terminal's, no longer reach it. On Linux the kernel ends it with the
-thread that started it, where it would itself see the end of its parent only after seconds of imports.
+Signals to the parent's process group, such as a terminal's, no longer reach this process. On Linux the kernel ends it
+with the thread that started it; by itself it would notice the end of its parent only after seconds of imports.
 """
 
 import ctypes

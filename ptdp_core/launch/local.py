@@ -1,11 +1,11 @@
-"""Start ranks on this machine from one command, and end all of them as soon as one fails.
+"""Starts ranks on this machine from one command, and ends all of them as soon as one fails.
 
     launch(function, ranks=8, args=(...))  ->  [what function returned on rank 0, 1, ...]
 
 `function(beat, *args)` runs in each rank with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...) and the
-default process group initialised; it calls `beat()` when it has got on, or is taken to hang. Ranks are forked from a
-server that has torch loaded, so that eight start in a fraction of a second, and meet through a file. They live no
-longer than the launcher, even if that is killed.
+default process group initialised. It calls `beat()` whenever it makes progress; a rank that does not counts as hung.
+Ranks are forked from a server that has torch loaded, so that eight start in a fraction of a second, and meet through a
+file. They end with the launcher, even if that is killed.
 """
 
 import contextlib
@@ -31,11 +31,12 @@ from ptdp_core.interrupts import Interrupted, allowed, check, held, received
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
-# Before torch is imported: no pool of threads that a fork would lose; and threads wait without spinning, which made a
-# step 30 times slower on a busy machine.
+# Set before torch is imported: without a pool of threads, a fork loses none; and threads wait without spinning, which
+# made a step 30 times slower on a busy machine.
 THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
-# What every rank needs, imported once. torch loads its compiler when the first optimizer is made: a second per rank.
+# Modules that every rank needs, imported once by the server. torch imports its compiler when the first optimizer is
+# made, which would take each rank a second.
 PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
 
 
@@ -53,7 +54,7 @@ class RankError(RuntimeError):
 
 @dataclass
 class _Rank:
-    """A rank as the launcher sees it."""
+    """The launcher's view of a rank."""
 
     index: int
     process: Any
@@ -80,10 +81,10 @@ def launch(
 ) -> list[Any]:
     """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result, tensors included.
 
-    A rank that neither beats nor ends for `timeout` seconds hangs. `enter(rank)` is the first thing a rank does, while
-    it still has one thread: it may move to other namespaces. `preload` are modules that ranks need, too; they count
-    when this process launches for the first time. Each rank computes with `threads` threads. Raises `RankError` for
-    the rank that failed first, after ending every other one.
+    A rank that neither beats nor ends for `timeout` seconds counts as hung. Each rank first calls `enter(rank)`, while
+    it still has one thread, so that it can move to other namespaces. `preload` are further modules that ranks need;
+    they are loaded when this process launches for the first time. Each rank computes with `threads` threads. Raises
+    `RankError` for the rank that failed first, after ending all others.
 
     With `pass_on_sigterm`, SIGTERM does not end the ranks, but is sent to each of them (they block it until the
     function unblocks it), and the launch goes on until they have returned.
@@ -184,7 +185,7 @@ def _supervise(members: list[_Rank], timeout: float, interruptible: bool = True)
 
 
 def _read(member: _Rank) -> None:
-    """Take everything a rank has said: beats, a result, or an error."""
+    """Read everything that a rank has sent: beats, a result, or an error."""
     with contextlib.suppress(EOFError, OSError):
         while member.pipe.poll():
             kind, value = member.pipe.recv()
@@ -204,7 +205,7 @@ def _died(member: _Rank) -> bool:
 
 
 def _fail(members: list[_Rank]) -> None:
-    """Raise for the rank that is the cause: one that was killed, else the first whose error is its own."""
+    """Raise for the rank that caused the failure: one that was killed, else the first with an error of its own."""
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline:  # a dying peer makes others fail too, sometimes sooner
         time.sleep(0.05)
@@ -226,14 +227,14 @@ def _fail(members: list[_Rank]) -> None:
 
 
 def _is_consequence(kind: str, text: str) -> bool:
-    """An error that a dead peer causes: a broken connection or a collective that timed out."""
+    """Whether a dead peer causes this error: a broken connection, or a collective that timed out."""
     return kind in ("DistBackendError", "DistNetworkError", "RuntimeError") and any(
         sign in text for sign in ("Connection closed by peer", "Connection reset", "gloo", "NCCL", "Timed out")
     )
 
 
 def _fail_hanging(waiting: list[_Rank], timeout: float) -> None:
-    """Ask every rank for its stack, and raise for one that is not just waiting for the others."""
+    """Ask every rank for its stack, and raise for one that does not merely wait for the others."""
     for member in waiting:
         with contextlib.suppress(OSError):
             os.kill(member.process.pid, signal.SIGUSR1)
@@ -325,7 +326,7 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
 
 
 def _follow(launcher: Connection, temporary: Sequence[str]) -> None:
-    """End with the launcher: its end of this pipe closes when it is gone, and then this rank tidies up for it."""
+    """Wait until the launcher is gone, which closes its end of this pipe; then clean up for it and end."""
     with contextlib.suppress(EOFError, OSError):
         launcher.recv_bytes()
     for folder in temporary:

@@ -70,7 +70,7 @@ class CostModel:
         self.network = NetworkModel(cluster)
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
-        """Seconds of some work on a GPU of a tensor-parallel group, of which `hidden` seconds overlap with each other.
+        """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped all-reduces.
 
         It takes at least as long as the host needs to issue all of it.
         """

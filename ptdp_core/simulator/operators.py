@@ -1,7 +1,7 @@
-"""What a GPU has to do for one microbatch: GEMMs, bytes of memory-bound kernels, all-reduces (Sections 2.3 and 4.2).
+"""The work of a GPU for one microbatch: GEMMs, bytes of memory-bound kernels, all-reduces (Sections 2.3 and 4.2).
 
-The inventory of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a dropout mask), fused or not, as pure
-counts; what they cost is for `kernels.py` and `network.py`. Letters as in the paper, and
+These are counts of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a dropout mask), fused or not.
+`kernels.py` and `network.py` have their costs. Letters are as in the paper, and
 
     N = s*b*h          elements of a layer's input, replicated over the t tensor ranks
     A = b*a*s*s/t      elements of the attention scores on one tensor rank
@@ -18,10 +18,10 @@ Gemm = tuple[int, int, int, int]  # M, N, K, batch
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce.
+    """The work of a GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each all-reduce.
 
-    `wide_bytes` of the traffic are of fp32 elements whatever the precision; the rest counts 2 bytes an element.
-    `host_calls` are what the host does besides: calls from Python or the autograd engine that launch no kernel.
+    `wide_bytes` of the traffic are of elements that are fp32 in any precision; the rest counts 2 bytes an element.
+    `host_calls` is the number of calls from Python or the autograd engine that launch no kernel.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -33,7 +33,7 @@ class Work:
 
     @property
     def calls(self) -> int:
-        """All calls the host makes: a launch for each kernel and collective, and those that launch nothing."""
+        """The number of calls of the host: a launch for each kernel and collective, and those that launch nothing."""
         return len(self.gemms) + self.kernels + len(self.all_reduce_bytes) + self.host_calls
 
     def __add__(self, other: "Work") -> "Work":
@@ -61,7 +61,7 @@ CHECKPOINT_BACKWARD = Work(host_calls=11)
 
 
 def _reduced(calls: tuple[Collective, ...]) -> tuple[float, ...]:
-    """Bytes of these all-reduces, counted in fp16 but for those that are fp32 in every precision."""
+    """The bytes of each of these all-reduces, counted in fp16, except those that are fp32 in every precision."""
     return tuple((4.0 if call.element == FP32 else 2.0) * call.elements for call in calls)
 
 
@@ -71,7 +71,7 @@ def _sizes(model: ModelConfig, b: int, t: int) -> tuple[float, float, float]:
 
 
 def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
-    """Forward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (g, Section 2.3)."""
+    """The forward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (g, Section 2.3)."""
     N, N_t, A = _sizes(model, b, t)
     s, h, head, heads = model.seq, model.hidden, model.hidden // model.heads, b * model.heads // t
     tokens = s * b
@@ -98,7 +98,7 @@ def layer_forward(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def unfused_forward(model: ModelConfig, b: int, t: int) -> Work:
-    """What a layer's forward pass moves more without the fusions and the data layout of Section 4.2."""
+    """The additional bytes and kernels of a layer's forward pass without the fusions and the layout of Section 4.2."""
     N, N_t, A = _sizes(model, b, t)
     traffic = (
         2 * (4 + 5 + 6 - 7) * N  # bias, dropout and add apart
@@ -110,7 +110,7 @@ def unfused_forward(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def unfused_backward(model: ModelConfig, b: int, t: int) -> Work:
-    """What a layer's backward pass moves more without the fusions and the data layout of Section 4.2."""
+    """The additional bytes and kernels of a layer's backward pass without the fusions and the layout of Section 4.2."""
     _, N_t, A = _sizes(model, b, t)
     # to fp32, softmax, mask, scale, to fp16; transposes
     return Work(traffic_bytes=(6 + 12 + 8 + 8 + 6 - 6) * A + 12 * N_t, kernels=7)
@@ -132,13 +132,13 @@ def column_weight_gradients(model: ModelConfig, b: int, t: int) -> tuple[Gemm, .
 
 
 def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
-    """(in, out) of a layer's four linears on one tensor rank: query-key-value, projection, h to 4h, 4h to h."""
+    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to 4h, 4h to h."""
     h = model.hidden
     return (h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h)
 
 
 def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
-    """Backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3)."""
+    """The backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3)."""
     N, N_t, A = _sizes(model, b, t)
     s, head, heads = model.seq, model.hidden // model.heads, b * model.heads // t
     gemms = (
@@ -163,7 +163,7 @@ def layer_backward(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def gradient_accumulation(parameters: float, tensors: int) -> Work:
-    """Adding one microbatch's gradients to the sum: read, read, write; there is nothing to add for m = 1."""
+    """The addition of one microbatch's gradients to the sum: two reads and a write; with m = 1 there is none."""
     return Work(traffic_bytes=6 * parameters, kernels=tensors)
 
 
@@ -175,7 +175,7 @@ def embedding_forward(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def embedding_backward(model: ModelConfig, b: int, t: int) -> Work:
-    """Dropout and layout back, and a dense gradient of the table: cleared (2 bytes a weight) and scattered into."""
+    """The backward pass: dropout and layout, and the table's dense gradient, cleared (2 bytes a weight) and filled."""
     N, _, _ = _sizes(model, b, t)
     table = padded_vocab(model.vocab, t) // t * model.hidden
     return Work(traffic_bytes=(5 + 4 + 4) * N + 2 * table, kernels=5)
@@ -198,7 +198,7 @@ def logits_weight_gradient(model: ModelConfig, b: int, t: int) -> Work:
 
 
 def logits_backward(model: ModelConfig, b: int, t: int) -> Work:
-    """Backward pass of `logits_forward`; one all-reduce of the input's gradient if t > 1."""
+    """The backward pass of `logits_forward`; one all-reduce of the input's gradient if t > 1."""
     N, _, _ = _sizes(model, b, t)
     tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
     gemms = ((tokens, model.hidden, V_t, 1), *logits_weight_gradient(model, b, t).gemms)

@@ -1,8 +1,8 @@
-"""The best way to train a model on n GPUs, by simulation; and what the paper's takeaways choose (Section 3).
+"""Searches for the best way to train a model on n GPUs, by simulation, and follows the paper's takeaways (Section 3).
 
-`search` considers every legal configuration (`space.py`). Those that do not fit in memory are found without executing
-their schedule; those whose least possible time (`bounds.py`) is above the N-th best found are not simulated, so that
-the N best are the same as if all had been. How many were left out, and why, is part of the answer.
+`search` considers every legal configuration (`space.py`). It finds those that do not fit in memory without executing
+their schedule, and does not simulate those whose least possible time (`bounds.py`) is above that of the N-th best so
+far: the N best are the same as if all had been simulated. The result says how many were left out, and why.
 """
 
 from bisect import insort
@@ -28,7 +28,7 @@ MORE_GPUS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def order(estimate: Estimate) -> tuple[float, ...]:
-    """The fastest first; of equals the one with less memory, then the smaller sizes."""
+    """A sorting key: the fastest first; of equally fast ones the one with less memory, then with smaller sizes."""
     parallel = estimate.config.parallel
     sizes = (parallel.p, parallel.t, parallel.v, parallel.b)
     return (estimate.iteration_time, estimate.peak_memory, *sizes, parallel.recompute == "none")
@@ -36,10 +36,10 @@ def order(estimate: Estimate) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found.
+    """The result of a search.
 
-    - `ranked`: the configurations that were simulated, the best first. All that are as fast as `complete_to_s` or
-      faster are among them, so that up to there positions are ranks among everything legal that fits
+    - `ranked`: the configurations that were simulated, the best first. All that take at most `complete_to_s` seconds
+      are among them, so that up to there a position is the rank among everything that is legal and fits
     - `legal` configurations are `too_large` for the memory, `too_long` to be executed, `discarded` (their least
       possible time is above `complete_to_s`), or simulated
     """
@@ -54,7 +54,7 @@ class Search:
 
     @property
     def fitting(self) -> int:
-        """How many configurations fit in memory."""
+        """The number of configurations that fit in memory."""
         return self.legal - self.too_large
 
     def rank(self, config: TrainingConfig) -> int | None:
@@ -109,7 +109,7 @@ def search(
 
 
 def passes(config: TrainingConfig) -> int:
-    """Passes that simulating a configuration executes at least, on all ranks."""
+    """The least number of passes that a simulation of a configuration executes, on all ranks together."""
     parallel = config.parallel
     p, v = parallel.p, parallel.v
     return definition(parallel.schedule).passes(p, short_batches(parallel.schedule, p, parallel.m, v)[0], v)
@@ -127,9 +127,10 @@ class MemoryFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Takeaways:
-    """What the paper's takeaways choose: M by `sizes` tried in their order, then b by `microbatches`, slowest last.
+    """The choice of the paper's takeaways: M from the `sizes` tried in their order, then b from `microbatches`.
 
-    Both are empty where there was nothing to try; `chosen` is None if nothing fits.
+    The estimates of `microbatches` are sorted, the slowest last. Both are empty where there was nothing to try;
+    `chosen` is None if nothing fits.
     """
 
     sizes: tuple[MemoryFit, ...]
@@ -137,12 +138,12 @@ class Takeaways:
 
     @property
     def chosen(self) -> Estimate | None:
-        """The configuration."""
+        """The configuration that the takeaways choose."""
         return min(self.microbatches, key=order, default=None)
 
 
 def takeaways(job: TrainingJob, cluster: Cluster) -> Takeaways:
-    """The paper's heuristics (Sections 3.2 to 3.4), with its defaults where they are silent: v = 1, recomputation.
+    """Follow the paper's heuristics (Sections 3.2 to 3.4). They do not choose v and recomputation: v = 1, and it is on.
 
     Takeaway 1: tensor parallelism up to the GPUs of a node, then pipeline parallelism. Takeaway 2: the smallest such
     M = t*p whose parameters and activations fit in memory, then data parallelism. Takeaway 3: the best microbatch
@@ -187,7 +188,7 @@ def enough_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
 
 
 def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
-    """Seconds of the iteration by what they go to, mean over pipeline ranks; they add up to the iteration.
+    """The seconds of the iteration by use, mean over pipeline ranks. They add up to the iteration.
 
     `Estimate.phase_times`, with the all-reduces of tensor parallelism (Section 2.3) taken out of their passes.
     """

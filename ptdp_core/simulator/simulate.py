@@ -108,7 +108,7 @@ def _phases(
     data_parallel: Sequence[float],
     steps: Sequence[float],
 ) -> dict[str, float]:
-    """The iteration by phase, mean over pipeline ranks; the bubble is what is left of the iteration."""
+    """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
     phases = {
         "forward": sum(stage.layers_forward for stage in stages) * m / p,
@@ -130,7 +130,7 @@ def rank_memories(
     stash_fronts: Sequence[list[tuple[int, int]]],
     software: Software = PAPER,
 ) -> list[dict[str, int]]:
-    """Bytes by use on a GPU of each pipeline rank at its memory peak, one of its `schedules.stash_fronts`."""
+    """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
     last, parameters = config.parallel.placement.last, rank_elements(config)
     return [
         max(

@@ -1,11 +1,11 @@
-"""What a training program does beyond the paper's code that changes an iteration's cost: off unless asked for."""
+"""Features of training programs that change an iteration's cost and that the paper's code does not have."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Software:
-    """What a training program does otherwise than Megatron-LM of 2021.
+    """The differences of a training program from Megatron-LM of 2021; by default there are none.
 
     - `overlapped_all_reduce`: the backward pass reduces a linear's input gradient (f, Section 2.3) while it computes
       that linear's weight gradient (Korthikanti et al. 2022)

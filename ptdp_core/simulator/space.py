@@ -1,14 +1,14 @@
-"""The ways to train a model on exactly n GPUs with batch B: what a search chooses from (Section 3).
+"""The search space: all legal ways to train a model on exactly n GPUs with batch size B (Section 3).
 
-Legal is (p, t, d, v, b, recompute) with
+A configuration (p, t, d, v, b, recompute) is legal if
 
 - n = p*t*d; p*v divides the layers; t divides the heads and d*b the batch
-- t no larger than two nodes, and tensor groups that fill nodes evenly: t divides a node's GPUs or is a multiple of them
-- v = 1 with 1F1B, or v > 1 interleaved, where that exists: with p >= 2 and m a multiple of p (Section 2.2.2)
-- recompute every layer, or nothing
+- t spans at most two nodes, and tensor groups fill nodes evenly: t divides a node's GPUs or is a multiple of them
+- v = 1 with 1F1B, or v > 1 interleaved where that exists: p >= 2, and m a multiple of p (Section 2.2.2)
+- every layer is recomputed, or none
 
-The rest is as in the paper's runs: scatter/gather and fused operators on; the gradient all-reduce overlaps with the
-last backward pass where there is no pipeline (p = 1) and follows the flush where there is one.
+All other settings are those of the paper's runs: scatter/gather and fused operators are on; the gradient all-reduce
+overlaps with the last backward pass if there is no pipeline (p = 1), else it follows the flush.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ LARGEST_TENSOR_GROUP_NODES = 2
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What is to be trained on what: a model, n GPUs, global batch size B."""
+    """A task for the search: a model to be trained on n GPUs with global batch size B."""
 
     model: ModelConfig
     n: int
@@ -60,7 +60,7 @@ def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int]]:
 
 
 def data_parallel_kind(p: int) -> str:
-    """How the paper's runs reduced gradients: overlapped without a pipeline, after the flush with one."""
+    """How the paper's runs reduced gradients: overlapped if there is no pipeline, else after the flush."""
     return "torch" if p == 1 else "local"
 
 

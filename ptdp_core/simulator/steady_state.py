@@ -1,17 +1,18 @@
-"""A pipeline flush of any length in bounded time, exactly: by the periodic steady state that most schedules have.
+"""Executes a pipeline flush of any length in bounded time, exactly, by the periodic steady state of most schedules.
 
 Between warm-up and cool-down a schedule repeats the same events every q microbatches (q = 1 for 1F1B, q = p
-interleaved: `Definition.period`). Which events these are is read from the compiled program: on every rank the longest
+interleaved: `Definition.period`). These events are found in the compiled program: on every rank they are the longest
 stretch in the middle in which each event has a counterpart one period later, with the same passes and messages, and
-partners that are each other's counterparts too. Of which microbatches they are does not matter for their times.
+with partners that are each other's counterparts, too. The number of a microbatch does not matter for the times.
 
-An event begins when its rank arrives there; that depends only on when the rank and its partners arrived at the rank's
-event before. So, of all events that happened before some moment in the stretch, only the last one of each rank and its
+An event begins when its rank arrives at it, which depends only on when the rank and its partners arrived at the rank's
+event before. So, of all events that happened before a moment in the stretch, only the last one of each rank and its
 partners decide what follows. If each of these happened exactly L after its counterpart one period earlier, then what
-follows now is what followed then, L later: a longer batch has so many more periods of length L, and the same cool-down.
+follows now is what followed then, but L later. So a longer batch only has more periods of length L, and then the same
+cool-down.
 
-`flush` executes a short batch, verifies this, and adds the missing periods; it lengthens the short batch if the
-pipeline has not settled, up to the whole. Whole picoseconds make the comparison exact.
+`flush` executes a short batch, verifies this, and adds the missing periods. If the pipeline has not settled, it
+executes a longer batch, in the end the whole one. Whole picoseconds make the comparison exact.
 """
 
 import gc
@@ -28,9 +29,10 @@ from ptdp_core.simulator.executor import Costs, Event, Events, compile_blocking,
 class Flush(NamedTuple):
     """A pipeline flush (Section 2.2), in picoseconds from its start.
 
-    `ends[r]`: when rank r has finished its last computation and exchange; `communication[r]`: how long its exchanges
-    take if every peer is ready; `stash_fronts[r]`: see `schedules.stash_fronts`; `executed`: how many microbatches were
-    executed, the others being added periods.
+    - `ends[r]`: when rank r has finished its last computation and exchange
+    - `communication[r]`: how long its exchanges would take if every peer were ready
+    - `stash_fronts[r]`: see `schedules.stash_fronts`
+    - `executed`: the number of microbatches that were executed; the others are added periods
     """
 
     ends: tuple[int, ...]
@@ -73,9 +75,9 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
-    """Batches to try, in microbatches: just long enough to have settled, then longer, and in the end the whole.
+    """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
 
-    As many as are in flight at once on the fullest rank, and then some periods; without a message nothing repeats.
+    The first is the most microbatches that are in flight on a rank, and some periods. Without messages nothing repeats.
     """
     schedule = definition(name)
     if schedule.period is None or p == 1:
@@ -109,7 +111,7 @@ def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
     periods = [_period([len(events.works[work]) for *_, work in rank], m, q) for rank in events.ranks]
     if 0 in periods:
         return ()
-    # By number, how much later an event's counterpart is; the last of each rank is its end.
+    # By an event's number, how many numbers later its counterpart is. The last event of each rank is its end.
     later = [period for period, rank in zip(periods, events.ranks, strict=True) for _ in range(len(rank) + 1)]
     stretches = []
     for rank, period in zip(events.ranks, periods, strict=True):
@@ -136,7 +138,7 @@ def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
 
 
 def _period(passes: list[int], m: int, q: int) -> int:
-    """How many events a rank has in the middle for q of m microbatches, given each one's passes; 0 for too few m."""
+    """The number of a rank's events in the middle for q of m microbatches, by the events' passes; 0 for a small m."""
     starts = [0, *accumulate(passes)]
     length = q * starts[-1] // m
     middle = max(0, (starts[-1] - length) // 2)
@@ -191,7 +193,7 @@ def _result(
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:
-    """Per rank its passes and exchanges in order, in picoseconds from the start of the batch.
+    """The timeline of each rank, its passes and exchanges in order, in picoseconds from the start of the batch.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
