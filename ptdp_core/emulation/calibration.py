@@ -1,6 +1,6 @@
-"""What the emulated links do, measured on every rank before the run: latency and rate of exchanges and collectives.
+"""Measures the emulated links on every rank before the run: the latency and rate of exchanges and collectives.
 
-These numbers describe the emulated machine to the simulator; nothing of the run itself goes into the prediction.
+These numbers describe the emulated machine to the simulator. Nothing of the run itself is used for the prediction.
 """
 
 import statistics
@@ -20,17 +20,17 @@ from ptdp_core.schedules import Exchange, Message
 
 REPEATS, WARMUP = 9, 2
 COLLECTIVE_REPEATS = 5
-MARGIN = 3e-3  # seconds from agreeing on a start to the start
+MARGIN = 3e-3  # seconds between agreeing on a start and the start
 TINY = 1
-SMALLEST = 1 << 13  # elements of a message whose rate can be told: many packets
-LARGEST = 1 << 16  # elements: a tenth of a second and less; larger ones move at the same rate
+SMALLEST = 1 << 13  # elements of the smallest message that has enough packets to show a rate
+LARGEST = 1 << 16  # elements of the largest message: it takes at most 0.1 s, and larger ones move at the same rate
 
 
 class Stopwatch:
-    """A common start for all ranks, and the time from there."""
+    """Times operations that all ranks start together."""
 
     def agree(self) -> float:
-        """Wait for every rank, and then for one moment: the start, on the machine's monotonic clock."""
+        """Wait until all ranks are here, then until a common start; return it, on the machine's monotonic clock."""
         latest = torch.tensor([time.monotonic()], dtype=torch.float64)
         dist.all_reduce(latest, op=dist.ReduceOp.MAX)
         start = float(latest.item()) + MARGIN
@@ -48,8 +48,10 @@ class Stopwatch:
 
 
 def fit(small: tuple[int, Sequence[float]], large: tuple[int, Sequence[float]]) -> Timing:
-    """Latency and rate from the seconds at two sizes, in elements. The rate is the link's: of what nothing delayed.
-    The latency is what is usual, with all ranks busy at once."""
+    """Latency and rate from the seconds at two sizes, in elements.
+
+    The rate is that of the fastest messages, which nothing delayed. The latency is the usual one, with all ranks busy.
+    """
     (few, quick), (many, slow) = small, large
     per_element = max(min(slow) - min(quick), 1e-6) / (many - few)
     latency = statistics.median(quick) - few * per_element
@@ -64,7 +66,7 @@ def measure_links(plan: EmulationPlan, groups: Groups, folder: Path) -> Measured
     if plan.data_spans_nodes:
         mine = plan.ranks[groups.pp.rank]
         size = min(LARGEST, sum(map(sum, mine.elements)) + mine.tied)
-        # All wait for the slowest before they step; between passes, each rank goes on by itself.
+        # All ranks wait for the slowest one before they step; between passes, each rank goes on by itself.
         measured.collectives["data"] = _collective(watch, groups.dp.all_reduce, size, groups.dp)
     if plan.tensor_spans_nodes:
         alone = Axis("rank")
@@ -79,7 +81,8 @@ def measure_links(plan: EmulationPlan, groups: Groups, folder: Path) -> Measured
 def _collective(watch: Stopwatch, operation: Callable[[torch.Tensor], object], elements: int, end: Axis) -> Timing:
     """Latency and rate of a collective, from its times for `elements` elements and for a quarter of them.
 
-    Not for less, where gloo has other algorithms. It is over when the last rank of `end` is done.
+    Smaller tensors are not timed, as gloo has other algorithms for them. The operation ends when the last rank of `end`
+    is done.
     """
     measured = []
     for size in (max(1, elements // 4), elements):
@@ -115,7 +118,7 @@ def _post(p2p: RendezvousCommunicator, exchange: Exchange) -> None:
 
 
 def _pair(me: int, p: int, offset: int) -> Exchange:
-    """Every second link both ways at once, as in the steady state of 1F1B."""
+    """The messages of a pattern that uses every second link both ways at once, as in the steady state of 1F1B."""
     peer = me + 1 if (me + offset) % 2 == 0 else me - 1
     if not 0 <= peer < p:
         return Exchange((), ())
@@ -123,9 +126,10 @@ def _pair(me: int, p: int, offset: int) -> Exchange:
 
 
 def _both(me: int, p: int) -> Exchange:
-    """Every link both ways at once: the steady state of the interleaved schedule. With p = 2 both go to one rank.
+    """The messages of a pattern that uses every link both ways at once, as the interleaved schedule's steady state.
 
-    For p > 2 not around the ring: whose message a switch takes first is chance, and around a ring chance adds up.
+    With p = 2 both links go to one rank. With p > 2 the link that would close the ring is left out: it is chance whose
+    message a switch takes first, and around a ring such delays add up.
     """
     up, down = (me + 1) % p, (me - 1) % p
     forward, backward = p == 2 or me < p - 1, p == 2 or me > 0

@@ -1,16 +1,16 @@
-"""The emulated cluster's network, in one process that holds it: `network.py` runs it, as a script.
+"""Makes and holds the emulated cluster's network, in a process of its own: `network.py` runs this file as a script.
 
 It makes a network namespace for the switches and one for every rank, and holds them open. Nothing has a name in the
-file system, and the host's own namespace is never touched: when this process ends, however it ends, the kernel takes
-all of it back. It ends with its parent: at the end of standard input, on which it gets, as lines of JSON,
+file system, and the host's own namespace is never touched: when this process ends, however it ends, the kernel removes
+all of it. The process ends with its parent, at the end of standard input, from which it reads, as lines of JSON,
 
     {"ranks": 4, "per_node": 2, "rate": 33e6, "burst": 1600, "mtu": 1500}   -> {"namespaces": ["/proc/.../fd/4", ...]}
     {"down": true}                                                          -> {"down": ["rank 2's HCA", ...]}
 
 Each rank has its own interface `hca` to the switch between nodes, shaped in both directions (a token bucket at the
 rank's end and one at the switch's), and, where nodes have several ranks, `nvlink` to its node's own switch, unshaped.
-Ranks have one address each, on `hca`; the routes to the others of a node lead through `nvlink`. (One namespace per
-node would not do: gloo does not bind the connections it opens, and all of a node's would leave by its first HCA.)
+Ranks have one address each, on `hca`; the routes to the other ranks of a node go through `nvlink`. (One namespace per
+node is not enough: gloo does not bind the connections that it opens, so that all of a node would use its first HCA.)
 """
 
 import ctypes
@@ -21,8 +21,8 @@ import sys
 from typing import NoReturn
 
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
-QUEUE_BYTES = 16_000_000  # never full: what is lost would be sent again, a fifth of a second later
-# In a rank's namespace: the plainest congestion control, and no forgetting of the window while a rank computes.
+QUEUE_BYTES = 16_000_000  # large enough never to be full: a lost packet is sent again only after 0.2 s
+# In a rank's namespace: the simplest congestion control, which keeps its window while a rank computes.
 SYSCTLS = {"tcp_congestion_control": "reno", "tcp_slow_start_after_idle": "0"}
 
 

@@ -1,4 +1,4 @@
-"""What this machine lacks for emulation (imports no torch)."""
+"""Finds out whether this machine can emulate (imports no torch)."""
 
 import importlib.util
 import os
@@ -12,10 +12,10 @@ ELSEWHERE = ("/usr/sbin", "/sbin")
 
 
 def requirements() -> tuple[str, ...]:
-    """What is missing to emulate here, a sentence each; nothing if emulation can run.
+    """What this machine lacks for emulation, a sentence each; empty if emulation can run.
 
-    Where the tools are there, a network of two nodes is made for a moment: the kernel's word on permissions and on the
-    kinds of links it knows.
+    If the tools are there, a network of two nodes is made for a moment, which shows whether the kernel permits it and
+    knows the kinds of links.
     """
     if not sys.platform.startswith("linux"):
         return (f"emulated nodes are Linux network namespaces, and this is {sys.platform}",)

@@ -1,4 +1,4 @@
-"""The emulated network as this process sees it: made, asked, and gone with it. `fabric.py` is what holds it."""
+"""The emulated network as this process uses it: it starts and ends `fabric.py`, which holds the network."""
 
 import contextlib
 import ctypes
@@ -16,11 +16,11 @@ FABRIC = Path(__file__).with_name("fabric.py")
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000
 INTERFACE = "hca"
 MTU = 1500
-# The token bucket's depth: one packet with its header, so that a burst passes next to nothing for free.
+# The token bucket's depth: one packet with its header, so that a burst gets almost nothing through at full speed.
 BURST = MTU + 100
 BITS = 8
 PR_SET_TIMERSLACK = 29
-PRIORITY = 10  # among real-time processes, of which ranks are the only ones here
+PRIORITY = 10  # the real-time priority of ranks, which should be the only real-time processes here
 
 
 class EmulationError(RuntimeError):
@@ -37,7 +37,7 @@ class LinkError(EmulationError):
 
 @dataclass(frozen=True)
 class Namespaces:
-    """How ranks get into the emulated network; `paths[rank]` is a rank's, `user` that of its user namespace if any."""
+    """The namespaces that ranks enter: `paths[rank]` is a rank's network, `user` the user namespace, if any."""
 
     paths: tuple[str, ...]
     user: str | None
@@ -57,9 +57,9 @@ class Namespaces:
 
 
 def wake_on_time() -> None:
-    """Let this process and its threads to come wake from sleep at once, also on a busy machine, if that is allowed.
+    """Let this process and its later threads wake from sleep at once, also on a busy machine, if that is permitted.
 
-    They sleep nearly all the time, so that nobody else is held up by it.
+    They sleep nearly all the time, so that this delays no other process.
     """
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)
     with contextlib.suppress(PermissionError):
@@ -67,10 +67,10 @@ def wake_on_time() -> None:
 
 
 class Network:
-    """`ranks` emulated GPUs, `per_node` of them on a node, with an HCA of `rate` B/s each. Use it in a `with`.
+    """The network of `ranks` emulated GPUs, `per_node` on a node, each with an HCA of `rate` B/s. Use it in a `with`.
 
-    Enter and leave it with signals held (`ptdp_core.interrupts`). Raises `UnavailableError` with what the machine
-    refused.
+    Enter and leave it with signals held (`ptdp_core.interrupts`). Raises `UnavailableError` with the reason if the
+    machine refuses it.
     """
 
     def __init__(self, ranks: int, per_node: int, rate: float) -> None:
@@ -102,7 +102,7 @@ class Network:
         self._close()
 
     def down(self) -> list[str]:
-        """The links that are down, by name; everything if the process that holds them is gone."""
+        """The names of the links that are down; all of them if the process that holds them is gone."""
         answer = self._ask({"down": True})
         return list(answer["down"]) if "down" in answer else ["the whole emulated network"]
 

@@ -1,4 +1,4 @@
-"""What is emulated: a configuration's times and sizes, as the cost model gives them, in plain numbers for the ranks."""
+"""The plan of an emulation: a configuration's times and sizes by the cost model, in plain numbers for the ranks."""
 
 from dataclasses import dataclass, replace
 
@@ -8,17 +8,17 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.network import data_group
 
-# Messages and the rates of links between nodes are this much smaller than the cluster's; compute times are not. Then a
-# message takes as long as on the cluster, and 16 ranks at once are no load for two cores.
+# Messages and the rates of links between nodes are smaller than the cluster's by this factor; compute times are not. So
+# a message takes as long as on the cluster, and 16 ranks are no load for two cores.
 SHRINK = 4096
 # With buckets that overlap, every linear layer's gradient is a piece of its own, far larger than a bucket of PyTorch's.
 LINEARS_PER_LAYER = 4
 UNLIMITED = 1e30  # B/s
-ELEMENT_BYTES = 4  # of the tensors that travel here: fp32, which gloo adds fastest; sizes are set in bytes
+ELEMENT_BYTES = 4  # per element of the tensors that are sent here: fp32, which gloo adds fastest
 
 
 def shrunk(cluster_bytes: float, multiple: int = 1) -> int:
-    """Elements that stand for so many bytes of the cluster: at least one, and a multiple of `multiple`."""
+    """The elements that stand for so many bytes of the cluster: at least one, and a multiple of `multiple`."""
     return max(1, round(cluster_bytes / (SHRINK * ELEMENT_BYTES * multiple))) * multiple
 
 
@@ -35,10 +35,10 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """What a pipeline rank has beside its stages: seconds after the flush, elements of gradients by chunk and piece.
+    """The plan of a pipeline rank beyond its stages: seconds after the flush, elements of gradients by chunk and piece.
 
-    `reduce` is the modelled time of the data-parallel reduction inside a node (None where it spans nodes, and takes
-    what it takes), `copies` of the memory traffic around it.
+    `reduce` is the modelled time of the data-parallel reduction inside a node (None where it spans nodes, as it then
+    runs on the links), `copies` the time of the copies around it.
     """
 
     elements: tuple[tuple[int, ...], ...]
@@ -99,13 +99,13 @@ def make_plan(config: TrainingConfig, cluster: Cluster, iterations: int, warmup:
 
 
 def _without_tensor_communication(cluster: Cluster, t: int) -> Cluster:
-    """The cluster with tensor-parallel collectives that take no time: they are not modelled but run."""
+    """The cluster, but with tensor-parallel collectives that take no time, because they are run and not modelled."""
     free = {f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)} | {f"nvlink_bandwidth_{k}": UNLIMITED for k in (2, 4, 8)}
     return replace(cluster, gpus_per_node=max(t, cluster.gpus_per_node), **free)  # type: ignore[arg-type]
 
 
 def _stage(config: TrainingConfig, index: int, times: StageTimes, reduced: float) -> StagePlan:
-    """`reduced`: bytes of an all-reduce that really runs; 0 if none does."""
+    """The plan of a stage. `reduced` are the bytes of an all-reduce that really runs, 0 if none does."""
     sizes = [shrunk(calls * reduced) if reduced else 0 for calls in stage_all_reduces(config, index)]
     return StagePlan(times.forward, times.backward, times.weight_gradient, *sizes)
 

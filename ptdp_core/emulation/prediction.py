@@ -1,7 +1,7 @@
-"""The simulator's word on exactly what is emulated: the named cluster, with the emulated links as they were measured.
+"""Predicts an emulation with the simulator: on the named cluster, but with the emulated links as they were measured.
 
-Exchanges and collectives between nodes really run here, on gloo and shaped links; their latency and rate, measured
-before the run, replace the cluster's. All else is the cluster's own, since virtual accelerators take its time.
+Exchanges and collectives between nodes really run in an emulation, on gloo and shaped links. Their latency and rate,
+measured before the run, replace the cluster's. All other times are the cluster's, as virtual accelerators take these.
 """
 
 import statistics
@@ -18,7 +18,7 @@ from ptdp_core.simulator.network import Group, data_group, tensor_group
 
 @dataclass(frozen=True)
 class LinkRate:
-    """A class of links between nodes, in B/s of the cluster (what goes over them here, times the shrink factor)."""
+    """The rates of a class of links between nodes, in B/s of the cluster: the rate here times the shrink factor."""
 
     asked: float
     achieved: float
@@ -70,7 +70,7 @@ def _latency(timings: Sequence[Timing]) -> float:
 
 
 def _exchanges(plan: EmulationPlan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
-    """Rates of one and of two messages at a time, and the time of an exchange as this schedule makes them."""
+    """The rates of one and of two messages at a time, and the time of an exchange with this schedule's pattern."""
     changes = {}
     for field, pattern, crosses in (
         ("nvlink_p2p_bandwidth", "pair", False),
@@ -92,7 +92,7 @@ def _exchanges(plan: EmulationPlan, measured: Sequence[MeasuredLinks]) -> dict[s
 
 
 def _collectives(plan: EmulationPlan, measured: Sequence[MeasuredLinks]) -> dict[str, float]:
-    """Rates per HCA: the simulator lets a ring use all HCAs that its group has on a node, gloo's uses one.
+    """The rates of collectives per HCA: in the simulator a ring uses all HCAs of its group on a node, gloo's uses one.
 
     All of a pass's tensor-parallel all-reduces are one here, so that each has only its share of the latency.
     """

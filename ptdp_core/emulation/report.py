@@ -1,4 +1,4 @@
-"""What a rank hands back to the process that started it (imports no torch)."""
+"""The report that a rank returns to the process that started it (imports no torch)."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from ptdp_core.schedules import Action, TimelineEvent
 
 @dataclass(frozen=True)
 class Timing:
-    """An operation on real links: seconds before anything moves, and B/s once it does."""
+    """The time of an operation on real links: its latency in seconds, and its rate in B/s."""
 
     latency: float
     rate: float
@@ -38,7 +38,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class RankReport:
-    """What a rank hands back. `sent_bytes` are those of one iteration, by use, as they are here (shrunk)."""
+    """A rank's report. `sent_bytes` are those of one iteration, by use, as they are sent here (shrunk)."""
 
     measured: MeasuredLinks
     iterations: tuple[Iteration, ...]

@@ -1,4 +1,4 @@
-"""What an emulated run was: its times, its executed time lines, and the same quantities as an `Estimate`'s."""
+"""The result of an emulated run: its times, its executed timelines, and the same quantities as in an `Estimate`."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class Emulation:
     """One emulated configuration, in seconds of this machine's clock and bytes of the cluster.
 
     - `samples_s`: iteration times, each from the common start to the last rank's end; `iteration_time` their median
-    - `bubble_fraction`: as `Estimate.bubble_fraction`, from the executed time lines
+    - `bubble_fraction`: as `Estimate.bubble_fraction`, from the executed timelines
     - `timeline`: per pipeline rank the events of the median iteration, of its first data and tensor rank
     - `order_ok`: every rank executed its passes in the schedule's order; `peak_stash`: see `simulator.memory`
     - `traffic`: bytes a GPU sends per iteration by use, the largest over pipeline ranks, times the shrink factor
@@ -43,7 +43,7 @@ class Emulation:
 def assemble(
     config: TrainingConfig, schedule: Schedule, reports: Sequence[RankReport], links: Links, prediction: Estimate
 ) -> Emulation:
-    """The result of the ranks' reports, in order of ranks."""
+    """Make the result from the ranks' reports, which are in the order of ranks."""
     iterations = list(zip(*(report.iterations for report in reports), strict=True))  # by iteration, then by rank
     samples = tuple(max(iteration.end for iteration in ranks) for ranks in iterations)
     median = statistics.median_low(samples)
@@ -86,13 +86,13 @@ def in_order(grid: RankGrid, schedule: Schedule, ranks: Sequence[Iteration]) -> 
 def timelines(
     grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration]
 ) -> list[tuple[TimelineEvent[float], ...]]:
-    """Each rank's events, as the simulator has them: waiting for others counts as idle, and comes first."""
+    """Each rank's events, in the simulator's form: waiting for other ranks counts as idle, and comes first."""
     arrived = [_arrivals(iteration) for iteration in ranks]
     return [_timeline(grid, placement.tied_ranks or (), ranks, arrived, rank) for rank in range(grid.n)]
 
 
 def _arrivals(iteration: Iteration) -> dict[Message, float]:
-    """When the rank was there for each of its messages."""
+    """The time at which the rank was ready for each of its messages."""
     return {
         message: event.start
         for event in iteration.timeline
@@ -134,9 +134,9 @@ def _timeline(
 def bubble_fraction(
     grid: RankGrid, placement: StagePlacement, ranks: Sequence[Iteration], seconds: float, fetch: float
 ) -> float:
-    """Waiting over compute, mean over ranks: what is left of `seconds` beside the events, and the inputs' gathering.
+    """Waiting over compute, mean over ranks. Waiting is the part of `seconds` without events or gathering of inputs.
 
-    The first `fetch` seconds of a forward pass are the host's, who fetches the microbatch.
+    The first `fetch` seconds of a forward pass belong to the host, which fetches the microbatch.
     """
     events = [event for row in timelines(grid, placement, ranks) for event in row]
     compute = sum(event.end - event.start - fetch * (event.kind == "F") for event in events if event.action is not None)

@@ -16,12 +16,12 @@ from ptdp_core.schedules import build
 from ptdp_core.simulator import Cluster, simulate
 
 ITERATIONS, WARMUP = 3, 1
-# A rank that does not get on for so many predicted iterations, and so many seconds, hangs.
+# A rank without progress for so many predicted iterations, and so many seconds, counts as hung.
 PATIENCE_ITERATIONS, PATIENCE_SECONDS = 5, 30
 
 
 def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, iterations: int = ITERATIONS) -> Emulation:
-    """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`; see the package for what is emulated how.
+    """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`. The package says what is emulated, and how.
 
     Raises `ValueError` for a configuration that cannot be emulated, `UnavailableError` where this machine cannot,
     `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens, nothing

@@ -1,11 +1,11 @@
-"""Virtual accelerators: model chunks whose passes take a given time instead of computing, and pass real tensors.
+"""Virtual accelerators: model chunks whose passes take a given time instead of computing, but pass real tensors on.
 
 A rank with virtual chunks runs everything else for real: the executor and its messages, the collectives of
-scatter/gather and of tensor parallelism across nodes, the gradients' buckets and their reduction. Times are plain
-seconds here; where they come from is not the engine's business.
+scatter/gather and of tensor parallelism across nodes, the gradients' buckets and their reduction. Times are in seconds;
+the engine does not know where they come from.
 
-What a rank does inside a pass, its own overhead included, counts towards the pass's time: the pass ends when its time
-is over, not later (as long as the time suffices).
+Whatever a rank does inside a pass, its own overhead included, counts towards the pass's time: the pass ends when its
+time is over, not later (as long as the time suffices).
 """
 
 import os
@@ -30,7 +30,7 @@ from ptdp_core.schedules import Action, Message
 
 
 def sleep_until(moment: float) -> None:
-    """Sleep until the monotonic clock says `moment`, if that is still to come; costs no CPU time."""
+    """Sleep until the monotonic clock shows `moment`, if that is still to come. This takes no CPU time."""
     left = moment - time.monotonic()
     if left > 0:
         time.sleep(left)
@@ -38,10 +38,10 @@ def sleep_until(moment: float) -> None:
 
 @dataclass
 class Pace:
-    """The deadlines of the pass that is running: begun when the executor turns to it, moved by each piece of it.
+    """The deadline of the running pass. It starts with the pass, and each piece of the pass moves it.
 
-    `gathered[action]` is how long putting the pass's input together took: as modelled inside a node, as it was
-    where the tensor group spans nodes.
+    `gathered[action]` is the time of putting the pass's input together: the modelled time inside a node, the actual
+    time where the tensor group spans nodes.
     """
 
     deadline: float = 0.0
@@ -50,11 +50,11 @@ class Pace:
     gathered: dict[Action, float] = field(default_factory=dict)
 
     def begin(self, action: Action) -> None:
-        """A pass begins now."""
+        """Note that a pass begins now."""
         self.deadline, self.action, self.fresh = time.monotonic(), action, True
 
     def input_ready(self, modelled: float | None) -> None:
-        """The input has been put together; `modelled` is the time that was allowed for it, None if what it took."""
+        """Note that the input is put together. `modelled` is the time that this takes; None for the actual time."""
         if not self.fresh or self.action is None:
             return
         self.fresh = False
@@ -63,23 +63,23 @@ class Pace:
         self.deadline += taken
 
     def spend(self, seconds: float) -> None:
-        """Let so much more time of the pass go by."""
+        """Let so many further seconds of the pass go by."""
         self.deadline += seconds
         sleep_until(self.deadline)
 
     def restart(self) -> None:
-        """What just happened took its own time, on top of the modelled."""
+        """Move the deadline to now: what just happened takes its actual time, in addition to the modelled time."""
         self.deadline = time.monotonic()
 
 
 @dataclass(frozen=True)
 class ChunkTimes:
-    """One virtual chunk: seconds of compute in its passes.
+    """The seconds of compute in the passes of a virtual chunk.
 
-    Of `backward` a split backward pass spends `weight_gradient` later, in its W. `gather` seconds are allowed for
-    putting a received boundary tensor together (None: it takes what it takes). The tensor group all-reduces
-    `reduced_forward` and `reduced_backward` elements in a pass, after its compute, if it spans nodes: all of the pass's
-    all-reduces in one.
+    A split backward pass spends `weight_gradient` of `backward` later, in its W. `gather` is the time of putting a
+    received boundary tensor together (None: the actual time). If the tensor group spans nodes, it all-reduces
+    `reduced_forward` and `reduced_backward` elements in a pass, after its compute: all of the pass's all-reduces in
+    one.
     """
 
     forward: float
@@ -91,7 +91,7 @@ class ChunkTimes:
 
 
 class _Pass(torch.autograd.Function):
-    """A piece of a chunk: time goes by forward and backward; `parameter` gets a zero gradient when it is complete."""
+    """A piece of a chunk, in which time goes by, forward and backward. `parameter` gets a zero gradient at the end."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, parameter: torch.Tensor, chunk: "VirtualChunk", first: bool) -> torch.Tensor:
@@ -132,9 +132,9 @@ class VirtualChunk(nn.Module):
         self.pieces = list(parameters)
         self.gathers_input, self.splits_output = (crosses and boundary.is_scattered for crosses in (received, sent))
         self.is_last = is_last
-        self.last = False  # the backward pass that completes the gradients is running
-        self.left = 0  # pieces of the backward pass still to come
-        self.deferred_s = 0.0  # seconds of the running backward pass that come later
+        self.last = False  # whether the backward pass that completes the gradients is running
+        self.left = 0  # the number of pieces of the backward pass that are still to come
+        self.deferred_s = 0.0  # the seconds of the running backward pass that are deferred
         self._reduced = [torch.zeros(n) for n in (times.reduced_forward, times.reduced_backward)]
 
     def forward(self, x: torch.Tensor | None, *batch: torch.Tensor) -> torch.Tensor:
@@ -150,12 +150,12 @@ class VirtualChunk(nn.Module):
         return split(x, self.tp) if self.splits_output else x
 
     def compute_forward(self) -> None:
-        """The whole forward pass's time."""
+        """Let the time of the whole forward pass go by."""
         self.pace.spend(self.times.forward)
         self._reduce(self._reduced[0])
 
     def compute_backward(self) -> None:
-        """The time of one piece of the backward pass."""
+        """Let the time of one piece of the backward pass go by."""
         if self.left == 0:
             self.left = len(self.pieces)
             self.pace.input_ready(self.times.gather if self.splits_output else 0.0)
@@ -197,13 +197,13 @@ def _virtual_parameter(name: str, size: int, chunk: int, tied: bool = False) -> 
 
 
 class RendezvousCommunicator(P2PCommunicator):
-    """A communicator with which a message is done, for its sender too, when the receiver has it.
+    """A communicator with which a message is done, for its sender, too, only when the receiver has it.
 
-    So it is on a GPU after the device synchronisation of the paper's exchanges. gloo's sender is done once the kernel
-    has taken the message.
+    This is so on a GPU after the device synchronisation of the paper's exchanges. With gloo the sender is done as soon
+    as the kernel has taken the message.
 
-    Receivers say so beside the network, through Unix sockets in `folder`: on the link itself a word would queue behind
-    the messages that go the same way.
+    Receivers report their messages outside the emulated network, through Unix sockets in `folder`: on the link itself a
+    report would queue behind the messages that go the same way.
     """
 
     def __init__(self, groups: Groups, shape: tuple[int, ...], dtype: torch.dtype, folder: Path) -> None:
@@ -221,7 +221,7 @@ class RendezvousCommunicator(P2PCommunicator):
         os.close(self._fd)
 
     def _batch(self, sends: list[Pair], receives: list[Pair]) -> None:
-        """Receives first: gloo asks for a message when its receive is posted, and must not ask behind others."""
+        """Post receives first: gloo requests a message when its receive is posted, and a request must not queue."""
         group = self.groups.pp.group
         arriving = [(m, x, dist.irecv(x, group=group, group_src=m.source)) for m, x in receives]
         sent = [dist.isend(x, group=group, group_dst=m.destination) for m, x in sends]

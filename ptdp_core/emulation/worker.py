@@ -1,6 +1,6 @@
-"""What one rank does: measure its links, then run iterations of the real engine on its virtual accelerator.
+"""The program of one rank: it measures its links, then runs iterations of the real engine on its virtual accelerator.
 
-`folder` is one that all ranks share; see `RendezvousCommunicator`.
+All ranks share `folder`; see `RendezvousCommunicator`.
 """
 
 import time
@@ -28,7 +28,7 @@ from ptdp_core.schedules import Action, TimelineEvent, build, lower
 
 
 def run(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> RankReport:
-    """The life of a rank."""
+    """Run this rank and return its report."""
     groups = Groups.create(plan.config.parallel)
     measured = measure_links(plan, groups, Path(folder))
     beat()
@@ -98,7 +98,7 @@ class VirtualRank:
             self.buffer.expect_last(chunk)
 
     def iterate(self) -> Iteration:
-        """One iteration, from a start that all ranks agree on."""
+        """Run one iteration, from a start that all ranks agree on."""
         self.buffer.zero()
         self.pace.gathered.clear()
         for chunk in self.chunks:
@@ -110,10 +110,10 @@ class VirtualRank:
         return self._finish(start, run, reduction)
 
     def _reduce(self) -> TimelineEvent[float]:
-        """The data-parallel reduction and that of the tied embedding, as the engine does them."""
+        """Reduce gradients over data-parallel ranks and those of the tied embedding, as the engine does."""
         start = time.monotonic()
         if self.mine.reduce is not None and self.groups.dp.size > 1:
-            # Inside a node: for real over loopback, in the time that NVLink would take from the last arrival on.
+            # Inside a node the reduction runs over loopback, and takes NVLink's time from the last rank's arrival on.
             together = latest(self.groups.dp, start)
             self.buffer.finish()
             sleep_until(together + self.mine.reduce + self.mine.copies)
@@ -123,7 +123,7 @@ class VirtualRank:
         return TimelineEvent("data_parallel", None, start, time.monotonic())
 
     def _finish(self, start: float, run: Run, reduction: TimelineEvent[float]) -> Iteration:
-        """The optimizer step, which begins when all ranks of a replica have their gradients' norm; then the host."""
+        """Run the optimizer step, which begins when all ranks of a replica have the gradient norm; then the host."""
         step = latest(self.groups.tp, latest(self.groups.pp, reduction.end))
         sleep_until(step + self.mine.optimizer)
         stepped = max(time.monotonic(), step + self.mine.optimizer)
@@ -139,7 +139,7 @@ class VirtualRank:
         )
 
     def sent_bytes(self, iterations: int) -> dict[str, float]:
-        """Bytes this rank sent per iteration, by use: as counted, or sizes times counted calls."""
+        """The bytes that this rank sent per iteration, by use: as counted, or sizes times counted calls."""
         grad_data, d, t = self.buffer.grad_data, self.groups.dp.size, self.groups.tp.size
         sent = {
             "pipeline": self.p2p.statistics.bytes / iterations,
@@ -161,6 +161,6 @@ def since(start: float, event: TimelineEvent[float]) -> TimelineEvent[float]:
 
 
 def latest(axis, moment: float) -> float:  # type: ignore[no-untyped-def]
-    """The latest of a moment over an axis."""
+    """The latest of the ranks' moments along an axis."""
     last = torch.tensor([moment], dtype=torch.float64)
     return float(axis.all_reduce(last, op=dist.ReduceOp.MAX).item())
