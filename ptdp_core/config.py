@@ -16,6 +16,8 @@ from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule
 
 RECOMPUTE = ("full", "none")
 DATA_PARALLEL = ("local", "torch", "zero3")
+DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
+OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def described(description: str, default: Any = MISSING) -> Any:
@@ -216,9 +218,16 @@ class TrainingConfig:
 
 
 def in_todays_words(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values with what earlier records called differently: scheme='zero3' is data_parallel='zero3' now."""
-    scheme = values.get("scheme")
-    return {**values, "data_parallel": "zero3"} if scheme == "zero3" else dict(values)
+    """Plain values with what earlier records called differently.
+
+    scheme='zero3' is data_parallel='zero3' now, and a dtype has the engine's name where it was PyTorch's.
+    """
+    today = dict(values)
+    if values.get("scheme") == "zero3":
+        today["data_parallel"] = "zero3"
+    if (dtype := values.get("dtype")) in OLDER_DTYPES:
+        today["dtype"] = OLDER_DTYPES[dtype]
+    return today
 
 
 def padded_vocab(vocab: int, t: int) -> int:

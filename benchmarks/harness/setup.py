@@ -25,5 +25,5 @@ class Setup:
 
     @property
     def dtype(self) -> str:
-        """The name of torch's element type: the paper's float16 on a GPU, float32 on a CPU, where it is faster."""
-        return "float16" if self.on_gpu else "float32"
+        """The precision: the paper's fp16 on a GPU, fp32 on a CPU, where it is faster."""
+        return "fp16" if self.on_gpu else "fp32"

@@ -1,4 +1,4 @@
-"""Records of version 1, which had no timelines: read as records of version 2.
+"""Records of version 1, which had no timelines and other words in places: read as records of version 2.
 
 In version 1 a timeline was two metrics for each pipeline rank: the samples of `begins_rank_0` and `ends_rank_0` were
 the seconds at which the passes of rank 0 began and ended, in the order of the point's schedule. Those of a simulated
@@ -21,11 +21,13 @@ def to_version_2(document: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises `RecordError`, naming `source`, for one that its schema refuses, and for times that do not belong to the
     passes of the point's schedule.
     """
+    from ptdp_core.config import in_todays_words  # here: most records are of version 2
+
     check_document(document, "record-1", source)
     points = []
     for index, point in enumerate(document["points"]):
         try:
-            points.append(_with_timelines(point))
+            points.append(_with_timelines({**point, "parameters": in_todays_words(point["parameters"])}))
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(
                 f"{source}: /points/{index}/metrics: found begins and ends of other passes than the schedule's "

@@ -83,7 +83,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
     for ranks in (2,) if setup.quick else (2, 4, 8) if setup.on_gpu else (2, 4):
         timed = Once(partial(measure, ranks, sizes, setup.device, setup.samples))
         for operation, size in product(OPERATIONS, sizes):
-            parameters = {"operation": operation, "bytes": size, "ranks": ranks, "dtype": "float32"}
+            parameters = {"operation": operation, "bytes": size, "ranks": ranks, "dtype": "fp32"}
             series = f"{operation.replace('_', '-')}, n={ranks}"
             metrics = partial(_metrics, timed, operation, size, ranks)
             yield attempted(setup, series, size_text(size), parameters, metrics)

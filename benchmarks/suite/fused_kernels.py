@@ -5,8 +5,8 @@ device, which is measured with a large copy. For forward and backward there are 
 and the speed-up over the reference, eager PyTorch. Attention is timed in the layouts [b, s, a, h] and [s, b, a, h]. (A
 CPU can be faster than its own copy where the tensors stay in its cache.)
 
-Shapes are the paper's (175B and 530B parameters, t=8) with sequences of 2048 tokens, or of as many as fit; float16 on a
-GPU as in the paper, float32 on a CPU. Implementations take turns, one sample each, and the fastest samples are
+Shapes are the paper's (175B and 530B parameters, t=8) with sequences of 2048 tokens, or of as many as fit; fp16 on a
+GPU as in the paper, fp32 on a CPU. Implementations take turns, one sample each, and the fastest samples are
 compared, because what disturbs a machine only ever adds time; all samples are in the record.
 """
 
@@ -21,6 +21,7 @@ from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
 from benchmarks.records import Metric, PointResult, fingerprint
 from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, cases, largest_tensor, shapes
+from ptdp_core.engine.precision import TORCH_DTYPES
 
 COPY = "copy"
 PAPER_SEQUENCE, CPU_SEQUENCE, QUICK_SEQUENCE = 2048, 512, 128
@@ -52,7 +53,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
     It takes minutes, most of them for compiling.
     """
     device = torch.device(setup.device)
-    dtype = getattr(torch, setup.dtype)
+    dtype = TORCH_DTYPES[setup.dtype]
     s = QUICK_SEQUENCE if setup.quick else fitting_sequence(device, dtype)
     timer, copy = device_timer(device), Copy.make(device)
     common: dict[str, Parameter] = {"device": setup.device, "dtype": setup.dtype}

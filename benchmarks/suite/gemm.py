@@ -40,20 +40,20 @@ class GemmShape:
 
 
 def measure(
-    m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1, samples: int = 20
+    m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", batch: int = 1, samples: int = 20
 ) -> Samples:
     """Take samples of `product`."""
     call = product(m, n, k, dtype, device, batch)
     return time_it(call, device, samples=samples, limit_s=LIMIT_S)
 
 
-def product(
-    m: int, n: int, k: int, dtype: str = "float32", device: str = "cpu", batch: int = 1
-) -> Callable[[], object]:
-    """A call that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` is torch's name of it."""
+def product(m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", batch: int = 1) -> Callable[[], object]:
+    """A call that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` as in configurations."""
     import torch
 
-    kind = getattr(torch, dtype)
+    from ptdp_core.engine.precision import TORCH_DTYPES
+
+    kind = TORCH_DTYPES[dtype]
     lead = (batch,) if batch > 1 else ()
     x = torch.randn(*lead, m, k, device=device).to(kind)
     weight = torch.randn(*lead, n, k, device=device).to(kind).mT

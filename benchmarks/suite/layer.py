@@ -58,7 +58,7 @@ def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, attention: str, setup: Setup
 ) -> dict[str, Samples]:
     """Take samples of both passes, by name. Every rank calls this."""
-    engine = EngineSettings(dtype="fp16" if setup.on_gpu else "fp32", attention=attention)
+    engine = EngineSettings(dtype=setup.dtype, attention=attention)
     trainer, _, _ = build(model, parallel, setup.device, engine, "auto")
     layer = trainer.chunks[0].layers[0]
     shape = (model.seq, parallel.b, model.hidden)

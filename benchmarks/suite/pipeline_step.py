@@ -40,7 +40,7 @@ def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, exchange: str, setup: Setup
 ) -> Samples:
     """Time a batch by the slowest rank. Every rank calls this."""
-    engine = EngineSettings(exchange=exchange, dtype="fp16" if setup.on_gpu else "fp32")
+    engine = EngineSettings(exchange=exchange, dtype=setup.dtype)
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
 
     def once() -> None:

@@ -12,10 +12,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, described
+from ptdp_core.config import DTYPES, ModelConfig, ParallelConfig, TrainingConfig, described
 from ptdp_core.schedules import MODES
 
-DTYPES = ("fp32", "fp64", "bf16", "fp16")
 ATTENTION = ("operators", "sdpa")
 ON_NAN = ("stop", "skip")
 MAX_MICROBATCHES = 1_000_000  # of one step: a schedule is a list of them
@@ -137,7 +136,7 @@ def check(settings: Settings) -> None:
             "try kernels='auto'"
         )
     _one_of("exchange", engine.exchange, MODES)
-    _one_of("dtype", engine.dtype, DTYPES)
+    _one_of("dtype", engine.dtype, tuple(DTYPES))
     _one_of("attention", engine.attention, ATTENTION)
     _one_of("on_nan", optimizer.on_nan, ON_NAN)
     _at_least("steps", run.steps, 0)

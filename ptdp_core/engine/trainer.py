@@ -16,13 +16,12 @@ from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.param_and_grad_buffer import MIB, ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
+from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.weight_gradients import WeightGradients
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import Action, build, check_order, lower
-
-TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)

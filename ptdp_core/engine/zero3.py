@@ -17,9 +17,10 @@ from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip, on_host
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.pipeline import Batch, Run
+from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
-from ptdp_core.engine.trainer import TORCH_DTYPES, TrainStep
+from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import looped
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchmarks.harness.ranks import run_ranks
+from benchmarks.harness.setup import Setup
 from benchmarks.harness.step_time import time_steps
 from benchmarks.harness.timing import Samples, is_gpu
 from benchmarks.records import Metric, PointResult, Record, fingerprint
 from benchmarks.records.provenance import collect
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.engine.settings import EngineSettings, Settings
-from reproduce.analysis.calibration.measure import DTYPES, ENGINE_DTYPES, REPEATS, typical
+from reproduce.analysis.calibration.measure import REPEATS, typical
 
 ID = "calibration"
 SAMPLES, WARM_UP = 6, 1
@@ -113,13 +114,13 @@ def sizes(device: str, ranks: int) -> list[int]:
 
 def train_here(beat: Callable[[], None], group: Sequence[Trial], device: str) -> list[Samples]:
     """On every rank: seconds of the slowest rank's step, for each trial."""
-    engine = EngineSettings(dtype=ENGINE_DTYPES[DTYPES[device]], device=device, kernels="auto")
+    engine = EngineSettings(dtype=Setup(device).dtype, device=device, kernels="auto")
     every = (Settings(trial.config.model, trial.config.parallel, engine) for trial in group)
     return [Samples(time_steps(beat, settings, SAMPLES, WARM_UP).seconds) for settings in every]
 
 
 def _point(trial: Trial, samples: Samples, device: str) -> PointResult:
-    parameters = {**trial.config.to_plain(), "device": device, "dtype": DTYPES[device]}
+    parameters = {**trial.config.to_plain(), "device": device, "dtype": Setup(device).dtype}
     n = trial.config.parallel.n
     return PointResult(
         key=trial.label.replace(" ", "/"),

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.harness.ranks import run_ranks
+from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, Timer, device_timer, is_gpu, measure, take_turns, wall_timer
 from benchmarks.harness.training import build
 from benchmarks.suite import collectives, gemm, memory, p2p
@@ -25,6 +26,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.model import EPSILON, Operators
+from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.simulator.operators import Gemm
@@ -35,8 +37,6 @@ ROUNDS, LIMIT_S = 10, 8.0
 MESSAGE_SAMPLES = 15
 COPY_BYTES = {"cpu": (2**22, 2**27), "cuda": (2**22, 2**30)}
 LARGEST_MESSAGE = {"cpu": 2**24, "cuda": 2**28}
-DTYPES = {"cpu": "float32", "cuda": "float16"}  # as torch names them
-ENGINE_DTYPES = {"float32": "fp32", "float16": "fp16"}
 GROUP_SIZES = (2, 4, 8)
 EXPECTED = {"busy": 15.0, "alone": 8.0, "collectives": 6.0, "messages": 4.0}  # seconds, to tell the time left
 FETCHED = ((1, 64), (2, 128), (4, 512))  # b and s of microbatches that are fetched
@@ -88,7 +88,7 @@ def measure_node(device: str, ranks: int, host: str, done: Callable[[str], None]
     return Timings(
         device,
         host,
-        DTYPES[device],
+        Setup(device).dtype,
         ranks,
         combined(found["busy"], min),
         combined(found["alone"], min) if "alone" in found else None,
@@ -110,7 +110,7 @@ def typical(samples: Samples) -> float:
 def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceTimings:
     """On every rank: what one device does by itself. `ranks` is how many share the machine's memory."""
     where = local_device(device)
-    dtype = DTYPES[device]
+    dtype = Setup(device).dtype
     total, reserved = _memory(where, ranks)
     layers = layers_for(is_gpu(device), total)
     timer = _together(device_timer(device))
@@ -179,7 +179,7 @@ def layer_operators(
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
     """What a layer does besides its GEMMs: its outputs, from inputs [s, b, h], [s, b, 4h], [b, a, s, s] that require
     gradients. Where the layer has a GEMM the chain goes on without it."""
-    (s, b, h, heads), kind = size, getattr(torch, dtype)
+    (s, b, h, heads), kind = size, TORCH_DTYPES[dtype]
 
     def leaf(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, device=where).to(kind).requires_grad_()
@@ -204,7 +204,7 @@ def _models(device: str) -> tuple[ModelConfig, ...]:
 
 def _optimizer(model: ModelConfig, device: str, dtype: str) -> tuple[int, float]:
     """Parameters, and seconds to clear their gradients (here: to set them, so that they get clipped) and to step."""
-    trainer, _, _ = build(model, ParallelConfig(), device, EngineSettings(dtype=ENGINE_DTYPES[dtype]), "auto")
+    trainer, _, _ = build(model, ParallelConfig(), device, EngineSettings(dtype=dtype), "auto")
 
     def step() -> None:
         trainer.buffer.grad_data.fill_(1.0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ptdp_core.config import ModelConfig
+from ptdp_core.config import DTYPES, ModelConfig
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.operators import Gemm, Work
 
@@ -104,7 +104,7 @@ class Timings:
     @property
     def element_bytes(self) -> int:
         """Bytes of an element in the precision measured."""
-        return 4 if self.dtype == "float32" else 2
+        return DTYPES[self.dtype]
 
 
 def layers_for(gpu: bool, memory: float) -> tuple[LayerSize, ...]:

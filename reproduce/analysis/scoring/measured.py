@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.records import ClusterRef, PointResult, Record, RecordError, read_record
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError
 from benchmarks.records.storage import digest_file
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import DTYPES, TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
 from reproduce.analysis.calibration.write import host_of, machine
@@ -25,7 +25,6 @@ PATTERN = "*/measured*/record.json"
 SHARED = "ranks share cores"
 # How the engine ran when it was calibrated, and what is called the same: the fastest operators are a GPU's default.
 ENGINE = {"exchange": ("blocking",), "attention": ("operators",), "kernels": ("auto", "reference", "triton")}
-WIDTHS = {"16": 2, "32": 4, "64": 8}  # bytes of an element, by what its type's name ends with
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | N
     on_cpu = str(parameters.get("device", "cuda" if where.gpu_count else "cpu")).startswith("cpu")
     if host not in (None, machine(where, "cpu" if on_cpu else "cuda")):
         return f"measured on another machine than {host}"
-    if (width := _width(parameters.get("dtype"))) not in (None, cluster.element_bytes):
+    if (width := DTYPES.get(str(parameters.get("dtype")))) not in (None, cluster.element_bytes):
         return f"of {width} bytes an element, where the file has {cluster.element_bytes}"
     for name, like_calibrated in ENGINE.items():
         if parameters.get(name, like_calibrated[0]) not in like_calibrated:
@@ -169,10 +168,6 @@ def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | N
         flops(config) / min(n, cores or n) / cluster.peak_flops,
         cores is not None and n > cores,
     )
-
-
-def _width(dtype: object) -> int | None:
-    return next((width for ending, width in WIDTHS.items() if str(dtype).endswith(ending)), None)
 
 
 def predict(config: TrainingConfig, cluster: Cluster, cores: int | None = None) -> float:

@@ -115,7 +115,7 @@ def test_sizes_that_do_not_split_are_refused_before_a_rank_starts():
 def test_products_are_right_and_in_the_type_asked_for(monkeypatch):
     seen = []
     monkeypatch.setattr(gemm, "time_it", lambda call, *_, **__: seen.append(call()))
-    gemm.measure(3, 5, 7, "bfloat16", batch=2)
+    gemm.measure(3, 5, 7, "bf16", batch=2)
     assert (seen[0].shape, seen[0].dtype) == ((2, 3, 5), torch.bfloat16)
 
 

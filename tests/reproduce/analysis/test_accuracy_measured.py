@@ -150,7 +150,7 @@ def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_pat
 
 
 def test_zero3_is_predicted_as_such(save, cluster):
-    (one,) = assess([save({"zero3": {"d": 2, "B": 8}}, scheme="zero3")], cluster).comparisons
+    (one,) = assess([save({"zero3": {"d": 2, "B": 8, "data_parallel": "zero3"}})], cluster).comparisons
     assert one.config.parallel.data_parallel == "zero3"
 
 

@@ -86,7 +86,7 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
     return Timings(
         device,
         "a machine, 4 cores",
-        "float32" if cluster.element_bytes == 4 else "float16",
+        "fp32" if cluster.element_bytes == 4 else "fp16",
         cluster.gpus_per_node,
         one,
         None,
@@ -405,7 +405,7 @@ def test_the_operators_measured_are_a_layers():
     from reproduce.analysis.calibration.measure import layer_operators
     from reproduce.analysis.calibration.timings import LayerSize
 
-    outputs = layer_operators(LayerSize(8, 2, 16, 4), "float32", torch.device("cpu"), select("auto"))()
+    outputs = layer_operators(LayerSize(8, 2, 16, 4), "fp32", torch.device("cpu"), select("auto"))()
     assert [tuple(y.shape) for y in outputs] == [(8, 2, 16), (8, 2, 64), (2, 4, 8, 8)]
     torch.autograd.backward(outputs, [torch.ones_like(y) for y in outputs])
 
