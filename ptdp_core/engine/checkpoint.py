@@ -299,13 +299,16 @@ def changes_since(path: Path, state: Mapping[str, Any], settings: Settings, data
     """What differs between a checkpoint's run and this one, as 'name: before -> now'.
 
     Raises `ValueError` for what has to agree, so that the run that goes on is the run that was saved: the model, the
-    batch size, the seed and the data.
+    batch size, the seed, the data and what of them is held out.
     """
     now, then = to_mapping(settings), state["settings"]
-    must_agree = {("parallel", "B"), ("engine", "seed"), *(("model", name) for name in now["model"])}
+    must_agree = {("model", name) for name in now["model"]}
+    must_agree |= {("parallel", "B"), ("engine", "seed"), ("run", "validation")}
     changes = []
-    for section in ("model", "parallel", "engine", "optimizer"):
-        for name, value in now[section].items():
+    for section in ("model", "parallel", "engine", "optimizer", "run"):
+        names = ["validation"] if section == "run" else list(now[section])
+        for name in names:
+            value = now[section][name]
             before = then.get(section, {}).get(name, value)
             if before != value and (section, name) in must_agree:
                 raise ValueError(

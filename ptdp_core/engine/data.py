@@ -215,7 +215,7 @@ class Sequences:
 
     def __init__(self, tokens: Tokens, seq: int, vocab: int, seed: int) -> None:
         self.tokens, self.seq, self.vocab, self.seed = tokens, seq, vocab, seed
-        self.count = (len(tokens.ids) - 1) // seq
+        self.first, self.count = 0, (len(tokens.ids) - 1) // seq
         if self.count < 1:
             raise ValueError(
                 f"seq={seq} with {len(tokens.ids)} tokens in {str(tokens.path)!r}; needs at least seq+1 tokens; "
@@ -227,13 +227,33 @@ class Sequences:
             )
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
+    def split(self, share: float) -> tuple["Sequences", "Sequences | None"]:
+        """The sequences to train on, and those to validate on: the last `share` of them, if any.
+
+        Raises `ValueError` if that leaves none for one of the two.
+        """
+        if share == 0:
+            return self, None
+        held_out = round(self.count * share)
+        if not 0 < held_out < self.count:
+            raise ValueError(
+                f"validation={share} of {self.count} sequences in {str(self.tokens.path)!r} is {held_out}; needs some "
+                "to train on and some to validate on; try another share, or more data"
+            )
+        return self._part(0, self.count - held_out), self._part(self.count - held_out, held_out)
+
+    def _part(self, first: int, count: int) -> "Sequences":
+        part = Sequences(self.tokens, self.seq, self.vocab, self.seed)
+        part.first, part.count = first, count
+        return part
+
     def __getitem__(self, i: int) -> torch.Tensor:
         """Sample i, [s+1] int64. Raises `ValueError` for a token that is not in the vocabulary."""
         epoch, place = divmod(i, self.count)
         if epoch != self._epoch:
             self._order = np.random.default_rng([self.seed, epoch]).permutation(self.count)
             self._epoch = epoch
-        start = int(self._order[place]) * self.seq
+        start = (self.first + int(self._order[place])) * self.seq
         ids = self.tokens.ids[start : start + self.seq + 1].astype(np.int64)
         outside = np.flatnonzero((ids < 0) | (ids >= self.vocab))
         if outside.size:

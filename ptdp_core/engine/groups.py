@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ptdp_core.config import ParallelConfig
+from ptdp_core.engine.settings import check_world_size
 from ptdp_core.layout import RankGrid
 
 # torch 2.13 renamed these two, and warns about the old names on every rank.
@@ -123,15 +124,6 @@ def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
         return None
     group: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
     return group
-
-
-def check_world_size(world: int, parallel: ParallelConfig) -> None:
-    """Raise `ValueError` unless the world has n = p*t*d ranks (Section 3.1)."""
-    if world != parallel.n:
-        raise ValueError(
-            f"ranks={world} for p*t*d={parallel.p}*{parallel.t}*{parallel.d}={parallel.n}; needs as many ranks as "
-            f"p*t*d; try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
-        )
 
 
 def initialise(device: torch.device, timeout: float = 600.0, store: str | None = None) -> None:

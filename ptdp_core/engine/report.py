@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import secrets
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -36,20 +37,43 @@ class Report(contextlib.AbstractContextManager["Report"]):
         self.file: IO[bytes] | None = None
         if settings.run.log:
             self.file = lock("log", Path(settings.run.log))
+        self.board: Any = None
+        if settings.run.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.board = SummaryWriter(settings.run.tensorboard)
+        self.losses: list[float] = []
+        self.seconds: list[float] = []
+        self.validation: float | None = None
         n, B = settings.parallel.n, settings.parallel.B
         self.tokens = B * settings.model.seq
         self.eq3 = flops_per_iteration(settings.model, B) / n
         self.model = model_flops_per_iteration(settings.model, B) / n
 
-    def begin(self, step: int) -> None:
-        """Name the run."""
-        s, par = self.settings, self.settings.parallel
+    def begin(self, step: int, training: int, validation: int) -> None:
+        """Say what is trained how, on how many sequences, from which step on."""
+        s, model, par, engine = self.settings, self.settings.model, self.settings.parallel, self.settings.engine
+        on = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "CPU"
+        held_out = f", {validation:,} held out" if validation else ""
+        every = f" every {s.run.save_every} steps" if s.run.save_every else " at the end"
         self._say(
-            f"p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
-            f"{s.engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute} {s.engine.dtype} "
-            f"on {self.device.type}; {parameters(s.model) / 1e6:.1f}M parameters; from step {step}; "
-            f"run {self.run_id}"
+            f"run       {self.run_id}, steps {step + 1} to {s.run.steps}"
+            + (f"; checkpoints in {s.run.save}{every}" if s.run.save else "; no checkpoints")
+            + (f"; log {s.run.log}" if s.run.log else "")
         )
+        self._say(
+            f"model     {parameters(model) / 1e6:.1f}M parameters: {model.layers} layers, hidden {model.hidden}, "
+            f"{model.heads} heads, sequences of {model.seq}, vocabulary {model.vocab}"
+        )
+        self._say(
+            f"parallel  p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
+            f"{engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute}"
+        )
+        self._say(
+            f"engine    {engine.dtype} on {par.n} x {on}, {engine.kernels} kernels, attention {engine.attention}, "
+            f"dropout {engine.dropout:g}"
+        )
+        self._say(f"data      {s.run.data}: {training:,} sequences to train on{held_out}")
         self._write({"event": "begin", "step": step, "settings": to_mapping(s)})
 
     def step(self, result: TrainStep, seconds: float) -> None:
@@ -69,6 +93,9 @@ class Report(contextlib.AbstractContextManager["Report"]):
             "peak_memory_bytes": peak_memory(self.device),
         }
         self._write(row)
+        self.losses.append(result.loss)
+        self.seconds.append(seconds)
+        self._plot(result.step, {name: row[name] for name in ("loss", "gradient_norm", "lr", "tokens_per_s")})
         if result.step % self.settings.run.log_every == 0:
             self._say(
                 f"step {result.step:5d}  loss {result.loss:.4f}  norm {result.norm:.3f}  lr {result.lr:.2e}  "
@@ -76,6 +103,33 @@ class Report(contextlib.AbstractContextManager["Report"]):
                 f"model {self.model / seconds / 1e9:.2f} GFLOP/s/device  {row['peak_memory_bytes'] / 2**20:.0f} MiB"
                 + ("  skipped: not finite" if result.skipped else "")
             )
+
+    def evaluation(self, step: int, loss: float, sequences: int) -> None:
+        """The loss on held-out sequences after a step."""
+        self.validation = loss
+        self._say(f"step {step:5d}  validation loss {loss:.4f} on {sequences} held-out sequences")
+        self._write({"event": "evaluation", "step": step, "loss": loss, "sequences": sequences})
+        self._plot(step, {"validation_loss": loss})
+
+    def end(self, saved: str) -> None:
+        """Sum up the run; `saved` is its newest checkpoint, if any."""
+        parts = []
+        if self.losses:
+            middle = statistics.median(self.seconds)
+            parts.append(
+                f"{len(self.losses)} steps in {sum(self.seconds):.1f} s (median {middle * 1e3:.1f} ms, "
+                f"{self.tokens / middle:.0f} tokens/s), loss {self.losses[0]:.4f} to {self.losses[-1]:.4f}"
+            )
+        if self.validation is not None:
+            parts.append(f"validation loss {self.validation:.4f}")
+        parts.append(f"saved {saved}" if saved else "nothing saved")
+        self._say(f"done      {'; '.join(parts)}")
+        self._write({"event": "end", "steps": len(self.losses), "saved": saved, "validation_loss": self.validation})
+
+    def _plot(self, step: int, values: dict[str, float]) -> None:
+        if self.board is not None:
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
 
     def note(self, text: str, **values: Any) -> None:
         """An event other than a step."""
@@ -104,6 +158,8 @@ class Report(contextlib.AbstractContextManager["Report"]):
     def __exit__(self, *_: object) -> None:
         if self.file is not None:
             self.file.close()
+        if self.board is not None:
+            self.board.close()
 
 
 def peak_memory(device: torch.device) -> int:

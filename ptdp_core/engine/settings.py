@@ -15,7 +15,7 @@ from typing import Any
 from ptdp_core.config import DTYPES, ModelConfig, ParallelConfig, TrainingConfig, described
 from ptdp_core.schedules import MODES
 
-ATTENTION = ("operators", "sdpa")
+ATTENTION = ("operators", "sdpa", "auto")
 ON_NAN = ("stop", "skip")
 MAX_MICROBATCHES = 1_000_000  # of one step: a schedule is a list of them
 
@@ -37,7 +37,7 @@ class EngineSettings:
     )
     attention: str = described(
         "'operators' builds attention as in the paper; 'sdpa' is PyTorch's own, which never writes the [s, s] scores "
-        "and draws other dropout masks.",
+        "and draws other dropout masks; 'auto' is sdpa on a GPU.",
         "operators",
     )
     device: str = described("'cpu', 'cuda', or 'auto' for a GPU where there is one.", "auto")
@@ -80,7 +80,11 @@ class RunSettings:
     load: str = described(
         "Checkpoint to go on from, a folder of them for its newest whole one, or 'auto' for that of `save`, if any.", ""
     )
+    validation: float = described("Share of the sequences, the last of them, held out to evaluate on.", 0.0)
+    eval_every: int = described("Steps between evaluations; 0: only one, after the last step.", 0)
+    eval_batches: int = described("Batches of held-out sequences in an evaluation, at most.", 8)
     log: str = described("File for one JSON object per step; empty: none.", "")
+    tensorboard: str = described("Folder for TensorBoard, if that is installed; empty: none.", "")
     log_every: int = described("Steps between lines on the terminal.", 1)
     timeout: float = described("Seconds without a finished step after which a run is taken to hang.", 600.0)
 
@@ -143,6 +147,14 @@ def check(settings: Settings) -> None:
     _at_least("save_every", run.save_every, 0)
     _at_least("keep", run.keep, 0)
     _at_least("log_every", run.log_every, 1)
+    _at_least("eval_every", run.eval_every, 0)
+    _at_least("eval_batches", run.eval_batches, 1)
+    if not 0 <= run.validation < 1:
+        raise ValueError(f"validation={run.validation} is no share; needs 0 <= validation < 1; try validation=0.01")
+    if run.eval_every and not run.validation:
+        raise ValueError(
+            f"eval_every={run.eval_every} without held-out sequences; needs validation > 0; try validation=0.01"
+        )
     for name in ("lr", "min_lr", "eps", "weight_decay", "clip", "warmup_steps"):
         _at_least(name, getattr(optimizer, name), 0)
     for name, value in (("bucket_mib", engine.bucket_mib), ("timeout", run.timeout)):
@@ -173,6 +185,15 @@ def check(settings: Settings) -> None:
             "neither a pipeline nor buckets; needs the defaults; try without them"
         )
     _check_sense(settings)
+
+
+def check_world_size(world: int, parallel: ParallelConfig) -> None:
+    """Raise `ValueError` unless the world has n = p*t*d ranks (Section 3.1)."""
+    if world != parallel.n:
+        raise ValueError(
+            f"ranks={world} for p*t*d={parallel.p}*{parallel.t}*{parallel.d}={parallel.n}; needs as many ranks as "
+            f"p*t*d; try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
+        )
 
 
 def _check_sense(settings: Settings) -> None:

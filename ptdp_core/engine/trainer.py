@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ptdp_core.engine.evaluation import Evaluator
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
@@ -83,6 +84,7 @@ class Trainer:
         self.p2p = P2PCommunicator(groups, boundary.message_shape, dtype)
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
+        self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
         """Random draws belong to a microbatch of the whole batch; the last backward pass may reduce gradients."""
@@ -95,7 +97,11 @@ class Trainer:
         self.buffer.zero()
         run = self.executor.run(batch, self.optimizer.scale.value)
         self.buffer.finish()
-        return self._mean_loss(run), run
+        return self._mean_loss(list(run.losses.values())), run
+
+    def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
+        """The mean loss of a batch (a scalar on the device), without dropout; the trainer stays as it is."""
+        return self._mean_loss(self.evaluator.run(batch))
 
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
         """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics.
@@ -113,13 +119,13 @@ class Trainer:
         """Go on after `done` steps: with the seed, that is all the state of the random streams."""
         self.done, self.rng.seed = done, seed
 
-    def _mean_loss(self, run: Run) -> torch.Tensor:
+    def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's loss on every rank, from the ranks that hold the last stage.
 
         A mean of means: microbatches are equally long.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
-        if run.losses:
-            total += torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
+        if losses:
+            total += torch.stack(losses).double().mean() / self.groups.dp.size
         self.groups.dp.all_reduce(total)
         return self.groups.pp.all_reduce(total)

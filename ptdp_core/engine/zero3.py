@@ -82,7 +82,7 @@ class Zero3Trainer:
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         total = nn.utils.get_total_norm(gradients)
         norm = (total.full_tensor() if hasattr(total, "full_tensor") else total) / scale
-        loss, norm = on_host(torch.stack([self._mean_loss(run), norm.double()]))
+        loss, norm = on_host(torch.stack([self._mean_loss(list(run.losses.values())), norm.double()]))
         skip = must_skip(self.done + 1, loss, norm, self.scale, self.settings.optimizer)
         self.scale.update(skip)
         if not skip:
@@ -100,8 +100,16 @@ class Zero3Trainer:
             group["lr"] = lr
         self.adam.step()
 
-    def _mean_loss(self, run: Run) -> torch.Tensor:
-        total = torch.stack(list(run.losses.values())).double().mean() / self.groups.dp.size
+    @torch.no_grad()
+    def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
+        """The mean loss of a batch, without dropout."""
+        self.model.eval()
+        losses = [self.model(None, *batch(j)) for j in range(self.settings.parallel.m)]
+        self.model.train()
+        return self._mean_loss(losses)
+
+    def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
+        total = torch.stack(losses).double().mean() / self.groups.dp.size
         if self.groups.dp.size > 1:
             dist.all_reduce(total, group=self.groups.dp.group)
         return total

@@ -121,6 +121,12 @@ def launch(
                 alive.close()
 
 
+def start_server(preload: Sequence[str] = ()) -> None:
+    """Start to import what ranks need, and these modules, in another process; `launch` waits for it."""
+    with held():
+        _fork_server(preload)
+
+
 def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     """What starts processes from the fork server, which is started if it does not run yet.
 

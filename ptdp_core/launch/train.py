@@ -17,18 +17,18 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ptdp_core.config import field_help
 from ptdp_core.engine.errors import DivergedError, UnavailableError
-from ptdp_core.engine.groups import check_world_size, initialise, local_device
-from ptdp_core.engine.settings import SECTIONS, Settings, from_mapping, override, read
+from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
 from ptdp_core.interrupts import exit_code
 from ptdp_core.launch import recipes, slurm
-from ptdp_core.launch.local import RankError, launch
-from ptdp_core.launch.training import Trained, cpu_threads, preflight, train
+from ptdp_core.launch.local import RankError, launch, start_server
+from ptdp_core.launch.trained import Trained
 
 OK, FAILED, USAGE, UNAVAILABLE, DIVERGED = 0, 1, 2, 3, 4
+TRAINING = "ptdp_core.launch.training"
 TERMINATED = 128 + signal.SIGTERM
 # Errors that say in one line what to do about them, wherever they are raised.
 CODES = {ValueError.__name__: USAGE, UnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
@@ -64,6 +64,7 @@ def configure(arguments: argparse.Namespace) -> Settings:
     if bool(arguments.config) == bool(arguments.recipe):
         raise ValueError("config and recipe: both or neither given; needs one of them; try --recipe tiny")
     sections = read(arguments.config) if arguments.config else recipes.recipe(arguments.recipe)
+    sections["engine"] = {"attention": "auto", "kernels": "auto"} | sections.get("engine", {})
     sections = override(sections, arguments.set)
     for field, value in (("data", arguments.data), ("load", arguments.resume)):
         if value is not None:
@@ -103,10 +104,13 @@ def _say(text: str, code: int) -> int:
 def _run(settings: Settings, ranks: int) -> int:
     """Launch the ranks on this machine, and wait for them."""
     check_world_size(ranks, settings.parallel)
+    start_server([TRAINING])  # which imports for seconds what ranks need, meanwhile:
+    from ptdp_core.launch.preflight import cpu_threads, preflight
+
     settings = preflight(settings)
     try:
         trained = launch(
-            train,
+            _train,
             ranks,
             (settings,),
             timeout=settings.run.timeout,
@@ -120,16 +124,25 @@ def _run(settings: Settings, ranks: int) -> int:
     return _finish(trained, settings)
 
 
+def _train(beat: Callable[[], None], settings: Settings) -> Trained:
+    """`training.train`, which the launcher itself has no need to import."""
+    from ptdp_core.launch.training import train
+
+    return train(beat, settings)
+
+
 def _run_as_rank(settings: Settings, debug: bool) -> int:
     """Be one of the ranks that torchrun or srun has started. Rank 0 looks at what all have in common."""
     check_world_size(int(os.environ["WORLD_SIZE"]), settings.parallel)
+    from ptdp_core.launch.preflight import preflight
+
     is_first = os.environ.get("RANK", "0") == "0"
     settings = preflight(settings, thorough=is_first)
     code = OK
     try:
         if settings.parallel.n > 1:
             _meet(settings)
-        trained = train(lambda: None, settings)
+        trained = _train(lambda: None, settings)
         code = _finish(trained, settings) if is_first else TERMINATED if trained.terminated else OK
         if settings.parallel.n > 1:
             _part()
@@ -145,6 +158,8 @@ def _run_as_rank(settings: Settings, debug: bool) -> int:
 def _meet(settings: Settings) -> None:
     """Join the other ranks. Raises `UnavailableError` where the address they meet at cannot be used."""
     import torch.distributed as dist
+
+    from ptdp_core.engine.groups import initialise, local_device
 
     try:
         initialise(local_device(settings.engine.device), settings.run.timeout)

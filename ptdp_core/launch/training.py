@@ -1,36 +1,27 @@
 """A training run as one of its ranks runs it: data, steps, checkpoints, log, and an orderly end on SIGTERM."""
 
-import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
-from ptdp_core.engine.checkpoint_folder import newest, resolve
-from ptdp_core.engine.data import Batches, Sequences, check_vocabulary, fingerprint, open_tokens, prepare
-from ptdp_core.engine.files import check_writable
+from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
+from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.groups import Groups, local_device
+from ptdp_core.engine.optimizer import on_host
 from ptdp_core.engine.report import Report
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
-from ptdp_core.engine.zero3 import Zero3Trainer
+from ptdp_core.launch.trained import Trained
 
-
-@dataclass(frozen=True)
-class Trained:
-    """What a run did: the loss of each of its steps, the steps done in all, and the last checkpoint, if any."""
-
-    losses: list[float]
-    step: int
-    saved: str
-    terminated: bool  # by SIGTERM, before its last step
+if TYPE_CHECKING:
+    from ptdp_core.engine.zero3 import Zero3Trainer
 
 
 class Termination:
@@ -60,22 +51,25 @@ class Termination:
 def train(beat: Callable[[], None], settings: Settings) -> Trained:
     """Train on this rank as configured. `beat` is called after each step, and before and after what takes long."""
     device = local_device(settings.engine.device)
+    set_up(device)
+    settings = decided(settings, device)
     groups = Groups.create(settings.parallel, device) if settings.parallel.n > 1 else Groups.alone(device)
     termination = Termination()
     with ExitStack() as stack:
         report = stack.enter_context(Report(settings, device)) if groups.rank == 0 else None
         tokens = open_tokens(settings.run.data)
-        samples = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
-        ops = select(settings.kernels, device)
-        trainer = (Zero3Trainer if settings.parallel.data_parallel == "zero3" else Trainer)(settings, groups, ops)
-        batches = Batches(samples, settings.parallel, groups.dp.rank, device)
+        sequences = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
+        training, validation = sequences.split(settings.run.validation)
+        trainer = _trainer(settings, groups)
+        batches = Batches(training, settings.parallel, groups.dp.rank, device)
+        evaluation = _Evaluation(trainer, validation, settings, groups, report) if validation else None
         saver = None
         if isinstance(trainer, Trainer) and (settings.run.save or settings.run.load):
             saver = _Saver(trainer, settings, fingerprint(tokens), report)
         beat()
         consumed = saver.start() if saver else 0
         if report:
-            report.begin(trainer.done)
+            report.begin(trainer.done, training.count, validation.count if validation else 0)
         beat()
         losses: list[float] = []
         terminated = False
@@ -90,11 +84,61 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
             if report:
                 report.step(result, time.perf_counter() - start)
             beat()
+            if evaluation and evaluation.is_due():
+                evaluation.run()
+                beat()
             if saver and saver.is_due():
                 saver.save(consumed)
                 beat()
-        saved = saver.finish(consumed) if saver else ""
-        return Trained(losses, trainer.done, saved, terminated)
+        if evaluation and not terminated:
+            evaluation.finish()
+        trained = Trained(losses, trainer.done, saver.finish(consumed) if saver else "", terminated)
+        if report:
+            report.end(trained.saved)
+        return trained
+
+
+def _trainer(settings: Settings, groups: Groups) -> "Trainer | Zero3Trainer":
+    operators = select(settings.kernels, groups.device)
+    if settings.parallel.data_parallel != "zero3":
+        return Trainer(settings, groups, operators)
+    from ptdp_core.engine.zero3 import Zero3Trainer  # imports FSDP2, which takes a second
+
+    return Zero3Trainer(settings, groups, operators)
+
+
+class _Evaluation:
+    """When a run looks at its loss on the sequences that are held out, always the same of them."""
+
+    def __init__(
+        self,
+        trainer: "Trainer | Zero3Trainer",
+        validation: Sequences,
+        settings: Settings,
+        groups: Groups,
+        report: Report | None,
+    ) -> None:
+        self.trainer, self.every, self.B, self.report = trainer, settings.run.eval_every, settings.parallel.B, report
+        self.batches = Batches(validation, settings.parallel, groups.dp.rank, groups.device)
+        self.count = max(1, min(settings.run.eval_batches, validation.count // self.B))
+        self.evaluated_step = -1
+
+    def is_due(self) -> bool:
+        """Whether to evaluate after this step."""
+        return bool(self.every) and self.trainer.done % self.every == 0
+
+    def run(self) -> None:
+        """Evaluate, and report."""
+        losses = [self.trainer.evaluate(self.batches.step(number * self.B)) for number in range(self.count)]
+        (loss,) = on_host(torch.stack(losses).mean().unsqueeze(0))
+        self.evaluated_step = self.trainer.done
+        if self.report:
+            self.report.evaluation(self.trainer.done, loss, self.count * self.B)
+
+    def finish(self) -> None:
+        """Evaluate after the last step, if not done."""
+        if self.evaluated_step < self.trainer.done:
+            self.run()
 
 
 class _Saver:
@@ -141,40 +185,3 @@ class _Saver:
     def _note(self, text: str) -> None:
         if self.report:
             self.report.note(text)
-
-
-def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
-    """Settings with the token file and the checkpoint filled in, after everything that can be found wrong so far.
-
-    `thorough` reads all tokens, and tries the places to be written to: once per run is enough. Raises `ValueError`
-    for data, a checkpoint or a kernel that cannot be used, `UnavailableError` for places.
-    """
-    run = settings.run
-    if settings.engine.dtype == "fp16" and settings.optimizer.loss_scale == 1:
-        raise ValueError(
-            "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss scale; try loss_scale='dynamic'"
-        )
-    select(settings.kernels, local_device(settings.engine.device))
-    path = prepare(run.data, run.cache)
-    tokens = open_tokens(path)
-    Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
-    load = run.load
-    if load == "auto":
-        load = run.save if newest(Path(run.save)) else ""
-    if load:
-        resolve(load)
-    if thorough:
-        check_vocabulary(tokens, settings.model.vocab)
-        if run.log:
-            check_writable("log", Path(run.log).parent)
-        if run.save:
-            check_writable("save", Path(run.save))
-    return replace(settings, run=replace(run, data=str(path), load=load))
-
-
-def cpu_threads(ranks: int) -> int:
-    """Threads for each of so many ranks on this machine: what OMP_NUM_THREADS says, or an equal share of the cores."""
-    if wanted := os.environ.get("OMP_NUM_THREADS", "").isdecimal() and int(os.environ["OMP_NUM_THREADS"]):
-        return wanted
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, available // ranks)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -389,6 +390,23 @@ def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], l
         settings, groups, trainer = make(case)
         losses = [trainer.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
         rows.append((losses, trainer.buffer.param_data.tolist()))
+        beat()
+    return rows
+
+
+def evaluated(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float], list[float]]]:
+    """For each case its losses, those of evaluating each step's batch before and again after the next one was
+    evaluated, and the losses of a run that evaluates nothing."""
+    rows = []
+    for case in cases:
+        settings, groups, trainer = make(case)
+        losses, looked = [], []
+        for data, other in pairwise([*batches(settings.parallel.B), batches(settings.parallel.B)[0]]):
+            looked += [trainer.evaluate(feed(settings, groups, x)).item() for x in (data, other, data)]
+            losses.append(trainer.step(feed(settings, groups, data)).loss)
+        plain = make(case, groups)[2]
+        undisturbed = [plain.step(feed(settings, groups, data)).loss for data in batches(settings.parallel.B)]
+        rows.append((losses, looked, undisturbed))
         beat()
     return rows
 

@@ -20,7 +20,9 @@ def data(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 100])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)]
+)
 def test_it_is_pytorch_s(rows: int, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = torch.promote_types(dtype, torch.float32)
     monkeypatch.setattr(tensor_parallel, "CPU_BLOCK", rows * PADDED * wide.itemsize)

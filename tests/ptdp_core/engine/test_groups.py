@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from ptdp_core.config import ParallelConfig
-from ptdp_core.engine.groups import check_world_size, local_device
+from ptdp_core.engine.groups import local_device
+from ptdp_core.engine.settings import check_world_size
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid
 from tests.ptdp_core.engine import jobs

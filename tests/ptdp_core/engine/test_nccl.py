@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from ptdp_core.engine.evaluation import forward_schedule
 from ptdp_core.engine.groups import Axis, Groups
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.pipeline import Executor
@@ -35,6 +36,14 @@ def problems(sizes: Iterable[Size], **options: Any) -> dict[tuple[str, Size], tu
 
 def test_programs_end_and_mix_up_nothing() -> None:
     assert problems(sizes((2, 3, 4), most_v=3, multiple=2)) == {}
+
+
+def test_the_forward_passes_of_an_evaluation_end_and_mix_up_nothing() -> None:
+    for size in sizes((2, 3, 4), most_v=3, multiple=2):
+        for mode in MODES:
+            machine = Machine(lower(forward_schedule(build(*size)), mode))
+            assert machine.stuck() == []
+            assert machine.mismatches == []
 
 
 @pytest.mark.slow

@@ -1,21 +1,32 @@
 """The command `ptdp-train` as a user runs it: curves, resuming, launchers, faults, exit codes."""
 
+import io
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from kernels import selection
 from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
+from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.files import LOCK, lock
-from ptdp_core.launch.train import main
+from ptdp_core.engine.pipeline import Run
+from ptdp_core.engine.report import Report
+from ptdp_core.engine.settings import from_mapping
+from ptdp_core.engine.trainer import TrainStep
+from ptdp_core.launch import recipes
+from ptdp_core.launch.train import configure, main, parser
 from tests.processes import Program, needs_proc, parent, wait_for
 
 MODULE = ["-m", "ptdp_core.launch"]
@@ -79,8 +90,13 @@ def test_one_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache:
 
 
 def test_log(tmp_path: Path, cache: str) -> None:
-    train(tmp_path / "log", cache, *SMALL, "steps=2", "log_every=1")
-    begin, *steps = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    looks = ["validation=0.01", "eval_every=1", "eval_batches=2"]
+    train(tmp_path / "log", cache, *SMALL, "steps=2", "log_every=1", *looks)
+    rows = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [row["event"] for row in rows] == ["begin", "step", "evaluation", "step", "evaluation", "end"]
+    begin, steps = rows[0], rows[1::2][:2]
+    assert [(row["step"], row["sequences"]) for row in rows[2::2][:2]] == [(1, 16), (2, 16)]
+    assert rows[5]["validation_loss"] == rows[4]["loss"] < rows[2]["loss"] < 6
     assert begin["settings"]["model"]["hidden"] == 16
     assert {row["run"] for row in steps} == {begin["run"]}
     assert [row["step"] for row in steps] == [1, 2]
@@ -101,8 +117,49 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
         [sys.executable, *MODULE, str(config), "--ranks", "2"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert "p=2 t=1 d=1" in done.stdout
+    header, summary = done.stdout.splitlines()[:5], done.stdout.splitlines()[-1]
+    assert [line.split()[0] for line in header] == ["run", "model", "parallel", "engine", "data"]
+    assert "p=2 t=1 d=1" in header[2]
+    assert "fp32 on 2 x CPU, reference kernels, attention operators" in header[3]
     assert "step     2  loss" in done.stdout
+    assert re.match(r"done      2 steps in .* s \(median .* ms, .* tokens/s\), loss .* to .*; nothing saved", summary)
+
+
+def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for its writer: the package need not be installed."""
+    rows: list[tuple[str, float, int]] = []
+    writer = SimpleNamespace(add_scalar=lambda *row: rows.append(row), close=lambda: rows.append(("closed", 0.0, 0)))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=lambda folder: writer))
+    sections = recipes.recipe("tiny")
+    sections["run"]["tensorboard"] = str(tmp_path)
+    with Report(from_mapping(sections), torch.device("cpu"), io.StringIO()) as report:
+        report.step(TrainStep(1, 3.5, 0.5, 1e-3, False, 1.0, Run()), 2.0)
+        report.evaluation(1, 3.25, 8)
+    names = ["loss", "gradient_norm", "lr", "tokens_per_s", "validation_loss", "closed"]
+    assert [name for name, _, _ in rows] == names
+    assert rows[0] == ("loss", 3.5, 1)
+    assert rows[4] == ("validation_loss", 3.25, 1)
+
+
+def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU: which kernels could run on one is pretended."""
+    arguments = parser().parse_args(["--recipe", "tiny"])
+    monkeypatch.setattr(selection, "why_unavailable", lambda name, device: None)
+    cases = (
+        ("cuda", [], ("sdpa", "triton")),
+        ("cpu", [], ("operators", "reference")),
+        ("cuda", ["fused=false"], ("operators", "reference")),
+        ("cuda", ["attention=operators", "kernels=compiled"], ("operators", "compiled")),
+    )
+    for device, sets, expected in cases:
+        arguments.set = sets
+        engine = decided(configure(arguments), torch.device(device)).engine
+        assert (engine.attention, engine.kernels) == expected
+    precision: list[str] = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", precision.append)
+    for device in ("cpu", "cuda"):
+        set_up(torch.device(device))
+    assert precision == ["high"]
 
 
 def test_torchrun(tmp_path: Path, cache: str) -> None:

@@ -1,0 +1,55 @@
+"""The loss of a batch without training: the forward passes of a schedule, nothing stashed, no dropout."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from ptdp_core.engine.p2p import P2PCommunicator
+from ptdp_core.engine.pipeline import Batch
+from ptdp_core.schedules import Action, Compute, Message, Program, Schedule, lower, message_into, message_out_of
+
+
+def forward_schedule(schedule: Schedule) -> Schedule:
+    """The forward passes of a schedule, in their order, and nothing else."""
+    ranks = tuple(tuple(action for action in actions if action.kind == "F") for actions in schedule.ranks)
+    return Schedule(schedule.name, schedule.placement, schedule.m, ranks, schedule.exchanges)
+
+
+class Evaluator:
+    """Runs the forward passes of a program on this pipeline rank, with the communicators of its training."""
+
+    def __init__(self, program: Program, stages: Sequence[nn.Module], p2p: P2PCommunicator, rank: int) -> None:
+        self.schedule, self.stages, self.p2p = program.schedule, stages, p2p
+        self.instructions = lower(forward_schedule(program.schedule), program.mode).ranks[rank]
+        self.blocking = program.mode == "blocking"
+
+    @torch.no_grad()
+    def run(self, batch: Callable[[int], Batch]) -> list[torch.Tensor]:
+        """The mean loss of each microbatch, on the last stage; elsewhere none."""
+        placement, last = self.schedule.placement, self.schedule.stages - 1
+        outgoing: dict[Message, torch.Tensor] = {}
+        kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank
+        losses = []
+        for stage in self.stages:
+            stage.eval()
+        for instruction in self.instructions:
+            if not isinstance(instruction, Compute):
+                self.p2p.post(instruction, outgoing, self.blocking)
+                continue
+            action = instruction.action
+            message, source = message_into(action, placement), action.input(self.schedule.stages)
+            x = self.p2p.take(message) if message else None if source is None else kept.pop(source)
+            feed = batch(action.microbatch) if action.stage in (0, last) else ()
+            y = self.stages[placement.chunk_of(action.stage)](x, *feed)
+            sent = message_out_of(action, placement)
+            if action.stage == last:
+                losses.append(y)
+            elif sent is not None:
+                outgoing[sent] = y
+            else:
+                kept[action] = y
+        self.p2p.flush()
+        for stage in self.stages:
+            stage.train()
+        return losses

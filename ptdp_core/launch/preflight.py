@@ -1,0 +1,59 @@
+"""What can be found wrong with a training run before its ranks start; imports little, to find it soon."""
+
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from kernels import select
+from ptdp_core.engine.checkpoint_folder import newest, resolve
+from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
+from ptdp_core.engine.errors import UnavailableError
+from ptdp_core.engine.files import check_writable
+from ptdp_core.engine.groups import local_device
+from ptdp_core.engine.settings import Settings
+
+
+def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
+    """Settings with the token file and the checkpoint filled in, after everything that can be found wrong so far.
+
+    `thorough` reads all tokens, and tries the places to be written to: once per run is enough. Raises `ValueError`
+    for data, a checkpoint or a kernel that cannot be used, `UnavailableError` for places.
+    """
+    run = settings.run
+    if settings.engine.dtype == "fp16" and settings.optimizer.loss_scale == 1:
+        raise ValueError(
+            "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss scale; try loss_scale='dynamic'"
+        )
+    select(settings.kernels, local_device(settings.engine.device))
+    path = prepare(run.data, run.cache)
+    tokens = open_tokens(path)
+    sequences = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
+    sequences.split(run.validation)
+    load = run.load
+    if load == "auto":
+        load = run.save if newest(Path(run.save)) else ""
+    if load:
+        resolve(load)
+    if run.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise UnavailableError(
+            f"tensorboard={run.tensorboard!r} without the package tensorboard; needs it installed; "
+            "try pip install tensorboard, or log=FILE"
+        )
+    if thorough:
+        check_vocabulary(tokens, settings.model.vocab)
+        if run.log:
+            check_writable("log", Path(run.log).parent)
+        if run.tensorboard:
+            check_writable("tensorboard", Path(run.tensorboard))
+        if run.save:
+            check_writable("save", Path(run.save))
+    return replace(settings, run=replace(run, data=str(path), load=load))
+
+
+def cpu_threads(ranks: int) -> int:
+    """Threads for each of so many ranks on this machine: what OMP_NUM_THREADS says, or an equal share of the cores."""
+    if wanted := os.environ.get("OMP_NUM_THREADS", "").isdecimal() and int(os.environ["OMP_NUM_THREADS"]):
+        return wanted
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available // ranks)

@@ -1,0 +1,13 @@
+"""What a training run was, as rank 0 tells its launcher."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run did: the loss of each of its steps, the steps done in all, and the last checkpoint, if any."""
+
+    losses: list[float]
+    step: int
+    saved: str
+    terminated: bool  # by SIGTERM, before its last step

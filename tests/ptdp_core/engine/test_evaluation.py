@@ -1,0 +1,38 @@
+"""Evaluation: the loss of training, in every layout, and training as if there had been none."""
+
+from typing import Any
+
+import pytest
+
+from ptdp_core.launch.local import launch
+from tests.ptdp_core.engine import jobs
+
+CASES: dict[int, list[dict[str, Any]]] = {
+    2: [
+        {"p": 2, "v": 2, "B": 4, "exchange": "overlapped"},
+        {"p": 2, "B": 4, "schedule": "zb-h1", "exchange": "overlapped"},
+        {"d": 2, "B": 4, "sharded_optimizer": True},
+        {"t": 2, "B": 2, "recompute": "none"},
+    ],
+    4: [
+        {"p": 2, "t": 2, "b": 2, "B": 4},
+        {"p": 4, "B": 3, "schedule": "gpipe"},
+        {"p": 4, "v": 2, "B": 8},
+    ],
+}
+
+
+@pytest.mark.parametrize("ranks", CASES)
+def test_the_loss_is_that_of_training_without_dropout(ranks: int) -> None:
+    for rank in launch(jobs.evaluated, ranks, (CASES[ranks],), timeout=60):
+        for losses, looked, undisturbed in rank:
+            assert looked[::3] == pytest.approx(losses, rel=1e-12)
+            assert looked[::3] == looked[2::3]
+            assert losses == undisturbed
+
+
+def test_there_is_no_dropout_and_training_s_is_as_it_was() -> None:
+    case = {"p": 2, "B": 4}
+    plain, dropped = (launch(jobs.evaluated, 2, ([case | {"dropout": p}],))[0][0] for p in (0.0, 0.3))
+    assert dropped[1][0] == plain[1][0]  # the first evaluation, of the initial weights
+    assert dropped[0] == dropped[2] != plain[0]
