@@ -146,7 +146,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
         fidelity="simulated",
         scale="own",
         state="complete",
-        points=tuple(evaluator.evaluate(point) for point in points),
+        points=evaluator.results([evaluator.evaluate(point) for point in points], "own").points,
         provenance=provenance.collect(
             ["reproduce", "simulate"], None, started, 0.0, evaluator.cluster_ref, evaluator.code_digest
         ),

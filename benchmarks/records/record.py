@@ -86,10 +86,23 @@ class Number(_Part):
 
 
 @dataclass(frozen=True)
+class Interval(_Part):
+    """The real value lies between `low` and `high`, in the metric's unit, with the nominal probability `coverage`."""
+
+    low: int | float
+    high: int | float
+    coverage: float
+
+
+@dataclass(frozen=True)
 class Metric(Number):
-    """One result of a point. `value` may be None if the point is not ok; a measured metric keeps its samples."""
+    """One result of a point. `value` may be None if the point is not ok; a measured metric keeps its samples.
+
+    `interval` is how sure a simulated value is; None where there are no data to say it from.
+    """
 
     samples: tuple[int | float, ...] | None = None
+    interval: Interval | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,8 +113,9 @@ class Metric(Number):
 
     def to_json(self) -> dict[str, Any]:
         document = super().to_json()
-        if self.samples is None:
-            del document["samples"]
+        for optional in ("samples", "interval"):
+            if document[optional] is None:
+                del document[optional]
         return document
 
 
@@ -296,7 +310,7 @@ class Record(_Part):
 
 
 def _point(document: Mapping[str, Any]) -> PointResult:
-    metrics = {name: Metric(**metric) for name, metric in document["metrics"].items()}
+    metrics = {name: _metric(metric) for name, metric in document["metrics"].items()}
     paper = {name: PaperValue(**value) for name, value in document["paper"].items()}
     timelines = tuple(
         RecordedTimeline(
@@ -305,6 +319,11 @@ def _point(document: Mapping[str, Any]) -> PointResult:
         for timeline in document.get("timelines", ())
     )
     return PointResult(**{**document, "metrics": metrics, "paper": paper, "timelines": timelines})
+
+
+def _metric(document: Mapping[str, Any]) -> Metric:
+    interval = document.get("interval")
+    return Metric(**{**document, "interval": interval and Interval(**interval)})
 
 
 def write_record(record: Record, path: str | os.PathLike[str]) -> None:

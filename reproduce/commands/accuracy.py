@@ -15,7 +15,7 @@ from benchmarks.records.errors import DONE, POINTS_FAILED
 from benchmarks.records.units import with_unit
 from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import ledger_text, measured, measured_text, refit
+from reproduce.analysis.scoring import intervals, ledger_text, measured, measured_text, refit
 from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess, evaluators_of, predict
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
@@ -24,7 +24,7 @@ from reproduce.analysis.scoring.published_points import published_points
 from reproduce.analysis.scoring.scores import Score
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands import options
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
@@ -52,8 +52,9 @@ two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone
 Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png.
 
 The column "left out" is the mean error on an artifact when the parameters that were set with it are fitted without it.
---refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/{FOLDER}/{refit.FILE}.
-Where DIR has none, that of results/reference holds, until parameters, published values or predictions change.
+--refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/{FOLDER}/{refit.FILE},
+and from these errors the margins of simulated numbers, DIR/{FOLDER}/{margins.FILE.name} (docs/margins.md).
+Where DIR has none, those of results/reference hold, until parameters, published values or predictions change.
 
 With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
 of throughput, memory (bias) where it is published, what is missing, and other simulators' scores beside ours. None
@@ -129,8 +130,10 @@ def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
     task = refit.Fit(published, evaluators, cluster, read_parameters(parsed.cluster))
     with progress("refit", len(published)) as on_done:
         document = refit.refit(task, on_done)
-    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    atomic_write_bytes(parsed.results / FOLDER / refit.FILE, text.encode())
+    values = [value for points in published.values() for value in points]
+    for name, content in ((refit.FILE, document), (margins.FILE.name, intervals.margins(values, document))):
+        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        atomic_write_bytes(parsed.results / FOLDER / name, text.encode())
 
 
 def _ledger(parsed: Namespace) -> int:

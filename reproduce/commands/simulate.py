@@ -13,6 +13,7 @@ from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.commands import options
+from reproduce.experiment import margins
 from reproduce.experiment.parameters import REQUIRED, check_keys
 from reproduce.output.terminal import shown_path
 from reproduce.output.theme import FORMATS
@@ -31,8 +32,8 @@ example:
   echo '[{{"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "v": 4, "B": 60}}]' > points.json
   reproduce simulate points.json
 
-Every number is simulated. status: ok; oom (does not fit: the numbers are what it would take); invalid (no
-numbers, the reason says why; the other points still run).
+Every number is simulated; how sure they are stands below the table (docs/margins.md). status: ok; oom (does not fit:
+the numbers are what it would take); invalid (no numbers, the reason says why; the other points still run).
 
 """
 
@@ -154,10 +155,21 @@ def answer(
             "phase_times": dict(estimate.phase_times),
             "memory_bytes": dict(estimate.memory_bytes),
             "traffic": dict(estimate.traffic),
+            "intervals": _intervals(estimate, cluster),
         }
     return document | {name: numbers[name] for name in NUMBERS}
 
 
+def _intervals(estimate: Estimate, cluster: Cluster) -> dict[str, Any]:
+    known = margins.read(cluster.name)
+    if known is None:
+        return {}
+    values = {name: getattr(estimate, name) for name in WITH_INTERVALS}
+    intervals = known.intervals(values, estimate.config.to_plain())
+    return {name: interval.to_json() for name, interval in intervals.items()}
+
+
+WITH_INTERVALS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
 NUMBERS = (
     "cluster",
     "gpus",
@@ -169,12 +181,14 @@ NUMBERS = (
     "phase_times",
     "memory_bytes",
     "traffic",
+    "intervals",
 )
 HEADINGS = (
     "point",
     "status",
     "GPUs",
     "iteration (s)",
+    "interval (s)",
     "teraFLOP/s per GPU",
     "sequences/s",
     "bubble (%)",
@@ -186,16 +200,18 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
     from reproduce.output.tables import NONE, print_table, text_table
-    from reproduce.output.terminal import console
+    from reproduce.output.terminal import console, wrapped
 
     def row(point: Mapping[str, Any]) -> tuple[str, ...]:
         if point["iteration_time"] is None:
             return (point["label"], point["status"], *[NONE] * (len(HEADINGS) - 2))
+        interval = point["intervals"].get("iteration_time")
         return (
             point["label"],
             point["status"],
             str(point["gpus"]),
             f"{point['iteration_time']:.3f}",
+            f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else NONE,
             f"{point['throughput_per_gpu'] / 1e12:.1f}",
             f"{point['sequences_per_s']:.2f}",
             f"{point['bubble_fraction']:.1%}".rstrip("%"),
@@ -206,6 +222,9 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
     print_table(out, text_table(HEADINGS, [row(point) for point in points]), title)
+    for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
+        for line in margins.lines(margins.read(cluster)):
+            wrapped(out, f"{cluster}: {line}")
     for point in points:
         if point["reason"]:
             out.print(Text(f"{point['label']}: {point['status']}: {point['reason']}"), soft_wrap=True)

@@ -20,7 +20,6 @@ from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import judge
-from reproduce.experiment.results import Results
 from reproduce.output.answer import Answer, answer
 from reproduce.output.latex import plain
 from reproduce.output.progress import progress
@@ -39,7 +38,7 @@ finished are taken from DIR; nothing is written. With --verdict only the claims 
 verdicts:
   holds                the results agree with the sentence, within its tolerance
   contradicted         they do not
-  inconclusive         a result it needs is missing
+  inconclusive         a result it needs is missing, or the verdict changes inside the simulator's margins
   not testable here    it needs a better fidelity, or hardware that this cannot be
   paper inconsistent   the paper's own numbers contradict it
 
@@ -88,7 +87,7 @@ def check(
             reused += 1
             points.append(replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper))
         on_point(point.label)
-    found = Results(tuple(points), planned.fidelity, planned.scale)
+    found = evaluate.results(points, planned.scale)
     claims = tuple(judge(claim, found) for claim in artifact.claims)
     return Checked(artifact, planned.fidelity, found.points, claims, reused)
 

@@ -1,7 +1,7 @@
 """Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.records import ClaimResult, PointResult
 from reproduce.experiment import fidelity
@@ -10,6 +10,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results
 
 EQUAL = ("equal", "equal as rounded")
+STEPS = 10  # of bisection: how near the margin at which a verdict changes is found, in 1/1024 of the whole margin
 
 
 def judge(claim: Claim, results: Results) -> ClaimResult:
@@ -23,10 +24,7 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
         needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
         judgement = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
     else:
-        try:
-            judgement = claim.judge(results)
-        except MissingResultError as error:
-            judgement = Judgement("inconclusive", f"not judged: {error.args[0]}")
+        judgement = _within_margins(claim, results, _judgement(claim, results))
     return ClaimResult(
         id=claim.id,
         sentence=claim.sentence,
@@ -36,6 +34,37 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
         verdict=judgement.verdict,
         explanation=judgement.explanation,
         numbers=judgement.numbers,
+    )
+
+
+def _judgement(claim: Claim, results: Results) -> Judgement:
+    try:
+        return claim.judge(results)
+    except MissingResultError as error:
+        return Judgement("inconclusive", f"not judged: {error.args[0]}")
+
+
+def _within_margins(claim: Claim, results: Results, simulated: Judgement) -> Judgement:
+    """The judgement, or 'inconclusive' if another one lies inside the simulator's margins, with the least change to it.
+
+    What follows from the paper's own numbers or formulas (claims of fidelity 'derived') has no margin.
+    """
+    if claim.fidelity == "derived" or simulated.verdict not in ("holds", "contradicted"):
+        return simulated
+    flips = [other for other in results.alternatives if _judgement(claim, other.results).verdict != simulated.verdict]
+    if not flips:
+        return simulated
+    low, share = 0.0, 1.0
+    for _ in range(STEPS):
+        middle = (low + share) / 2
+        nearer = [other for other in flips if _judgement(claim, other.moved_by(middle)).verdict != simulated.verdict]
+        low, share, flips = (low, middle, nearer) if nearer else (middle, share, flips)
+    nearest = flips[0]
+    return replace(
+        simulated,
+        verdict="inconclusive",
+        explanation=f"{simulated.verdict} as simulated, but not if {nearest.described(share)}, and the simulator is "
+        f"sure of that only to {abs(nearest.factor - 1):.1%}; {simulated.explanation}",
     )
 
 

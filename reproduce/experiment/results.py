@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
+from math import floor, log10
 from typing import Any
 
 from benchmarks.records import Metric, Number, PointResult
@@ -30,11 +32,15 @@ class MissingResultError(LookupError):
 
 @dataclass(frozen=True)
 class Results:
-    """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units."""
+    """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units.
+
+    `alternatives` are the same results moved to the ends of the simulator's margins; none where the numbers are exact.
+    """
 
     points: tuple[PointResult, ...]
     fidelity: str
     scale: str = PAPER
+    alternatives: "tuple[Alternative, ...]" = ()
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""
@@ -98,6 +104,30 @@ class Results:
     def number(self, value: float, unit: str = "1") -> Number:
         """A number that a judgement keeps, as what these results are."""
         return Number(value, unit, self.fidelity)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Simulated results moved to an end of their margins; `what` is moved there by the factor `factor`, `suffix` how.
+
+    `moved_by(share)` are the results moved by that share of the way, in logarithms.
+    """
+
+    what: str
+    factor: float
+    moved_by: Callable[[float], Results]
+    suffix: str = ""
+
+    @cached_property
+    def results(self) -> Results:
+        """The results at the end of the margin."""
+        return self.moved_by(1.0)
+
+    def described(self, share: float = 1.0) -> str:
+        """'the throughput of Interleaved is 2.1% lower against the rest'."""
+        change = self.factor**share - 1
+        digits = max(1, -1 - floor(log10(abs(change)))) if change else 1  # two figures of a change below 1%
+        return f"{self.what} is {abs(change):.{digits}%} {'higher' if change > 0 else 'lower'}{self.suffix}"
 
 
 def _name(metric: str | Quantity) -> str:

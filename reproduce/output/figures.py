@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
+ROOM = 1.35  # of the axis over the highest marker, at most: a wide band is cut off
+BAND = 0.15  # opacity of what lies between low and high
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
 
@@ -48,10 +50,11 @@ def render_overlay(
 def line_plot(artifact: Artifact, record: Record) -> "Figure":
     """The main quantity over the x axis: for `Artifact.draw`.
 
-    A line per series for ours, with bars over 80% of the samples where there are samples. The paper's values are hollow
-    markers on a broad pale line below ours, what was predicted is a short bar, a point out of memory is a cross above
-    the axes. A series that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that
-    ratios can be seen. `artifact.looks` may give a series its own color, marker and linestyle.
+    A line per series for ours, with bars over 80% of the samples where there are samples, and a light band over the
+    intervals of simulated values. The paper's values are hollow markers on a broad pale line below ours, what was
+    predicted is a short bar, a point out of memory is a cross above the axes. A series that lies under later ones is
+    broader, so that it is seen. The y axis starts at zero, so that ratios can be seen. `artifact.looks` may give a
+    series its own color, marker and linestyle.
     """
     figure = lines_over_x(artifact, {"": record})
     if reversed_claims(artifact, record):
@@ -90,7 +93,8 @@ def lines_over_x(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     handles: dict[str, Line2D] = {}
     for result in reversed([*records]):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
-        lines = series_lines(axes, data[data.result == result], looks)
+        spread = "band" if records[result].fidelity == "simulated" else "bars"
+        lines = series_lines(axes, data[data.result == result], looks, err_style=spread)
         if alone:
             handles = lines
             for name, line in lines.items():
@@ -154,7 +158,7 @@ def series_lines(
         palette={name: styles[name]["color"] for name in there}, dashes=False, clip_on=False, markeredgewidth=0,
         markers={name: styles[name]["marker"] for name in there}, estimator="median",
         errorbar=("pi", 100) if data.low.notna().any() else None, err_style=err_style,
-        err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0},
+        err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0, "alpha": BAND},
     )  # fmt: skip
     drawn = [line for line in axes.lines[before:] if line.get_linestyle() != "None"]  # bars come with one that is none
     for name, line in zip(there, drawn, strict=True):
@@ -210,7 +214,8 @@ def _label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(artifact.main.axis or artifact.main.heading)
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.05)  # room for the markers at the top
+    highest = data[["value", "paper", "predicted"]].max(axis=None)
+    axes.set_ylim(0, min(axes.get_ylim()[1] * 1.05, ROOM * highest))  # room for the markers at the top
     ticks = data.drop_duplicates("x").set_index("x")
     places = list(ticks.index)
     texts = list(ticks.label) if x_axis.scale == "category" else [str(at) for at in ticks["at"]]

@@ -6,7 +6,8 @@ One row per point and metric. The columns, in this order:
     key, series, label                      which point of it
     (a column for each parameter)           p, t, d, v, b, B, layers, ...; missing where a point has no such parameter
     metric, value, unit, origin             the number, in its base unit, and where it comes from
-    low, high                               80% of the samples of the value lie between them; missing without samples
+    low, high                               the interval of a simulated value (docs/margins.md); of one with samples,
+                                            80% of them lie between; missing where there is neither
     paper                                   the paper's value of the same metric, in the same unit
     status, reason                          ok, or why the point has no value: oom, invalid, failed, skipped
 
@@ -72,6 +73,8 @@ def _rows(point: PointResult) -> Iterator[dict[str, Any]]:
             row |= {"paper": paper.value, "unit": paper.unit}
         if metric := point.metrics.get(name):
             row |= {"value": metric.value, "unit": metric.unit, "origin": metric.origin}
+            if metric.interval:
+                row |= {"low": metric.interval.low, "high": metric.interval.high}
             if metric.samples:
                 samples = Samples(tuple(metric.samples))
                 row |= {"low": samples.quantile(LOW), "high": samples.quantile(HIGH)}

@@ -13,7 +13,9 @@ from reproduce.experiment.sweep import CPU, LAPTOP
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
     times = time_differences(record.points)
-    parts = (_source(record), "short bars: simulated" if times else "", _papers(artifact, [record]))
+    intervals = any((m := point.metrics.get(artifact.main.name)) and m.interval for point in record.points)
+    notes = ("band: 90% interval" if intervals else "", "short bars: simulated" if times else "")
+    parts = (_source(record), *notes, _papers(artifact, [record]))
     lines = ["; ".join(filter(None, parts))]
     if times:
         lines.append(

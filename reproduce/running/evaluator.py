@@ -1,7 +1,7 @@
 """What evaluates an artifact's points at one fidelity: the part that all fidelities share."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +13,7 @@ from reproduce import ROOT
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
 
 
@@ -60,9 +61,13 @@ class Evaluator:
         """The point's parameters, as the record keeps them."""
         return point.parameters
 
-    def notes(self) -> tuple[str, ...]:
-        """What a reader has to know of how the numbers came about."""
+    def notes(self, scale: str) -> tuple[str, ...]:
+        """What a reader has to know of how the numbers at a scale came about."""
         return ()
+
+    def results(self, points: Sequence[PointResult], scale: str) -> Results:
+        """The evaluated points as claims are judged on them."""
+        return Results(tuple(points), self.fidelity, scale)
 
     def fingerprint(self, point: Point) -> str:
         """A digest of all that determines the point's numbers."""

@@ -79,7 +79,7 @@ class Measured(Evaluator):
             reason = str(error).splitlines()[0]
             return Outcome("oom" if "OutOfMemoryError" in reason else "failed", reason, {})
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, scale: str) -> tuple[str, ...]:
         """How it was measured, and what that can say."""
         host = provenance.host()
         how = f"launcher {self.launcher}; every value is the median over samples after a warm-up, of the slowest"

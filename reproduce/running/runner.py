@@ -32,7 +32,6 @@ from reproduce import ROOT
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy, judge
-from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
 from reproduce.running.fidelities import (
     Devices,
@@ -207,12 +206,12 @@ class _Session:
 
     def finished(self) -> Record:
         """The complete record, with claims and notes."""
-        record = self._record("complete", tuple(self.points))
-        artifact, results = self.plan.artifact, Results(record.points, self.plan.fidelity, self.plan.scale)
+        artifact, results = self.plan.artifact, self.evaluate.results(self.points, self.plan.scale)
+        record = self._record("complete", results.points)
         notes = [str(accuracy_text)] if (accuracy_text := accuracy(artifact, record.points)) else []
         notes += predictions.notes(record.points, self.plan.fidelity)
         notes += artifact.notes(results) if artifact.notes else ()
-        notes += self.evaluate.notes()
+        notes += self.evaluate.notes(self.plan.scale)
         return replace(record, claims=tuple(judge(claim, results) for claim in artifact.claims), notes=tuple(notes))
 
     def _record(self, state: str, points: tuple[PointResult, ...]) -> Record:

@@ -1,17 +1,19 @@
 """Fidelity 'simulated': a point's configuration through the simulator, on a named cluster."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from benchmarks.records import ClusterRef, Metric, digest_file
+from benchmarks.records import ClusterRef, Metric, PointResult, digest_file
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, cluster_path, load_cluster, simulate
+from reproduce.experiment import margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.sweep import Point
+from reproduce.experiment.results import Results
+from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
 
 SOURCES = (
@@ -47,6 +49,27 @@ class Simulated(Evaluator):
             return Outcome("oom", oom_reason(estimate, cluster), memory)
         further = self.artifact.further(point, estimate, cluster) if self.artifact.further else {}
         return Outcome("ok", None, {**simulated_metrics(estimate), **further})
+
+    def margins_at(self, scale: str) -> margins.Margins | None:
+        """How sure the numbers are; None on a cluster whose predictions were not scored.
+
+        At scale 'laptop' they are predictions of an emulation, which scores them itself.
+        """
+        return None if scale == LAPTOP or self.cluster_ref is None else margins.read(self.cluster_ref.name)
+
+    def results(self, points: Sequence[PointResult], scale: str) -> Results:
+        """The points with intervals, and what else they may be inside these."""
+        found = super().results(points, scale)
+        known = self.margins_at(scale)
+        if known is None or self.cluster is None:
+            return found
+        found = replace(found, points=tuple(map(known.applied, found.points)))
+        others = tuple(margins.alternatives(found, known, self.cluster.usable_memory))
+        return replace(found, alternatives=others)
+
+    def notes(self, scale: str) -> tuple[str, ...]:
+        """How sure the numbers are."""
+        return () if scale == LAPTOP else tuple(margins.lines(self.margins_at(scale)))
 
 
 def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Simulated:

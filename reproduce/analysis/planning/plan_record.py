@@ -32,6 +32,7 @@ from reproduce.analysis.planning.plan_text import (
     takeaway_lines,
     title,
 )
+from reproduce.experiment import margins
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running.fidelities import simulated_metrics
 
@@ -130,6 +131,8 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
                 paper=paper,
             )
         )
+    if known := margins.read(plan.cluster_name):
+        points = list(map(known.applied, points))
     lines = (*takeaway_lines(plan), count_line(plan), *comparison_lines(plan), *note_lines(plan))
     return Record(
         kind="comparison",

@@ -10,6 +10,7 @@ from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from ptdp_core.simulator.space import tensor_sizes
 from reproduce.analysis.planning.plan import TrainingPlan
+from reproduce.experiment import margins
 from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def ranking(plan: TrainingPlan) -> "DataFrame":
 def slower(one: Estimate, best: Estimate) -> float:
     """How much longer an iteration takes than the best one's, relative to it."""
     return one.iteration_time / best.iteration_time - 1
+
+
+def undecided(plan: TrainingPlan, one: Estimate) -> bool:
+    """Whether the best may be slower than this one: their ratio is inside the simulator's margin."""
+    known = margins.read(plan.cluster_name)
+    return known is not None and one.iteration_time < known.ratio.factor * plan.best.iteration_time
 
 
 def takeaway_lines(plan: TrainingPlan) -> list[str]:
@@ -152,8 +159,9 @@ def _comparison(plan: TrainingPlan, name: str, one: Estimate) -> list[str]:
     links = [
         f"{label} {one.traffic[link] / GB:.1f} against {best.traffic[link] / GB:.1f}" for link, label in LINKS.items()
     ]
+    unsure = ", of which the simulator is not sure" if undecided(plan, one) else ""
     return [
-        f"{place}, {slower(one, best):.1%} slower than the best: {', '.join(changes)}",
+        f"{place}, {slower(one, best):.1%} slower than the best{unsure}: {', '.join(changes)}",
         f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {cause(differences)}",
         f"  memory: {one.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
         f"{one.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
@@ -167,7 +175,12 @@ def cause(differences: dict[str, float]) -> str:
 
 def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
-    notes = ["a GPU's time and bytes; differences of a few percent are within the simulator's error"]
+    known = margins.read(plan.cluster_name)
+    notes = ["a GPU's time and bytes", *margins.lines(known)]
+    if known and plan.best.peak_memory * known.memory.factor > plan.cluster.usable_memory:
+        notes.append("whether the best fits is not sure: its memory may be as much more")
+    if near := sum(undecided(plan, estimate) for estimate in plan.search.ranked) - 1:
+        notes.append(f"{near} others are so near to the best that the simulator is not sure which of them is faster")
     if plan.paper:
         printed = f"the paper ({plan.paper.where}) ran {sizes(plan.paper.config.parallel)} and prints "
         printed += f"{plan.paper.throughput_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "

@@ -10,6 +10,7 @@ from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, 
 from benchmarks.records.provenance import collect, timestamp
 from reproduce.analysis.scoring.accuracy import Assessment, Predicted, Scored
 from reproduce.analysis.scoring.sensitivity import Move
+from reproduce.experiment import margins
 from reproduce.running.runner import RECORD, require_folder
 
 FOLDER = "accuracy"
@@ -83,6 +84,7 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
         "the very values they are scored on. Rank correlation: Spearman's.",
         "left out: the mean error on an artifact when the parameters set with it, or with one that has a "
         "configuration in common, are fitted anew without its values; a baseline wins if its error is smaller.",
+        *margins.lines(margins.read(assessment.cluster.name)),
         *assessment.notes,
     ]
     if assessment.unpublished:

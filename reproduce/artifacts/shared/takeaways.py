@@ -30,9 +30,11 @@ def _series(results: Results, series: str) -> list[PointResult]:
 
 
 def _speed(point: PointResult) -> float:
-    value = point.metrics[q.THROUGHPUT.name].value
-    assert value is not None
-    return float(value)
+    """Its throughput. Raises `MissingResultError` for a point that fits only if less memory is used than simulated."""
+    metric = point.metrics.get(q.THROUGHPUT.name)
+    if metric is None or metric.value is None:
+        raise MissingResultError(f"point {point.key!r} has no {q.THROUGHPUT.name}")
+    return float(metric.value)
 
 
 def _by(points: list[PointResult], parameter: str) -> dict[int, list[PointResult]]:

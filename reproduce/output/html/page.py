@@ -181,7 +181,7 @@ def _reading() -> Html:
     meanings = {
         "holds": "the results agree with the sentence, within the tolerance stated beforehand",
         "contradicted": "they do not",
-        "inconclusive": "a result that it needs is missing",
+        "inconclusive": "a result that it needs is missing, or the verdict changes inside the simulator's margins",
         "not testable here": "it needs a better fidelity, or hardware that was not there",
         "paper inconsistent": "the paper's own numbers contradict it",
     }

@@ -19,6 +19,7 @@ from benchmarks.records import (
     ClaimResult,
     ClusterRef,
     Host,
+    Interval,
     Metric,
     Number,
     PaperPlace,
@@ -71,7 +72,7 @@ def example() -> Record:
             fingerprint=DIGEST,
             metrics={
                 "throughput_per_gpu": Metric(1.09e14, "FLOP/s", "simulated"),
-                "step_time": Metric(2.0, "s", "measured", (1.9, 2.0, 2.1)),
+                "step_time": Metric(2.0, "s", "measured", (1.9, 2.0, 2.1), Interval(1.8, 2.2, 0.9)),
             },
             paper={"throughput_per_gpu": PaperValue(1.11e14, "FLOP/s", "plot", 1e12)},
             timelines=(RecordedTimeline("emulated", ((RecordedEvent("F", 0, 0, 0, 0.5),), ())),),
@@ -213,7 +214,8 @@ finite = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=Fals
 units, origins = st.sampled_from(records.UNITS), st.sampled_from(records.ORIGINS)
 fidelities = st.sampled_from(records.FIDELITIES)
 samples = st.lists(finite, min_size=1, max_size=3).map(tuple)
-metrics = st.builds(Metric, finite, units, origins, samples)
+intervals = st.none() | st.builds(Interval, finite, finite, st.floats(0.01, 1))
+metrics = st.builds(Metric, finite, units, origins, samples, intervals)
 paper_values = st.builds(
     PaperValue,
     finite,
@@ -379,7 +381,14 @@ BROKEN: list[tuple[str, object, str | None, str]] = [
     (f"{SIMULATED}/value", math.nan, None, "a finite number"),
     (f"{SIMULATED}/unit", "TFLOP/s", None, "base units: no prefixes"),
     (f"{SIMULATED}/origin", "guessed", None, "one of simulated, emulated, measured, derived, paper"),
-    (f"{SIMULATED}/error", 0.1, None, "one of the keys value, unit, origin, samples"),
+    (f"{SIMULATED}/error", 0.1, None, "one of the keys value, unit, origin, samples, interval"),
+    (f"{MEASURED}/interval", None, None, "object"),
+    (f"{MEASURED}/interval/low", "1.8", None, "number"),
+    (f"{MEASURED}/interval/high", ABSENT, None, "this key"),
+    (f"{MEASURED}/interval/high", None, None, "number"),
+    (f"{MEASURED}/interval/coverage", "90%", None, "number"),
+    (f"{MEASURED}/interval/coverage", -0.9, None, "at least 0"),
+    (f"{MEASURED}/interval/median", 2.0, None, "one of the keys low, high, coverage"),
     (f"{MEASURED}/samples", ABSENT, None, "this key"),
     (f"{MEASURED}/samples", [], None, "at least 1 item (a measured value keeps its samples)"),
     (f"{MEASURED}/samples", None, None, "array"),

@@ -64,7 +64,7 @@ def test_the_expected_oom_shows_as_such(tmp_path):
     row = list(tables.result_table(table_zero3.ARTIFACT, run.record).iloc[-1])
     assert ("oom, as in the paper" in row) == (not fits)
     verdicts = {claim.id: claim.verdict for claim in run.record.claims}
-    assert verdicts["did_not_fit_on_560"] == ("contradicted" if fits else "holds")
+    assert verdicts["did_not_fit_on_560"] == "inconclusive"  # by 27 MB of 80.2 GB
 
 
 def test_days_are_the_iterations_of_300_billion_tokens():

@@ -57,7 +57,7 @@ def test_axes_say_what_and_in_which_unit(figure):
 
 def test_origin_and_accuracy_are_drawn(figure, figure_12):
     foot = figure._supxlabel.get_text()
-    assert "simulated: ptdp on Selene model; hollow: paper (plot)" in foot
+    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot)" in foot
     found = accuracy(fig_interleaved.ARTIFACT, figure_12.record.points)
     assert f"simulated, mean error {found.mean:.1%} on 10 published points (worst {found.worst:.1%})" in foot
 
@@ -202,9 +202,18 @@ def test_an_axis_half_empty_is_logarithmic(places, empty):
     assert figures._half_empty(places) == empty
 
 
+def test_a_band_spans_the_intervals(figure, figure_12):
+    first = figure_12.record.points[0].metrics["throughput_per_gpu"]
+    assert first.interval.low < first.value < first.interval.high
+    heights = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    for end in (first.interval.low, first.interval.high):
+        assert min(abs(heights - end / 1e12)) < 1e-9
+
+
 def test_bars_span_most_samples(with_point):
     samples = tuple(80e12 + 1e12 * i for i in range(11))
     record = with_point(metrics={"throughput_per_gpu": Metric(85e12, "FLOP/s", "measured", samples)})
+    record = replace(record, fidelity="measured")
     with theme.style():
         axes = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record).axes[0]
     spans = [segment[:, 1].tolist() for each in axes.collections for segment in each.get_segments() if segment.size]
@@ -232,7 +241,7 @@ def test_a_caption_says_what_the_figure_leaves_out(figure_12):
     assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
     caption = files["figure_paper.txt"].decode()
     assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
-    assert "simulated: ptdp on Selene model; hollow: paper (plot). simulated, mean error" in caption
+    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot). simulated, mean error" in caption
     whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("png",)))
     assert size(files["figure_paper.png"])[1] < size(whole["figure.png"])[1]
     assert size(files["figure_paper.png"])[0] == size(whole["figure.png"])[0]

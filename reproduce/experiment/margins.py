@@ -1,0 +1,194 @@
+"""How sure the simulator is: the interval of every simulated throughput, iteration time and memory.
+
+A margin is a factor f: the real value lies between value/f and value*f with the margin's nominal coverage. The margins
+of a cluster are made from errors out of sample (`reproduce.analysis.scoring.intervals`) and read from a file here.
+A claim is judged on the simulated values and on `alternatives`, the same values moved to the ends of their margins:
+`reproduce.experiment.claims.judge`. The model is explained in docs/margins.md.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import combinations
+from math import exp, log
+from typing import Any
+
+from benchmarks.records import Interval, PointResult
+from benchmarks.records.storage import PROJECT
+from reproduce.experiment.predictions import where
+from reproduce.experiment.results import Alternative, Results
+
+FILE = PROJECT / "results" / "reference" / "accuracy" / "margins.json"
+
+# The metrics that have a margin, and the sign with which they follow a throughput. Of others (bubble, phases, traffic)
+# nothing is published, so there is no interval.
+RATES = ("throughput_per_gpu", "model_throughput_per_gpu", "aggregate_throughput", "share_of_peak", "sequences_per_s")
+TIMES = ("iteration_time", "microbatch_time", "training_time", "training_time_eq3")
+RELATIVE = ("normalised_throughput",)  # ratios already
+SIGNS = {**dict.fromkeys((*RATES, *RELATIVE), 1), **dict.fromkeys(TIMES, -1)}
+MEMORY = ("peak_memory", "peak_without_recomputation")
+MOST_SERIES = 5  # of which not only single ones are moved, but every half or less of them
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A factor with its nominal coverage; `tested`, the share of `n` values left out that were inside, if known."""
+
+    factor: float
+    coverage: float
+    n: int
+    tested: float | None
+    source: str
+
+    def interval(self, value: float) -> Interval:
+        """The interval of a simulated value."""
+        return Interval(value / self.factor, value * self.factor, self.coverage)
+
+    def __str__(self) -> str:
+        """'-6.7% to +7.2%'; for a wide one 'a factor of 2.6'."""
+        if self.factor > 1.5:
+            return f"a factor of {self.factor:.1f}"
+        return f"{1 / self.factor - 1:+.1%} to {self.factor - 1:+.1%}"
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What is known of a simulated cluster.
+
+    - `throughput`: of a throughput or the time of an iteration
+    - `ratio`: of the ratio of two of them in one figure, neighbours in a series or two series at one x
+    - `zero3`: of a throughput or a ratio with ZeRO-3
+    - `memory`: of the peak memory of a GPU
+    """
+
+    throughput: Margin
+    ratio: Margin
+    zero3: Margin
+    memory: Margin
+
+    def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
+        """The margin of a metric of a point; None if it has none."""
+        if metric in MEMORY:
+            return self.memory
+        if metric not in SIGNS:
+            return None
+        if metric in RELATIVE:
+            return self.ratio
+        return self.zero3 if _is_zero3(parameters) else self.throughput
+
+    def intervals(self, values: Mapping[str, float], parameters: Mapping[str, Any]) -> dict[str, Interval]:
+        """The intervals of those metrics of a point that have one."""
+        known = {name: self.of(name, parameters) for name in values}
+        return {name: margin.interval(values[name]) for name, margin in known.items() if margin is not None}
+
+    def applied(self, point: PointResult) -> PointResult:
+        """The point with intervals at its simulated metrics."""
+        metrics = {}
+        for name, metric in point.metrics.items():
+            margin = self.of(name, point.parameters) if metric.origin == "simulated" else None
+            if margin is not None and metric.value is not None:
+                metric = replace(metric, interval=margin.interval(metric.value))
+            metrics[name] = metric
+        return replace(point, metrics=metrics)
+
+
+@cache
+def read(cluster: str) -> Margins | None:
+    """The margins of a simulated cluster; None for one whose predictions were not scored."""
+    if not FILE.is_file():
+        return None
+    document = json.loads(FILE.read_text(encoding="utf-8"))
+    if document["cluster"] != cluster:
+        return None
+    return Margins(**{name: Margin(**margin) for name, margin in document["margins"].items()})
+
+
+def lines(margins: Margins | None) -> list[str]:
+    """What a reader has to know of the intervals of simulated numbers."""
+    if margins is None:
+        return ["no intervals: the simulator's errors on this cluster are not known"]
+    throughput, memory = margins.throughput, margins.memory
+    return [
+        f"a simulated throughput or time is sure to {throughput}, a ratio of two to {margins.ratio} "
+        f"({throughput.coverage:.0%} nominal; {throughput.tested:.0%} of {throughput.n} published values left out were "
+        f"inside); memory to {memory} ({memory.n} values of one other cluster); bubble, phases and traffic have no "
+        "interval: no data"
+    ]
+
+
+def alternatives(results: Results, margins: Margins, usable_memory: float) -> Iterator[Alternative]:
+    """What may be in place of simulated results: one thing at a time moved to either end of its margin.
+
+    All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
+    """
+    points = [point for point in results.points if any(name in SIGNS for name in point.metrics)]
+    moves = [("every throughput", points, margins.throughput, "")]
+    moves += [
+        (f"the throughput of {name}", group, margins.ratio, " against the rest") for name, group in _groups(points)
+    ]
+    for name, group, margin, suffix in moves if points else ():
+        sizes = {p.key: log((margins.zero3 if _is_zero3(p.parameters) else margin).factor) for p in group}
+        for sign in (1, -1):
+            shifts = {key: sign * size for key, size in sizes.items()}
+            yield Alternative(name, exp(sign * max(sizes.values())), partial(_moved, results, shifts), suffix)
+    if any(name in MEMORY for point in results.points for name in point.metrics):
+        for sign in (1, -1):
+            move = partial(_moved_memory, results, sign * log(margins.memory.factor), usable_memory)
+            yield Alternative("memory", margins.memory.factor**sign, move)
+
+
+def _is_zero3(parameters: Mapping[str, Any]) -> bool:
+    return parameters.get("data_parallel") == "zero3"
+
+
+def _groups(points: Sequence[PointResult]) -> Iterator[tuple[str, list[PointResult]]]:
+    """What can be faster or slower than the rest, with its name: up to half of the series, or a single point."""
+    series = [name for name in dict.fromkeys(point.series for point in points) if name]
+    most = len(series) // 2 if len(series) <= MOST_SERIES else 1
+    for size in range(1, most + 1):
+        for names in combinations(series, size):
+            yield " and ".join(names), [point for point in points if point.series in names]
+    for point in points if len(points) > 1 else ():
+        yield where(point), [point]
+
+
+def _moved(results: Results, shifts: Mapping[str, float], share: float) -> Results:
+    """The results with the throughputs of some points moved by a shift, a logarithm, and their times the other way."""
+    points = []
+    for point in results.points:
+        if point.key not in shifts:
+            points.append(point)
+            continue
+        shift = share * shifts[point.key]
+        changed = {
+            name: replace(metric, value=metric.value * exp(SIGNS[name] * shift), interval=None)
+            for name, metric in point.metrics.items()
+            if name in SIGNS and metric.value is not None
+        }
+        points.append(replace(point, metrics={**point.metrics, **changed}))
+    return Results(tuple(points), results.fidelity, results.scale)
+
+
+def _moved_memory(results: Results, shift: float, usable: float, share: float) -> Results:
+    """The results with all memory moved by a shift, a logarithm: some points do not fit any more, others do.
+
+    What the paper has a value for was run, so it fits.
+    """
+    points = []
+    for point in results.points:
+        changed = {
+            name: replace(metric, value=metric.value * exp(share * shift), interval=None)
+            for name, metric in point.metrics.items()
+            if name in MEMORY and metric.value is not None
+        }
+        point = replace(point, metrics={**point.metrics, **changed})
+        peak = changed.get("peak_memory")
+        if peak is not None and peak.value is not None and point.status in ("ok", "oom"):
+            fits = peak.value <= usable
+            if fits and point.status == "oom":
+                point = replace(point, status="ok", reason=None)
+            elif not fits and point.status == "ok" and not point.paper:
+                point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
+        points.append(point)
+    return Results(tuple(points), results.fidelity, results.scale)

@@ -1,0 +1,53 @@
+"""The margins of simulated numbers: how they are made, and how many of the values left out lie inside."""
+
+import json
+from math import log
+
+import pytest
+
+from reproduce.analysis.scoring import intervals, refit
+from reproduce.analysis.scoring.published_points import published_points
+from reproduce.experiment import catalog, margins
+
+EXPECTED = (0.85, 0.95)  # fixed before looking
+
+
+@pytest.fixture(scope="module")
+def made():
+    refitted = json.loads(refit.REFERENCE.read_text())
+    return intervals.margins([one for id in catalog.ids() for one in published_points(catalog.load(id))], refitted)
+
+
+def test_the_width_covers_nine_errors_in_ten_and_the_next_one():
+    assert intervals.half_width(range(1, 20)) == (18, 0.9)  # rank 18 of 20 places
+    assert intervals.half_width(range(1, 10)) == (9, 0.9)
+    assert intervals.half_width([3, 1, 2]) == (3, 0.75)  # too few for 90%
+
+
+def test_each_group_is_tested_against_the_others():
+    assert intervals.tested({"a": [1, 1], "b": [2, 1]}) == 0.75  # 2 is outside of what a's errors make
+    assert intervals.tested({"a": [1, 2]}) is None
+
+
+def test_committed_margins_follow_from_the_committed_refit(made):
+    committed = json.loads(margins.FILE.read_text())
+    assert committed["digest"] == made["digest"]
+    for name, margin in committed["margins"].items():
+        assert margin == pytest.approx(made["margins"][name]), name
+
+
+@pytest.mark.parametrize("name", ["throughput", "ratio"])
+def test_values_left_out_are_inside_as_often_as_said(made, name):
+    low, high = EXPECTED
+    assert low <= made["margins"][name]["tested"] <= high
+
+
+def test_zero3_has_too_few_values_for_90_percent(made):
+    zero3 = made["margins"]["zero3"]
+    assert (zero3["n"], zero3["coverage"], zero3["tested"]) == (6, pytest.approx(6 / 7), None)
+
+
+def test_no_memory_value_is_further_off_than_the_largest_error():
+    errors = [error for study in intervals.memory_errors().values() for error in study]
+    assert len(errors) == 27
+    assert log(margins.read("selene").memory.factor) <= max(errors)

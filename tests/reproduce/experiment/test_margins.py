@@ -1,0 +1,118 @@
+"""Simulated values with their intervals, and claims judged at the ends of these."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import Interval, Metric, PaperValue, PointResult
+from reproduce.experiment import margins
+from reproduce.experiment.claims import judge
+from reproduce.experiment.margins import Margin, Margins
+from reproduce.experiment.results import Claim, Results, holds_if
+
+MARGINS = Margins(
+    throughput=Margin(1.10, 0.9, 100, 0.9, "throughputs"),
+    ratio=Margin(1.05, 0.9, 100, 0.9, "ratios"),
+    zero3=Margin(2.0, 0.8, 6, None, "zero3"),
+    memory=Margin(1.20, 0.9, 20, None, "memory"),
+)
+USABLE = 80.0
+
+
+def point(series, x, throughput, memory=40.0, status="ok", **parameters):
+    metrics = {
+        "throughput_per_gpu": Metric(throughput, "FLOP/s", "simulated"),
+        "iteration_time": Metric(1 / throughput, "s", "simulated"),
+        "bubble_fraction": Metric(0.5, "1", "simulated"),
+        "peak_memory": Metric(memory, "B", "simulated"),
+    }
+    kept = metrics if status == "ok" else {"peak_memory": metrics["peak_memory"]}
+    reason = None if status == "ok" else "too large"
+    return PointResult(f"{series}_{x}", series, f"x={x}", {"x": x, **parameters}, status, reason, "0" * 64, kept)
+
+
+def verdict(condition, *points, fidelity="simulated"):
+    """How a claim is judged whose predicate on results is `condition`."""
+    results = Results(points, "simulated")
+    results = replace(results, alternatives=tuple(margins.alternatives(results, MARGINS, USABLE)))
+    claim = Claim("c", "Sentence.", "Section 1", fidelity, None, lambda r: holds_if(condition(r), "because"))
+    return judge(claim, results)
+
+
+def speed(results, key):
+    return results.value(key, "throughput_per_gpu")
+
+
+def test_intervals_of_what_has_a_margin():
+    found = MARGINS.applied(point("a", 1, 11.0, 60.0)).metrics
+    assert found["throughput_per_gpu"].interval == Interval(pytest.approx(10), pytest.approx(12.1), 0.9)
+    assert found["iteration_time"].interval == Interval(pytest.approx(0.1 / 1.21), pytest.approx(0.1), 0.9)
+    assert found["peak_memory"].interval == Interval(50, 72, 0.9)
+    assert found["bubble_fraction"].interval is None
+    wide = MARGINS.applied(point("a", 1, 11.0, data_parallel="zero3")).metrics["throughput_per_gpu"].interval
+    assert (wide.low, wide.high, wide.coverage) == (5.5, 22, 0.8)
+
+
+def test_numbers_that_are_not_simulated_have_none():
+    derived = replace(point("a", 1, 11.0), metrics={"throughput_per_gpu": Metric(1.0, "FLOP/s", "derived")})
+    assert MARGINS.applied(derived) == derived
+
+
+def test_only_the_scored_cluster_has_margins():
+    assert margins.read("selene") is not None
+    assert margins.read("jean_zay") is None
+    assert margins.lines(None) == ["no intervals: the simulator's errors on this cluster are not known"]
+
+
+@pytest.mark.parametrize(
+    ("b", "expected"), [(9.9, "inconclusive"), (10.1, "inconclusive"), (9.4, "holds"), (10.6, "contradicted")]
+)
+def test_a_comparison_of_series_is_as_sure_as_a_ratio(b, expected):
+    def compared(results):
+        return all(speed(results, f"a_{x}") > speed(results, f"b_{x}") for x in (1, 2))
+
+    points = [point(name, x, value) for name, value in (("a", 10.0), ("b", b)) for x in (1, 2)]
+    assert verdict(compared, *points).verdict == expected
+
+
+def test_the_least_change_is_told_with_the_margin():
+    found = verdict(lambda r: speed(r, "a_1") > speed(r, "b_1"), point("a", 1, 10.0), point("b", 1, 9.9))
+    assert "holds as simulated, but not if the throughput of a is 1.0% lower against the rest" in found.explanation
+    assert "sure of that only to 4.8%; because" in found.explanation
+
+
+def test_a_number_is_as_sure_as_a_throughput():
+    assert verdict(lambda r: speed(r, "a_1") > 9.2, point("a", 1, 10.0)).verdict == "inconclusive"
+    assert verdict(lambda r: speed(r, "a_1") > 9.0, point("a", 1, 10.0)).verdict == "holds"
+    assert verdict(lambda r: r.value("a_1", "iteration_time") < 0.109, point("a", 1, 10.0)).verdict == "inconclusive"
+
+
+def test_a_single_point_may_stand_out_of_its_series():
+    def rises(results):
+        values = list(results.series("a", "throughput_per_gpu", "x").values())
+        return values == sorted(values)
+
+    assert verdict(rises, point("a", 1, 10.0), point("a", 2, 10.4), point("a", 3, 11.0)).verdict == "inconclusive"
+    assert verdict(rises, point("a", 1, 10.0), point("a", 2, 10.6), point("a", 3, 11.2)).verdict == "holds"
+
+
+def test_what_has_no_margin_stays_as_it_is():
+    points = [point("a", 1, 10.0), point("b", 1, 9.9)]
+    assert verdict(lambda r: r.value("a_1", "bubble_fraction") >= 0.5, *points).verdict == "holds"
+    close = verdict(lambda r: speed(r, "a_1") > speed(r, "b_1"), *points, fidelity="derived")
+    assert (close.verdict, close.explanation) == ("holds", "because")
+
+
+@pytest.mark.parametrize(
+    ("memory", "status", "expected"),
+    [(81.0, "oom", "inconclusive"), (97.0, "oom", "holds"), (79.0, "ok", "inconclusive"), (66.0, "ok", "contradicted")],
+)
+def test_whether_a_point_fits_is_as_sure_as_its_memory(memory, status, expected):
+    found = verdict(lambda r: r.point("a_1").status == "oom", point("a", 1, 10.0, memory, status))
+    assert found.verdict == expected
+    assert ("memory is 1.2% lower" in found.explanation) == (memory == 81.0)
+
+
+def test_what_the_paper_ran_fits():
+    ran = replace(point("a", 1, 10.0, 79.0), paper={"throughput_per_gpu": PaperValue(10.0, "FLOP/s", "plot")})
+    assert verdict(lambda r: r.point("a_1").status == "ok", ran).verdict == "holds"
