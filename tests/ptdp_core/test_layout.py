@@ -103,11 +103,11 @@ def test_chunks_are_as_the_paper_lays_them_out():
 @pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (8, 1)])
 def test_all_chunks_together_are_the_model(p, v):
     chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)]
-    found = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]
+    on_chunks = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]
     # Equation 2 leaves out the final layer norm.
-    assert sum(q.elements for q in found if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
-    assert len({q.name for q in found}) == len(found) - sum(q.copy for q in found)
-    assert sum(q.copy for q in found) == (p > 1)
+    assert sum(q.elements for q in on_chunks if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
+    assert len({q.name for q in on_chunks}) == len(on_chunks) - sum(q.copy for q in on_chunks)
+    assert sum(q.copy for q in on_chunks) == (p > 1)
 
 
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
@@ -127,7 +127,7 @@ def test_shards_tile_their_parameter(t):
 @pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (1, 4, 1), (2, 2, 1), (4, 8, 2)])
 def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
     config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
-    held = [
+    per_rank = [
         sum(
             parameter.shard(t, 0).elements
             for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)
@@ -135,7 +135,7 @@ def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
         )
         for pp in range(p)
     ]
-    assert held == rank_elements(config)
+    assert per_rank == rank_elements(config)
 
 
 def test_a_layer_reduces_twice_each_way_as_the_cost_model_does():
@@ -192,9 +192,9 @@ def test_the_engine_holds_the_same_slices(p, t, v):
         axis = Axis("tp", tp, t)
         store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
         build_chunks(Build(MODEL, Boundary.of(config), store, axis, None, None), looped(p, v), pp)
-        held = {(local.shard, local.chunk) for local in store.parameters}
+        per_rank = {(local.shard, local.chunk) for local in store.parameters}
         assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
-        assert held == {
+        assert per_rank == {
             (parameter.shard(t, tp), chunk)
             for chunk, layers in enumerate(chunk_layers(MODEL.layers, looped(p, v), pp))
             for parameter in chunk_parameters(MODEL, layers, t)

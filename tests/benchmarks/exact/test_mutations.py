@@ -119,7 +119,7 @@ def test_one_swapped_action(mutant: Mutant) -> None:
         "    return [*others, [last[0], last[2], last[1], *last[3:]] if m > 1 else last]\n\n\n"
         f"{ORDER.replace('order', 'right_order')}",
     )
-    (difference,) = [one for one in mutant("simulated schedules", edit) if "1f1b" in one["headline"]]
+    (difference,) = [d for d in mutant("simulated schedules", edit) if "1f1b" in d["headline"]]
     assert difference["kind"] == "order"
     assert "1f1b p=1 m=2 v=1, rank 0: 0B0 and 0F1 swapped (positions 1 and 2)" in difference["headline"]
     table = changed(difference, "table")

@@ -21,7 +21,7 @@ class Fake:
     lacks: dict[str, str] = {}  # noqa: RUF012 - set by tests
 
     def __init__(self, trees: object, benchmarks: list[run.GateBenchmark]) -> None:
-        self.injected = {one.name: one.injected for one in benchmarks}
+        self.injected = {benchmark.name: benchmark.injected for benchmark in benchmarks}
         self.rng = np.random.default_rng(0)
 
     def lacking(self) -> dict[str, str]:
@@ -41,13 +41,13 @@ class Fake:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -> type[Fake]:
     """The small repository is the project, and nothing takes time."""
-    made = type("Machine", (Fake,), {})
-    monkeypatch.setattr(run, "ProcessLauncher", made)
+    machine_class = type("Machine", (Fake,), {})
+    monkeypatch.setattr(run, "ProcessLauncher", machine_class)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
     monkeypatch.setattr("reproduce.DEFAULT_RESULTS", tmp_path / "results")
     run_check = check.run
     monkeypatch.setattr(check, "run", lambda parsed: run_check(parsed, repository))
-    return made
+    return machine_class
 
 
 def reproduce(*arguments: str) -> int:
@@ -80,12 +80,12 @@ def test_verdicts_in_all_forms(
     assert "seed 7" in text
     assert summary.read_text().startswith(f"before\n**{verdict}**: ")
     assert reproduce("--base", "first", "--seed", "7", "--json") == code
-    found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["exit_code"], found["head"]["commit"]) == (verdict, code, changed)
-    entry = found["benchmarks"][0]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["exit_code"], document["head"]["commit"]) == (verdict, code, changed)
+    entry = document["benchmarks"][0]
     assert entry["lower"] < entry["slowdown"] < entry["upper"]
     assert entry["slowdown"] == pytest.approx(factor - 1, abs=0.02)
-    record = read_record(found["record"])
+    record = read_record(document["record"])
     assert (record.kind, record.id, record.provenance.seed) == ("comparison", "check", 7)
     assert [(point.key, point.series) for point in record.points] == [(name, verdict) for name in run.SUITE]
     assert len(record.points[0].metrics["head_time"].samples or ()) == 36
@@ -195,9 +195,9 @@ def test_the_self_test(
     machine.factor = factor
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, waited))
     assert reproduce("--base", "first", "--self-test", "--json") == code
-    found = json.loads(capsys.readouterr().out)
-    assert found["verdict"] == said
-    assert [entry["name"] for entry in found["benchmarks"]] == [
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == said
+    assert [entry["name"] for entry in document["benchmarks"]] == [
         "pipeline_step", "simulator", "pipeline_step+15%", "simulator+15%",
     ]  # fmt: skip
     assert reproduce("--base", "first", "--self-test") == code

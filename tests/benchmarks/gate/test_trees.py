@@ -93,10 +93,10 @@ def test_both_sides_measure_in_turn(built: dict[str, Tree]) -> None:
     assert launcher.lacking() == {}
     launcher.start(["simulator"])
     try:
-        found = [launcher.run(side, "simulator") for side in (HEAD, BASE, HEAD)]
+        slices = [launcher.run(side, "simulator") for side in (HEAD, BASE, HEAD)]
     finally:
         launcher.stop()
-    assert all(seconds > 0 for seconds in found)
+    assert all(seconds > 0 for seconds in slices)
 
 
 def test_what_a_tree_lacks_is_said(repository: Path, commit: Commit, tmp_path: Path) -> None:

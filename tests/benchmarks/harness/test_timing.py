@@ -52,7 +52,7 @@ def test_each_round_has_every_step_once_in_an_order_that_changes():
     steps = {name: Step.of(lambda name=name: order.append(name)) for name in "abc"}
     found = take_turns(steps, scripted(range(30)), rounds=10, warm_up=0)
     rounds = ["".join(order[i : i + 3]) for i in range(0, 30, 3)]
-    assert all(sorted(one) == list("abc") for one in rounds)
+    assert all(sorted(names) == list("abc") for names in rounds)
     assert len(set(rounds)) > 2
     assert [len(found[name].seconds) for name in "abc"] == [10] * 3
     assert found[order[4]].seconds[1] == 4  # a sample belongs to the step that was run

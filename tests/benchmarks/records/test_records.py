@@ -130,7 +130,7 @@ def test_the_schema_is_valid() -> None:
 def objects(schema: object) -> list[dict]:
     """Every subschema that describes an object by itself (those of if, then and else only add to one)."""
     if isinstance(schema, list):
-        return [found for item in schema for found in objects(item)]
+        return [nested for item in schema for nested in objects(item)]
     if not isinstance(schema, dict):
         return []
     here = [schema] if "additionalProperties" in schema or "object" in schema.get("type", ()) else []

@@ -45,16 +45,16 @@ def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path: Pat
 
 def test_the_temporary_file_is_a_hidden_neighbour(tmp_path: Path, monkeypatch) -> None:
     """In the same folder, so that the rename cannot cross file systems, and complete when it is renamed."""
-    seen = []
+    partial_files = []
     real = os.replace
 
     def replace(source: Path, target: Path) -> None:
-        seen.append((Path(source).parent, Path(source).name, Path(source).read_bytes()))
+        partial_files.append((Path(source).parent, Path(source).name, Path(source).read_bytes()))
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
     atomic_write_bytes(tmp_path / "figure.pdf", b"%PDF")
-    assert seen == [(tmp_path, f".figure.pdf.tmp-{os.getpid()}", b"%PDF")]
+    assert partial_files == [(tmp_path, f".figure.pdf.tmp-{os.getpid()}", b"%PDF")]
 
 
 @pytest.mark.parametrize("place", ["file/r.json", "file/deep/r.json", "folder"])

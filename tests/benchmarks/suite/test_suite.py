@@ -63,7 +63,7 @@ def test_all_points(name):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", [name for name, one in BENCHMARKS.items() if one.uses_device])
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.uses_device])
 def test_all_points_on_a_gpu(name):
     for point in BENCHMARKS[name].load().points(Setup("cuda", quick=True, samples=2)):
         assert point.status in ("ok", "skipped"), point.reason
@@ -81,7 +81,7 @@ def test_the_registry_names_every_module_of_the_suite():
 
 @pytest.mark.parametrize(("name", "parts"), [("serial", 1), ("pipeline", 2), ("tensor", 2)])
 def test_the_engine_runs_beside_what_it_is_compared_with(name, parts):
-    comparison = next(one for one in train_step.comparisons() if one.name == name and one.kernels == "reference")
+    comparison = next(c for c in train_step.comparisons() if c.name == name and c.kernels == "reference")
     found = run_ranks(train_step.measure_here, parts, (comparison, TINY), "cpu")
     assert [set(rank) for rank in found] == [{"engine", "other"}] * parts
     assert len({rank["engine"].seconds for rank in found}) == 1  # the slowest rank's, on all
@@ -113,10 +113,10 @@ def test_sizes_that_do_not_split_are_refused_before_a_rank_starts():
 
 
 def test_products_are_right_and_in_the_type_asked_for(monkeypatch):
-    seen = []
-    monkeypatch.setattr(gemm, "time_it", lambda call, *_, **__: seen.append(call()))
+    products = []
+    monkeypatch.setattr(gemm, "time_it", lambda call, *_, **__: products.append(call()))
     gemm.measure(3, 5, 7, "bf16", batch=2)
-    assert (seen[0].shape, seen[0].dtype) == ((2, 3, 5), torch.bfloat16)
+    assert (products[0].shape, products[0].dtype) == ((2, 3, 5), torch.bfloat16)
 
 
 def test_the_gap_is_that_of_one_kernel(monkeypatch):

@@ -15,12 +15,12 @@ Result = list[list[dict[str, float]]]
 
 def compare(work: list[tuple[dict[str, Any], str]]) -> Result:
     """The largest relative errors of each case on each of its ranks."""
-    found = []
+    differences = []
     for case, path in work:
         ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
         args = ([(case, path)],)
-        found.append([r[0] for r in launch(jobs.compare_all, ranks, args, timeout=300, process_group=ranks > 1)])
-    return found
+        differences.append([r[0] for r in launch(jobs.compare_all, ranks, args, timeout=300, process_group=ranks > 1)])
+    return differences
 
 
 if __name__ == "__main__":

@@ -121,13 +121,13 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
 
 def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict[str, float]]:
     """Many cases in one set of ranks; those of one layout share their process groups."""
-    out, made = [], {}
+    out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
         layout = parallel.p, parallel.t, parallel.d
-        if layout not in made:
-            made[layout] = groups_of(settings_of(case))
-        out.append(compare(case, torch.load(path), made[layout]))
+        if layout not in optimizers:
+            optimizers[layout] = groups_of(settings_of(case))
+        out.append(compare(case, torch.load(path), optimizers[layout]))
         beat()
     return out
 

@@ -54,10 +54,10 @@ def test_the_legal_configurations_are_all_there_once(job):
                 expected.add(TrainingConfig(job.model, config))
             except ValueError:
                 continue
-    found = list(configurations(job, PER_NODE))
-    assert len(found) == len(set(found))
-    assert set(found) == expected
-    assert all(config.parallel.n == job.n for config in found)
+    result = list(configurations(job, PER_NODE))
+    assert len(result) == len(set(result))
+    assert set(result) == expected
+    assert all(config.parallel.n == job.n for config in result)
 
 
 def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
@@ -100,8 +100,8 @@ def test_the_least_time_is_a_bound_where_communication_rules(job, changes):
 def test_pruning_changes_nothing(job, everything, top):
     pruned = search(job, CLUSTER, top)
     assert pruned.ranked[:top] == everything.ranked[:top]
-    for found in (pruned, everything):
-        assert found.legal == found.too_large + found.too_long + found.discarded + len(found.ranked)
+    for result in (pruned, everything):
+        assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
     assert everything.discarded == 0
     faster = [e for e in everything.ranked if e.iteration_time <= pruned.complete_to_s]
     assert list(pruned.ranked[: len(faster)]) == faster
@@ -113,16 +113,16 @@ def test_pruning_prunes(job):
 
 def test_what_is_included_gets_its_exact_rank(job, everything):
     slow = everything.ranked[2 * len(everything.ranked) // 3]
-    found = search(job, CLUSTER, 2, include=[slow.config])
-    assert found.rank(slow.config) == everything.rank(slow.config)
-    assert found.rank(replace(slow.config, model=replace(job.model, seq=4096))) is None
+    result = search(job, CLUSTER, 2, include=[slow.config])
+    assert result.rank(slow.config) == everything.rank(slow.config)
+    assert result.rank(replace(slow.config, model=replace(job.model, seq=4096))) is None
 
 
 def test_schedules_too_long_to_execute_are_counted(job, monkeypatch):
     monkeypatch.setattr(searching, "MAX_PASSES", 64)
-    found = search(job, CLUSTER, 3)
-    assert found.too_long > 0
-    assert found.legal == found.too_large + found.too_long + found.discarded + len(found.ranked)
+    result = search(job, CLUSTER, 3)
+    assert result.too_long > 0
+    assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
 
 
 def test_nothing_legal_and_nothing_that_fits_are_no_errors():
@@ -131,8 +131,8 @@ def test_nothing_legal_and_nothing_that_fits_are_no_errors():
     assert takeaways(indivisible, CLUSTER).chosen is None
     assert least_memory(indivisible, CLUSTER) is None
     huge = TrainingJob(ModelConfig(8, 65536, 64), 8, 8)
-    found = search(huge, CLUSTER)
-    assert (found.ranked, found.fitting) == ((), 0)
+    result = search(huge, CLUSTER)
+    assert (result.ranked, result.fitting) == ((), 0)
     assert not any(size.fits for size in takeaways(huge, CLUSTER).sizes)
 
 
@@ -155,9 +155,9 @@ def test_enough_gpus_are_enough():
 @pytest.mark.parametrize(("n", "B"), [(64, 128), (512, 512)])
 def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
     job = TrainingJob(ModelConfig(24, 8192, 64), n, B)
-    found = takeaways(job, CLUSTER)
-    assert [size.fits for size in found.sizes] == [False] * (len(found.sizes) - 1) + [True]
-    products = [size.t * size.p for size in found.sizes]
+    result = takeaways(job, CLUSTER)
+    assert [size.fits for size in result.sizes] == [False] * (len(result.sizes) - 1) + [True]
+    products = [size.t * size.p for size in result.sizes]
     assert products == sorted(products)
     assert products[0] == 1
     plain = [c.parallel for c in configurations(job, PER_NODE) if fits(c, COSTS, CLUSTER)]
@@ -165,14 +165,14 @@ def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
         c for c in plain if c.v == 1 and c.recompute == "full" and (c.t == PER_NODE or (c.p == 1 and c.t < PER_NODE))
     ]
     assert min(c.t * c.p for c in plain) == products[-1]
-    for size in found.sizes:  # Takeaway 1: no pipeline before a node is full
+    for size in result.sizes:  # Takeaway 1: no pipeline before a node is full
         assert size.p == 1 or size.t == PER_NODE
-    parallel = found.chosen.config.parallel
-    assert (parallel.t, parallel.p) == (found.sizes[-1].t, found.sizes[-1].p)
+    parallel = result.chosen.config.parallel
+    assert (parallel.t, parallel.p) == (result.sizes[-1].t, result.sizes[-1].p)
     assert (parallel.v, parallel.recompute) == (1, "full")
-    tried = [estimate.config.parallel.b for estimate in found.microbatches]
+    tried = [estimate.config.parallel.b for estimate in result.microbatches]
     assert tried == sorted(set(tried))
-    assert found.chosen.iteration_time == min(estimate.iteration_time for estimate in found.microbatches)
+    assert result.chosen.iteration_time == min(estimate.iteration_time for estimate in result.microbatches)
 
 
 def test_shares_of_the_time_add_up(everything):
@@ -192,7 +192,7 @@ def test_the_share_of_tensor_parallelism_is_what_it_would_cost_nothing_without(e
     device = replace(CLUSTER, host_per_call=0.0)
     free = replace(device, **dict.fromkeys(links, 1e30), **dict.fromkeys(delays, 1e-30))
     passes = ("forward", "recompute", "backward", "embedding_and_logits")
-    for config in (found.config for found in everything.ranked[::5]):
+    for config in (result.config for result in everything.ranked[::5]):
         estimate, without = simulate(config, device), simulate(config, free).phase_times
         cost = sum(estimate.phase_times[name] - without[name] for name in passes)
         assert time_shares(estimate, device)["tensor-parallel communication"] == pytest.approx(cost, rel=1e-6, abs=1e-9)
@@ -210,6 +210,6 @@ def test_jobs_are_checked():
 
 
 def test_progress_is_told(job):
-    told = []
-    found = search(job, CLUSTER, 2, on_step=lambda done, most: told.append((done, most)))
-    assert [done for done, _ in told] == list(range(1, len(found.ranked) + 1))
+    steps = []
+    result = search(job, CLUSTER, 2, on_step=lambda done, most: steps.append((done, most)))
+    assert [done for done, _ in steps] == list(range(1, len(result.ranked) + 1))

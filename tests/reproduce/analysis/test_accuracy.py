@@ -40,22 +40,22 @@ def test_groups_and_overall(assessment):
     assert [group.artifact.id for group in assessment.groups] == ["fig_interleaved", "fig_scatter_gather"]
     assert [group.scored.score.n for group in assessment.groups] == [10, 10]
     assert (assessment.overall.score.n, assessment.duplicates) == (15, 5)
-    errors = [one.pair.error for one in assessment.predicted if one.counted]
+    errors = [prediction.pair.error for prediction in assessment.predicted if prediction.counted]
     assert assessment.overall.score.mean == pytest.approx(sum(map(abs, errors)) / 15)
     assert assessment.overall.score.bias == pytest.approx(sum(errors) / 15)
     assert abs(assessment.overall.score.worst) == max(map(abs, errors))
 
 
 def test_predictions_are_those_of_the_artifacts(assessment, figure_12):
-    ours = {one.result.key: one.pair.ours for one in assessment.groups[0].predicted}
+    ours = {prediction.result.key: prediction.pair.ours for prediction in assessment.groups[0].predicted}
     expected = {p.key: p.metrics["throughput_per_gpu"].value for p in figure_12.record.points}
     assert ours == expected
 
 
 def test_artifacts_without_published_values_are_counted(assessment):
-    (one,) = assessment.unpublished
-    assert (one.artifact.id, one.points) == ("table_recompute_memory", 10)
-    assert 0 < one.predictions <= 10
+    (prediction,) = assessment.unpublished
+    assert (prediction.artifact.id, prediction.points) == ("table_recompute_memory", 10)
+    assert 0 < prediction.predictions <= 10
 
 
 def test_every_parameter_is_moved_to_both_ends(assessment):
@@ -95,10 +95,10 @@ def test_moves_leave_the_cluster_alone():
 
 def test_without_logits_an_iteration_is_faster_for_the_same_flops():
     artifact = catalog.load("fig_interleaved")
-    one = published_points(artifact)[0]
+    prediction = published_points(artifact)[0]
     evaluators = {artifact.id: evaluator(artifact, "simulated", "selene")}
-    with_logits = one.pair(evaluators[artifact.id].evaluate(one.point))
-    without = one.pair(sensitivity._without_logits(evaluators)(one))
+    with_logits = prediction.pair(evaluators[artifact.id].evaluate(prediction.point))
+    without = prediction.pair(sensitivity._without_logits(evaluators)(prediction))
     assert 1 < without.ours / with_logits.ours < 1.2
 
 
@@ -106,10 +106,13 @@ def test_points_that_no_longer_fit_are_counted_and_not_compared():
     published = published_points(catalog.load("fig_interleaved"))[:2]
     known = [(published[0], pair(1.3, 1.0)), (published[1], pair(1.5, 1.0))]
 
-    def evaluate(one):
-        if one is published[1]:
+    def evaluate(prediction):
+        if prediction is published[1]:
             return result("oom")
-        return replace(result("ok"), metrics={one.quantity.name: Metric(1.1 * one.value.value, "FLOP/s", "simulated")})
+        return replace(
+            result("ok"),
+            metrics={prediction.quantity.name: Metric(1.1 * prediction.value.value, "FLOP/s", "simulated")},
+        )
 
     move = sensitivity._scored(known, evaluate, "memory_reserved", "high", 8e9, "")
     assert move.lost == 1
@@ -231,9 +234,9 @@ def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
 
 def test_figures_are_byte_stable(assessment):
     record = accuracy_command_record(assessment)
-    one, other = (accuracy_figures.render(assessment, record) for _ in range(2))
-    assert one == other
-    assert set(one) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
+    prediction, other = (accuracy_figures.render(assessment, record) for _ in range(2))
+    assert prediction == other
+    assert set(prediction) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
 
 
 def accuracy_command_record(assessment: Assessment):

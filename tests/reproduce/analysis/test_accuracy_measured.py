@@ -80,60 +80,60 @@ def save(tmp_path, cluster) -> Save:
 
 def test_predictions_are_the_simulators(save, cluster):
     (record,) = [save()]
-    found = assess([record], cluster)
-    assert found.host == NAME
-    assert [one.point.key for one in found.comparisons] == list(LAYOUTS)
-    for one in found.comparisons:
-        expected = simulate(TrainingConfig(MODEL, ParallelConfig(**LAYOUTS[one.point.key])), load_cluster(cluster))
-        assert one.predicted == expected.iteration_time
-        assert one.pair(one.predicted).error == pytest.approx(1 / 1.25 - 1)
-    scores = found.scores()
+    assessment = assess([record], cluster)
+    assert assessment.host == NAME
+    assert [c.point.key for c in assessment.comparisons] == list(LAYOUTS)
+    for c in assessment.comparisons:
+        expected = simulate(TrainingConfig(MODEL, ParallelConfig(**LAYOUTS[c.point.key])), load_cluster(cluster))
+        assert c.predicted == expected.iteration_time
+        assert c.pair(c.predicted).error == pytest.approx(1 / 1.25 - 1)
+    scores = assessment.scores()
     assert list(scores) == ["1 rank", "2 ranks", "all"]
-    assert [one.simulated.n for one in scores.values()] == [2, 2, 4]
+    assert [c.simulated.n for c in scores.values()] == [2, 2, 4]
     assert scores["all"].simulated.mean == pytest.approx(0.2)
     assert scores["all"].simulated.bias == pytest.approx(-0.2)
 
 
 def test_the_baselines_count_what_is_executed(save, cluster):
-    found = {one.point.key: one for one in assess([save()], cluster).comparisons}
+    by_key = {c.point.key: c for c in assess([save()], cluster).comparisons}
     peak = load_cluster(cluster).peak_flops
     B, s, h, V = 8, 128, 256, 1024
     one_pass = 4 * (24 * B * s * h**2 + 4 * B * s**2 * h)
     logits = 6 * B * s * h * V
-    assert found["serial"].flops_over_peak == pytest.approx((3 * one_pass + logits) / peak)
-    assert found["recompute"].flops_over_peak == pytest.approx((4 * one_pass + logits) / peak)
-    assert found["data"].flops_over_peak == pytest.approx(found["recompute"].flops_over_peak / 2)
-    assert found["serial"].with_bubble == found["serial"].flops_over_peak
-    pipeline = found["pipeline"]
+    assert by_key["serial"].flops_over_peak == pytest.approx((3 * one_pass + logits) / peak)
+    assert by_key["recompute"].flops_over_peak == pytest.approx((4 * one_pass + logits) / peak)
+    assert by_key["data"].flops_over_peak == pytest.approx(by_key["recompute"].flops_over_peak / 2)
+    assert by_key["serial"].with_bubble == by_key["serial"].flops_over_peak
+    pipeline = by_key["pipeline"]
     assert pipeline.with_bubble == pytest.approx(pipeline.flops_over_peak * (1 + 1 / 8))
 
 
 def test_ranks_that_share_cores_take_at_least_the_cores_work(save, cluster):
     layouts = {"four": {"d": 4, "B": 16}, "pipeline": {"p": 4, "B": 16}}
-    found = assess([save(layouts)], cluster)
-    assert list(found.scores()) == [SHARED, "all"]
+    assessment = assess([save(layouts)], cluster)
+    assert list(assessment.scores()) == [SHARED, "all"]
     model = replace(load_cluster(cluster), gpus_per_node=4)
-    for one in found.comparisons:
-        alone = simulate(one.config, model)
-        assert one.shared
-        assert one.predicted == max(alone.iteration_time, 2 * (alone.iteration_time - alone.phase_times["bubble"]))
-        assert one.predicted > alone.iteration_time
-    assert found.comparisons[0].predicted == pytest.approx(
-        2 * simulate(found.comparisons[0].config, model).iteration_time
+    for c in assessment.comparisons:
+        alone = simulate(c.config, model)
+        assert c.shared
+        assert c.predicted == max(alone.iteration_time, 2 * (alone.iteration_time - alone.phase_times["bubble"]))
+        assert c.predicted > alone.iteration_time
+    assert assessment.comparisons[0].predicted == pytest.approx(
+        2 * simulate(assessment.comparisons[0].config, model).iteration_time
     )
-    pipeline = found.comparisons[1]  # the bubble of a rank is another's time on its core
+    pipeline = assessment.comparisons[1]  # the bubble of a rank is another's time on its core
     assert pipeline.predicted < 2 * simulate(pipeline.config, model).iteration_time
     work = flops_per_iteration(MODEL, 16)  # of four ranks, by two cores
-    assert [one.flops_over_peak for one in found.comparisons] == [pytest.approx(work / 2 / model.peak_flops)] * 2
+    assert [c.flops_over_peak for c in assessment.comparisons] == [pytest.approx(work / 2 / model.peak_flops)] * 2
 
 
 def test_a_machine_with_a_core_for_every_rank_is_one_node(save, cluster):
     host = replace(HOST, logical_cores=8)
     mine = Path(cluster)
     mine.write_text(mine.read_text().replace(NAME, "A CPU, 8 cores"))
-    (one,) = assess([save({"four": {"d": 4, "B": 16}}, host=host)], cluster).comparisons
-    assert not one.shared
-    assert one.predicted == simulate(one.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_time
+    (c,) = assess([save({"four": {"d": 4, "B": 16}}, host=host)], cluster).comparisons
+    assert not c.shared
+    assert c.predicted == simulate(c.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_time
 
 
 def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_path):
@@ -144,14 +144,14 @@ def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_pat
     mine.rename(other)
     mine.write_text(other.read_text())
     record = save({"four": {"d": 4, "B": 16}}, host=gpus, device="cuda", dtype="fp16")
-    (one,) = assess([record], str(other)).comparisons
-    assert not one.shared
-    assert one.predicted == simulate(one.config, load_cluster(str(other))).iteration_time
+    (c,) = assess([record], str(other)).comparisons
+    assert not c.shared
+    assert c.predicted == simulate(c.config, load_cluster(str(other))).iteration_time
 
 
 def test_zero3_is_predicted_as_such(save, cluster):
-    (one,) = assess([save({"zero3": {"d": 2, "B": 8, "data_parallel": "zero3"}})], cluster).comparisons
-    assert one.config.parallel.data_parallel == "zero3"
+    (c,) = assess([save({"zero3": {"d": 2, "B": 8, "data_parallel": "zero3"}})], cluster).comparisons
+    assert c.config.parallel.data_parallel == "zero3"
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_zero3_is_predicted_as_such(save, cluster):
     ids=lambda value: str(value)[:20],
 )
 def test_what_cannot_be_compared_is_left_out_with_a_reason(save, cluster, changes, reason):
-    found = assess([save(), save(id="fig_y", **changes)], cluster)
-    assert len(found.comparisons) == len(LAYOUTS)
-    assert found.left_out == {reason: len(LAYOUTS)}
+    assessment = assess([save(), save(id="fig_y", **changes)], cluster)
+    assert len(assessment.comparisons) == len(LAYOUTS)
+    assert assessment.left_out == {reason: len(LAYOUTS)}
 
 
 def test_the_command(save, cluster, tmp_path, capsys):
@@ -190,17 +190,17 @@ def test_the_command(save, cluster, tmp_path, capsys):
     assert sorted(path.name for path in folder.iterdir()) == ["figure.pdf", "figure.png", "record.json"]
     record = read_record(folder / "record.json")
     points = {point.key: point for point in record.points}
-    one = points["fig_x:serial"].metrics
-    assert (one["iteration_time"].origin, one["predicted_iteration_time"].origin) == ("measured", "simulated")
-    assert one["relative_error"].value == pytest.approx(-0.2)
+    c = points["fig_x:serial"].metrics
+    assert (c["iteration_time"].origin, c["predicted_iteration_time"].origin) == ("measured", "simulated")
+    assert c["relative_error"].value == pytest.approx(-0.2)
     assert points["score:all"].metrics["mean_error"].value == pytest.approx(0.35)
     assert points["score:all"].metrics["points"].value == 8
 
     before = (folder / "figure.pdf").read_bytes()
     assert main([*arguments, "--json"]) == errors.DONE
-    found = json.loads(capsys.readouterr().out)
-    assert (found["cluster"], found["host"], found["scores"]["all"]["n"]) == ("mine", NAME, 8)
-    assert found["steps"][0].keys() >= {"record", "label", "measured", "predicted", "error", "flops_over_peak"}
+    document = json.loads(capsys.readouterr().out)
+    assert (document["cluster"], document["host"], document["scores"]["all"]["n"]) == ("mine", NAME, 8)
+    assert document["steps"][0].keys() >= {"record", "label", "measured", "predicted", "error", "flops_over_peak"}
     assert (folder / "figure.pdf").read_bytes() == before
 
 

@@ -26,9 +26,9 @@ def predictions():
 
 def test_every_published_value_of_the_blind_figures_is_there(predictions):
     published = {
-        f"{id}:{one.point.key}": one.value.value
+        f"{id}:{p.point.key}": p.value.value
         for id in MEAN_ERRORS.keys() - {"all"}
-        for one in published_points(catalog.load(id))
+        for p in published_points(catalog.load(id))
     }
     (names,) = {tuple(point.paper) for point in predictions if point.series != "Figure 17"}
     assert names == ("throughput_per_gpu",)

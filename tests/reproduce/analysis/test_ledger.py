@@ -29,11 +29,11 @@ def study(*points: LedgerPoint) -> Study:
 
 
 def test_every_study_says_where_it_is_from_and_has_points():
-    assert sum(len(one.points) for one in studies()) == 121
-    for one in studies():
-        assert len(one.source) > 20
-        assert one.caveat
-        assert load_cluster(one.cluster).name == one.cluster
+    assert sum(len(s.points) for s in studies()) == 121
+    for s in studies():
+        assert len(s.source) > 20
+        assert s.caveat
+        assert load_cluster(s.cluster).name == s.cluster
 
 
 def test_errors_are_of_throughput():
@@ -46,7 +46,7 @@ def test_errors_are_of_throughput():
 
 
 def test_a_published_throughput_becomes_seconds_by_equation_3():
-    (readme,) = next(one for one in studies() if one.id == "megatron_readme").points
+    (readme,) = next(s for s in studies() if s.id == "megatron_readme").points
     config = readme.config
     flops = flops_per_iteration(config.model, config.parallel.B)
     assert flops / config.parallel.n / readme.iteration_time == pytest.approx(138e12)
@@ -75,9 +75,9 @@ def test_studies_are_predicted(entries, id):
 
 
 def test_a_study_on_another_cluster():
-    one = study(LedgerPoint(CONFIG, 1.0))
+    s = study(LedgerPoint(CONFIG, 1.0))
     slow = replace(SELENE, gemm_plateau=SELENE.gemm_plateau / 2)
-    assert score_study(one, slow).seconds > score_study(one).seconds
+    assert score_study(s, slow).seconds > score_study(s).seconds
 
 
 def test_what_a_source_does_not_say_is_scored_both_ways(entries):
@@ -86,7 +86,7 @@ def test_what_a_source_does_not_say_is_scored_both_ways(entries):
         assert other["settings"] == {"scatter_gather": False}
         assert other["score"]["n"] == entries[id]["score"]["n"]
     # Without scatter/gather a message is longer, so nothing is faster.
-    (vtrain,) = (one for one in studies() if one.id == "vtrain_multi")
+    (vtrain,) = (s for s in studies() if s.id == "vtrain_multi")
     assert not any(point.config.parallel.scatter_gather for point in vtrain.with_alternative().points)
     assert entries["vtrain_multi"]["alternative"]["score"]["bias"] < entries["vtrain_multi"]["score"]["bias"]
     assert entries["mtnlg"]["alternative"] is None
@@ -94,7 +94,7 @@ def test_what_a_source_does_not_say_is_scored_both_ways(entries):
 
 def test_other_simulators_stand_beside_ours(entries):
     paper = score([ScoredPair("", 1.1, 1.0)])
-    others = {one["on"]: one for one in ledger({"Table 1": paper})["other_scores"]}
+    others = {s["on"]: s for s in ledger({"Table 1": paper})["other_scores"]}
     assert others["Table 1"]["ours"] == pytest.approx(0.1)
     assert others["Figure 11"]["ours"] is None
     vtrain = others["vTrain's 103 rows, t <= 8"]

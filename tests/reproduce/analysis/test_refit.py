@@ -25,14 +25,14 @@ def task() -> refit.Fit:
 
 
 def test_artifacts_whose_values_set_a_parameter():
-    one = parameter("a", 2.0, "public; fig_one, table_two (rows 1 to 3), fig_three (text only: best b)")
-    assert refit.set_with(one) == {"fig_one", "table_two"}
+    p = parameter("a", 2.0, "public; fig_one, table_two (rows 1 to 3), fig_three (text only: best b)")
+    assert refit.set_with(p) == {"fig_one", "table_two"}
     assert refit.set_with(parameter("a", 2.0)) == set()
-    assert refit.set_with(replace(one, low=2.0, high=2.0)) == set()
+    assert refit.set_with(replace(p, low=2.0, high=2.0)) == set()
 
 
 def test_the_cluster_file_names_artifacts_that_there_are():
-    named = {id for one in read_parameters("selene").values() for id in refit.set_with(one)}
+    named = {id for p in read_parameters("selene").values() for id in refit.set_with(p)}
     assert named
     assert named <= set(catalog.ids())
 
@@ -61,8 +61,8 @@ def test_an_outcome_belongs_to_its_parameters_points_and_predictions(task, monke
     monkeypatch.setattr("reproduce.analysis.scoring.accuracy.moves", lambda *arguments: [])
     fresh = assess(artifacts, "selene", refitted=document)
     errors = document["artifacts"]["fig_interleaved"]["errors"].values()
-    assert fresh.groups[1].scored.left_out == pytest.approx(sum(abs(one["left_out"]) for one in errors) / len(errors))
-    assert [one["shipped"] for one in errors] == [one.pair.error for one in fresh.groups[1].predicted]
+    assert fresh.groups[1].scored.left_out == pytest.approx(sum(abs(p["left_out"]) for p in errors) / len(errors))
+    assert [p["shipped"] for p in errors] == [p.pair.error for p in fresh.groups[1].predicted]
     assert not any("stale" in note for note in fresh.notes)
     stale = assess(artifacts, "selene", refitted={**document, "digest": "0"})
     assert stale.overall.left_out is None

@@ -85,8 +85,8 @@ def test_baselines_are_the_best_of_their_kind():
     for _ in range(3000):
         a, slope = pick.uniform(0, 250), pick.uniform(-20, 20)
         assert mean([a] * len(pairs)) >= found["constant"] - 1e-12
-        assert mean([a / (1 + one.bubble) for one in pairs]) >= found["constant_with_bubble"] - 1e-12
-        assert mean([a + slope * one.hidden for one in pairs]) >= found["line_in_h"] - 1e-12
+        assert mean([a / (1 + pair_.bubble) for pair_ in pairs]) >= found["constant_with_bubble"] - 1e-12
+        assert mean([a + slope * pair_.hidden for pair_ in pairs]) >= found["line_in_h"] - 1e-12
 
 
 # ---------------------------------------------------------------------------------------------- published values
@@ -96,7 +96,7 @@ def test_a_configuration_in_two_figures_counts_once():
     twelve, eighteen = (published_points(catalog.load(id)) for id in ("fig_interleaved", "fig_scatter_gather"))
     counted = unique((*twelve, *eighteen))
     assert len(twelve) == len(eighteen) == 10
-    assert [one.artifact for one in counted] == ["fig_interleaved"] * 10 + ["fig_scatter_gather"] * 5
+    assert [pair_.artifact for pair_ in counted] == ["fig_interleaved"] * 10 + ["fig_scatter_gather"] * 5
     assert disagreements((*twelve, *eighteen)) == []
 
 
@@ -107,16 +107,16 @@ def test_points_that_differ_in_any_parameter_are_not_the_same():
 
 
 def test_defaults_do_not_make_a_point_another():
-    one = published_points(catalog.load("fig_interleaved"))[0]
-    told = replace(one, point=replace(one.point, parameters={**one.point.parameters, "recompute": "full"}))
-    other = replace(one, point=replace(one.point, parameters={**one.point.parameters, "recompute": "none"}))
-    assert len(unique([one, told, other])) == 2
+    pair_ = published_points(catalog.load("fig_interleaved"))[0]
+    told = replace(pair_, point=replace(pair_.point, parameters={**pair_.point.parameters, "recompute": "full"}))
+    other = replace(pair_, point=replace(pair_.point, parameters={**pair_.point.parameters, "recompute": "none"}))
+    assert len(unique([pair_, told, other])) == 2
 
 
 def test_two_published_values_for_one_configuration_are_reported():
-    one = published_points(catalog.load("fig_interleaved"))[0]
-    other = replace(one, artifact="fig_other", value=replace(one.value, value=2 * one.value.value))
-    (line,) = disagreements([one, other])
+    pair_ = published_points(catalog.load("fig_interleaved"))[0]
+    other = replace(pair_, artifact="fig_other", value=replace(pair_.value, value=2 * pair_.value.value))
+    (line,) = disagreements([pair_, other])
     assert "fig_interleaved" in line
     assert "fig_other" in line
 

@@ -44,7 +44,7 @@ def test_the_points_can_be_emulated_on_one_machine(id):
 
 def test_there_are_enough_points_and_they_take_little_time():
     seconds = {id: expected_seconds("emulated", points, "selene") for id, points in all_points().items()}
-    run = [one for times in seconds.values() for one in times if one]  # those out of memory are not run
+    run = [time for times in seconds.values() for time in times if time]  # those out of memory are not run
     assert len(run) >= 40
     assert sum(run) < 20 * 60
     assert sum(seconds["fig_interleaved"]) < 3 * 60

@@ -37,7 +37,7 @@ def test_rounded_or_cut_off(printed, count, expected):
 )
 def test_the_papers_sizes(id, claim, verdict, results_for):
     artifact = catalog.load(id)
-    found = judge(next(one for one in artifact.claims if one.id == claim), results_for(artifact, {}))
+    found = judge(next(c for c in artifact.claims if c.id == claim), results_for(artifact, {}))
     assert found.verdict == verdict
     assert "billion" in found.explanation
 

@@ -21,13 +21,15 @@ def test_every_artifact_and_claim_stands_for_a_statement():
 
 
 def test_all_figures_and_tables_are_on_the_list():
-    shown = {one.place: one.artifact for one in coverage.statements() if one.kind != "statement"}
+    shown = {
+        statement.place: statement.artifact for statement in coverage.statements() if statement.kind != "statement"
+    }
     assert {f"Figure {n}" for n in range(1, 19)} | {"Table 1", "Table 2"} == set(shown)
     assert all(catalog.load(str(artifact)).label == place for place, artifact in shown.items())
 
 
 def test_takeaways_and_equations_are_on_the_list():
-    ids = {one.id for one in coverage.statements()}
+    ids = {statement.id for statement in coverage.statements()}
     assert {"takeaway_1", "takeaway_2", "takeaway_3", "eq_1", "eq_2", "eq_3", "eq_4"} <= ids
 
 

@@ -16,10 +16,10 @@ def test_values_have_unit_how_and_rounding():
 
 
 def test_values_are_those_of_a_row_that_agrees_with_all_parameters():
-    at = {"p": 2, "t": 32, "B": 128}
-    assert published.values("fig_tensor_vs_pipeline", at)["throughput_per_gpu"].value == 107e12
-    assert published.values("fig_tensor_vs_pipeline", {**at, "B": 64}) == {}
-    assert published.values("fig_tensor_vs_pipeline", {**at, "hidden": 1}) == {}  # another configuration
+    position = {"p": 2, "t": 32, "B": 128}
+    assert published.values("fig_tensor_vs_pipeline", position)["throughput_per_gpu"].value == 107e12
+    assert published.values("fig_tensor_vs_pipeline", {**position, "B": 64}) == {}
+    assert published.values("fig_tensor_vs_pipeline", {**position, "hidden": 1}) == {}  # another configuration
 
 
 def test_a_row_may_have_a_rounding_step_of_its_own():

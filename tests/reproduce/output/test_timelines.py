@@ -339,7 +339,7 @@ class TestArtifacts:
         artifact = finished.plan.artifact
         with theme.style():
             axes = artifact.draw(artifact, finished.record).axes
-        titles = [text.get_text() for one in axes for text in one.texts if text.get_gid() == "title"]
+        titles = [text.get_text() for panel in axes for text in panel.texts if text.get_gid() == "title"]
         expected = {
             "fig_gpipe_timeline": ["GPipe, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %"],
             "fig_interleaved_timeline": [
@@ -348,8 +348,8 @@ class TestArtifacts:
             ],
         }
         assert titles == expected[artifact.id]
-        for one, end in zip(axes, {"fig_gpipe_timeline": [41]}.get(artifact.id, [37, 37]), strict=True):
-            assert one.get_xlim() == (0, end)
+        for panel, end in zip(axes, {"fig_gpipe_timeline": [41]}.get(artifact.id, [37, 37]), strict=True):
+            assert panel.get_xlim() == (0, end)
         labels = {text.get_text() for text in numbers(axes[0])}
         last = {"fig_gpipe_timeline": 16}.get(artifact.id, 12)
         assert labels == {str(i) for i in range(1, last + 1)}
@@ -381,7 +381,7 @@ def test_claims_can_be_contradicted(id, claim, key, metric, value):
     artifact = load(id)
     evaluate = evaluator(artifact, "derived", "selene")
     points = [evaluate.evaluate(point) for point in artifact.points("paper")]
-    (judge,) = [one.judge for one in artifact.claims if one.id == claim]
+    (judge,) = [c.judge for c in artifact.claims if c.id == claim]
     assert judge(Results(tuple(points), "derived")).verdict == "holds"
     (index,) = [i for i, point in enumerate(points) if point.key == key]
     wrong = {**points[index].metrics, metric: Metric(value, points[index].metrics[metric].unit, "derived")}
@@ -395,7 +395,7 @@ def test_claims_that_execute_can_be_contradicted(monkeypatch):
     def verdict(artifact, claim):
         evaluate = evaluator(artifact, "derived", "selene")
         results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
-        (judge,) = [one.judge for one in artifact.claims if one.id == claim]
+        (judge,) = [c.judge for c in artifact.claims if c.id == claim]
         return judge(results).verdict
 
     assert verdict(fig_gpipe_timeline.ARTIFACT, "gpipe_bubble_time") == "holds"
@@ -410,7 +410,7 @@ def test_communication_claim_gives_the_exact_ratio():
     artifact = load("fig_interleaved_timeline")
     evaluate = evaluator(artifact, "derived", "selene")
     results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
-    (judge,) = [one.judge for one in artifact.claims if one.id == "interleaved_communication_by_v"]
+    (judge,) = [c.judge for c in artifact.claims if c.id == "interleaved_communication_by_v"]
     found = judge(results)
     assert found.numbers["total_ratio"].value == pytest.approx((4 * 2 - 1) / (4 - 1))
     assert found.numbers["neighbour_ratio"].value == 2

@@ -137,10 +137,12 @@ def test_a_second_interruption_does_not_lose_what_the_first_kept(small, counter,
 
 def test_progress_is_saved_while_running(small, counter, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "SAVE_EVERY_S", 0.0)
-    seen = []
+    evaluated = []
     path = tmp_path / "fig_squares" / "derived" / "record.json"
-    runner.run(runner.plan(small, tmp_path), COMMAND, on_point=lambda label: seen.append(len(read_record(path).points)))
-    assert seen == [1, 2, 3, 4, 5]
+    runner.run(
+        runner.plan(small, tmp_path), COMMAND, on_point=lambda label: evaluated.append(len(read_record(path).points))
+    )
+    assert evaluated == [1, 2, 3, 4, 5]
 
 
 def test_points_that_break_do_not_stop_the_others(small, counter, tmp_path):
