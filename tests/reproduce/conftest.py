@@ -1,6 +1,7 @@
 """Fixtures: a small artifact that counts its evaluations, results made by hand, and the simulated Figure 12."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,15 @@ def make_results() -> Make:
         return Results(tuple(points), "simulated")
 
     return make
+
+
+def changed(record: Record, key: str, metric: str, value: float) -> Results:
+    """The results of a record in which one metric of the point `key` has another value."""
+    points = tuple(
+        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
+        for p in record.points
+    )
+    return Results(points, record.fidelity)
 
 
 @pytest.fixture

@@ -6,22 +6,14 @@ import pytest
 
 from reproduce.artifacts import fig_bubble as module
 from reproduce.experiment.claims import agreement
-from reproduce.experiment.results import Results
 from reproduce.running import runner
+from tests.reproduce.conftest import changed
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
     return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("bubble")), ["reproduce", "fig_bubble"]).record
-
-
-def changed(record, key, metric, value):
-    points = tuple(
-        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
-        for p in record.points
-    )
-    return Results(points, "derived")
 
 
 def test_every_point_equals_the_papers_as_it_rounded(record):

@@ -6,23 +6,15 @@ import pytest
 
 from ptdp_core import layout
 from reproduce.artifacts import fig_parallelism_grid as module
-from reproduce.experiment.results import Results
 from reproduce.output import theme
 from reproduce.running import runner
+from tests.reproduce.conftest import changed
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
     return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("grid")), ["reproduce", module.ARTIFACT.id]).record
-
-
-def changed(record, key, metric, value):
-    points = tuple(
-        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
-        for p in record.points
-    )
-    return Results(points, "derived")
 
 
 def texts(record):

@@ -9,6 +9,7 @@ from reproduce.artifacts import fig_scatter_gather_paths as module
 from reproduce.experiment.results import Results
 from reproduce.output import theme
 from reproduce.running import runner
+from tests.reproduce.conftest import changed
 
 TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
 
@@ -17,14 +18,6 @@ TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
 def record(tmp_path_factory):
     artifact = replace(module.ARTIFACT, draw=None)
     return runner.run(runner.plan(artifact, tmp_path_factory.mktemp("paths")), ["reproduce", module.ARTIFACT.id]).record
-
-
-def changed(record, key, metric, value):
-    points = tuple(
-        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
-        for p in record.points
-    )
-    return Results(points, "derived")
 
 
 def test_values(record):

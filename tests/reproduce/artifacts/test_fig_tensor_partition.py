@@ -9,6 +9,7 @@ from reproduce.artifacts import fig_tensor_partition as module
 from reproduce.experiment.results import Results
 from reproduce.output import theme
 from reproduce.running import runner
+from tests.reproduce.conftest import changed
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +22,6 @@ def record(tmp_path_factory):
 
 def results_of(record):
     return Results(record.points, "derived")
-
-
-def changed(record, key, metric, value):
-    points = tuple(
-        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
-        for p in record.points
-    )
-    return Results(points, "derived")
 
 
 def drawn(record):

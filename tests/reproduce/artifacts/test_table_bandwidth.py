@@ -1,28 +1,16 @@
 """Section 5.9: bytes across the two cuts by hand, and what agreement is worth."""
 
-from dataclasses import replace
-
 import pytest
 
 from reproduce.artifacts import table_bandwidth as module
-from reproduce.experiment.results import Results
 from reproduce.running import runner
+from tests.reproduce.conftest import changed
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("bandwidth"))
     return runner.run(plan, ["reproduce", module.ARTIFACT.id]).record
-
-
-def changed(record, key, value):
-    points = tuple(
-        replace(p, metrics={**p.metrics, "bisection_bandwidth": replace(p.metrics["bisection_bandwidth"], value=value)})
-        if p.key == key
-        else p
-        for p in record.points
-    )
-    return Results(points, "simulated")
 
 
 def test_bytes_across_the_cuts_by_hand(record):
@@ -55,15 +43,16 @@ def test_no_bandwidth_exceeds_the_hardware(record):
 
 def test_pipeline_bisection(record):
     for ratio, verdict in ((1.0, "holds"), (0.45, "contradicted"), (2.1, "contradicted")):
-        assert module.pipeline_bisection(changed(record, "pipeline", ratio * 892e9)).verdict == verdict
+        results = changed(record, "pipeline", "bisection_bandwidth", ratio * 892e9)
+        assert module.pipeline_bisection(results).verdict == verdict
 
 
 def test_agreement_by_construction_is_no_evidence(record, monkeypatch):
-    assert module.data_bisection(changed(record, "data", 12.9e12)).verdict == "holds"
+    assert module.data_bisection(changed(record, "data", "bisection_bandwidth", 12.9e12)).verdict == "holds"
     assert any("set with this section's numbers: none" in note for note in record.notes)
-    assert module.data_bisection(changed(record, "data", 5e12)).verdict == "contradicted"
+    assert module.data_bisection(changed(record, "data", "bisection_bandwidth", 5e12)).verdict == "contradicted"
     monkeypatch.setattr(module, "set_with_these", lambda: {"allreduce_hca_bandwidth": 12.6e9})
-    found = module.data_bisection(changed(record, "data", 12.9e12))
+    found = module.data_bisection(changed(record, "data", "bisection_bandwidth", 12.9e12))
     assert found.verdict == "inconclusive"
     assert "allreduce_hca_bandwidth" in found.explanation
 
