@@ -1,4 +1,4 @@
-"""What the operators refuse: one function per rule, one message per rule, before anything runs.
+"""Checks the operators' inputs before anything runs: a function for each rule, with its error message.
 
 Messages read `<field>=<value> ...; needs <rule>; try <fix>`. Wrong types and dtypes are a TypeError, wrong
 shapes, devices and numbers a ValueError.
@@ -14,7 +14,7 @@ _DTYPE_NAMES = "float64, float32, bfloat16 or float16"
 
 
 def floating(field: str, x: Tensor, device: torch.device) -> None:
-    """`x` is a tensor of a supported dtype, not empty, on a device of the type that was selected."""
+    """Require that `x` is a tensor of a supported dtype, not empty, on a device of the type that was selected."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{field}={x!r} is a {type(x).__name__}; needs a tensor; try torch.as_tensor({field})")
     if x.dtype not in DTYPES:
@@ -31,7 +31,7 @@ def floating(field: str, x: Tensor, device: torch.device) -> None:
 
 
 def like(field: str, x: Tensor, other_field: str, other: Tensor, shape: tuple[int, ...]) -> None:
-    """`x` has `shape`, and dtype and device of `other`, which was checked before."""
+    """Require that `x` has `shape`, and the dtype and device of `other`, which was checked before."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{field}={x!r} is a {type(x).__name__}; needs a tensor; try torch.as_tensor({field})")
     if x.dtype != other.dtype:
@@ -55,7 +55,7 @@ def like(field: str, x: Tensor, other_field: str, other: Tensor, shape: tuple[in
 
 
 def square(field: str, x: Tensor) -> None:
-    """The last two dimensions are equal: every position attends to itself and to those before it."""
+    """Require that the last two dimensions are equal: every position attends to itself and to those before it."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"{field}={describe(x)}; needs shape [..., s, s] for an implicit causal mask; "
@@ -64,7 +64,7 @@ def square(field: str, x: Tensor) -> None:
 
 
 def mask(field: str, x: Tensor, other_field: str, other: Tensor) -> None:
-    """`x` is a bool tensor that broadcasts to the shape of `other`, which was checked before."""
+    """Require that `x` is a bool tensor that broadcasts to the shape of `other`, which was checked before."""
     if not isinstance(x, Tensor) or x.dtype != torch.bool:
         shown = describe(x) if isinstance(x, Tensor) else repr(x)
         raise TypeError(f"{field}={shown}; needs a bool tensor (True: masked out); try {field}.bool()")
@@ -86,7 +86,7 @@ def mask(field: str, x: Tensor, other_field: str, other: Tensor) -> None:
 
 
 def scale(value: float) -> None:
-    """A finite number."""
+    """Require a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"scale={value!r} is a {type(value).__name__}; needs a number; try 1 / sqrt(head size)")
     if not math.isfinite(value):
@@ -94,7 +94,7 @@ def scale(value: float) -> None:
 
 
 def probability(p: float) -> None:
-    """0 <= p < 1: with p = 1 nothing would be kept, and the scale 1 / (1 - p) has no value."""
+    """Require 0 <= p < 1: with p = 1 nothing would be kept, and the scale 1 / (1 - p) has no value."""
     if isinstance(p, bool) or not isinstance(p, int | float):
         raise TypeError(f"p={p!r} is a {type(p).__name__}; needs a number; try 0.1")
     if not 0.0 <= p < 1.0:
@@ -102,5 +102,5 @@ def probability(p: float) -> None:
 
 
 def describe(x: Tensor) -> str:
-    """Shape, dtype and device, as in `[2, 3] float32 on cpu`."""
+    """The shape, dtype and device of `x` as text, such as `[2, 3] float32 on cpu`."""
     return f"{list(x.shape)} {str(x.dtype).removeprefix('torch.')} on {x.device}"

@@ -31,9 +31,9 @@ def drop_threshold(p: float) -> int:
 
 
 def mask_keys(seed: Tensor, rows: int, columns: int) -> Keys:
-    """What the mask of [rows, columns] is made of: a key per column, and two per row. `seed` is int64 of one element.
+    """The keys that a mask of [rows, columns] is computed from: one per column, two per row. `seed` is int64 [1].
 
-    They are apart from `keep_mask` because a compiler that sees both computes the keys again for every element.
+    They are not computed in `keep_mask`, because a compiler that sees both computes the keys again for every element.
     """
     low, high = seed.to(torch.int32), (seed >> 32).to(torch.int32)
     row = _indices(rows, seed)[:, None]
@@ -42,9 +42,9 @@ def mask_keys(seed: Tensor, rows: int, columns: int) -> Keys:
 
 
 def keep_mask(keys: Keys, p: float) -> Tensor:
-    """Which elements of [rows, columns] survive dropout with probability `p`: bool.
+    """The bool mask [rows, columns] of the elements that survive dropout with probability `p`.
 
-    Plain integer operators, for `torch.compile` to fuse into what uses the mask; eager, it is slow.
+    It consists of plain integer operators, which `torch.compile` fuses into the user of the mask; eagerly it is slow.
     """
     column, first, second = keys
     bits = column + first

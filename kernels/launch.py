@@ -1,4 +1,4 @@
-"""Launching Triton kernels: tile sizes, dtypes, the right device. Imports Triton."""
+"""Chooses tile sizes, dtypes and the device for launches of Triton kernels. Imports Triton."""
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
 

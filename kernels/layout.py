@@ -1,11 +1,11 @@
-"""What the operators agree on: the dtype they compute in, and how they see a tensor of many dimensions."""
+"""Conventions of all operators: the dtype that they compute in, and how they view a tensor of many dimensions."""
 
 import torch
 from torch import Tensor
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float64 for float64, float32 for all else: half precision is for storage, never for sums."""
+    """float64 for float64, float32 for all others: half precision is only for storage, never for sums."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

@@ -1,4 +1,4 @@
-"""From plain functions to `torch.library` operators.
+"""Registers plain functions as `torch.library` operators.
 
 An operator of this package is registered once per implementation, as `ptdp::<operator>_<implementation>`. That makes it
 well-behaved for everything around it: autograd, `torch.compile`, activation recomputation, `torch.library.opcheck`.

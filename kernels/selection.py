@@ -1,4 +1,4 @@
-"""Which implementation runs: by name, or by device."""
+"""Selects the implementation of the operators, by its name or by the device."""
 
 import functools
 import importlib.util

@@ -18,9 +18,9 @@ from kernels.layout import matrices, stacked_matrices
 
 @triton.jit
 def _inside(row, column, rows, queries, columns, CAUSAL: tl.constexpr):
-    """Where there is something to read: in the tensor and, if causal, up to the diagonal.
+    """A mask of the elements that have to be read: those inside the tensor and, if causal, up to the diagonal.
 
-    Rounded up to 16 columns, because loads of several elements at once share one bit of the mask.
+    It is rounded up to 16 columns, because loads of several elements at once share one bit of the mask.
     """
     inside = (row < rows) & (column < columns)
     return inside & (column < (row % queries) // 16 * 16 + 16) if CAUSAL else inside
