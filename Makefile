@@ -29,7 +29,7 @@ cov: $(STAMP) ## run the test suite and report which lines it reached (htmlcov/i
 	$(RUN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html
 
 exact: $(STAMP) ## compare everything deterministic with the committed reference, at zero tolerance
-	$(RUN)/python -m benchmarks exact
+	$(RUN)/reproduce gate exact
 
 lint: $(STAMP) ## check style and types
 	$(RUN)/ruff check .

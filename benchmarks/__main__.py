@@ -1,21 +1,23 @@
-"""`python -m benchmarks list | run NAME ... | exact`: microbenchmarks, each writing one record; and exact checks."""
+"""`python -m benchmarks list | run NAME ... | exact`: microbenchmarks, each writing one record; and exact checks.
+
+`reproduce bench list`, `reproduce bench run` and `reproduce gate exact` are the same.
+"""
 
 import shlex
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.exact import command as exact
-from benchmarks.harness.command import Parser, run_command
+from benchmarks.harness.command import Parser, add_results, run_command
 from benchmarks.harness.registry import BENCHMARKS, find
 from benchmarks.records import errors
 from benchmarks.records.documents import JSON_HELP, print_document
 from benchmarks.records.errors import NothingSelectedError
-from benchmarks.records.storage import PROJECT
 from ptdp_core import interrupts
 
 PROGRAM = "python -m benchmarks"
+ENTRY = "reproduce bench"  # of which this is a part: what messages tell to type
 CODES = (
     errors.DONE,
     errors.INTERNAL,
@@ -55,34 +57,43 @@ def parser() -> Parser:
     runs = commands.add_parser(
         "run", help="measure, print, and write DIR/benchmarks/NAME/record.json", allow_abbrev=False
     )
-    runs.add_argument("names", metavar="NAME", nargs="*", help="benchmarks to run, or all")
-    runs.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    runs.add_argument("--quick", action="store_true", help="small sizes and few samples: a trial")
-    runs.add_argument(
-        "--results", type=Path, default=PROJECT / "results" / "runs", metavar="DIR", help="default: results/runs"
-    )
-    for command in (lists, runs):
-        command.add_argument("--json", action="store_true", help=JSON_HELP)
+    lists.add_argument("--json", action="store_true", help=JSON_HELP)
+    add_run_arguments(runs)
     exact.add_parser(commands)
     return parser
+
+
+def add_run_arguments(parser: ArgumentParser) -> None:
+    """The options of a measurement."""
+    parser.add_argument("names", metavar="NAME", nargs="*", help="benchmarks to run, or all")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few samples: a trial")
+    parser.add_argument("--json", action="store_true", help=JSON_HELP)
+    add_results(parser)
 
 
 def dispatch(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     asked = parser().parse_args(arguments)
     if asked.command == "list":
-        return _list(asked.json)
+        return print_list(asked.json)
     if asked.command == "exact":
         return exact.run(asked)
+    return run_named(asked, (*PROGRAM.split(), *arguments))
+
+
+def run_named(asked: Namespace, command: Sequence[str], quiet: bool = False) -> int:
+    """Run the benchmarks that are asked for; returns the exit code."""
     if not asked.names:
-        raise NothingSelectedError(f"nothing selected: name benchmarks ({PROGRAM} list shows them), or all")
+        raise NothingSelectedError(f"nothing selected: name benchmarks ({ENTRY} list shows them), or all")
     names = list(BENCHMARKS) if asked.names == ["all"] else list(dict.fromkeys(asked.names))
     for name in names:  # all of them before the first one runs
         find(name)
-    return _run(names, asked, (*PROGRAM.split(), *arguments))
+    return _run(names, asked, command, quiet)
 
 
-def _list(as_json: bool) -> int:
+def print_list(as_json: bool) -> int:
+    """Print a line for each benchmark; returns the exit code."""
     if as_json:
         rows = [{"name": b.name, "title": b.title, "section": b.section} for b in BENCHMARKS.values()]
         print_document("benchmarks-list", 1, {"benchmarks": rows})
@@ -91,11 +102,11 @@ def _list(as_json: bool) -> int:
     for benchmark in BENCHMARKS.values():
         section = f" ({benchmark.section})" if benchmark.section else ""
         print(f"{benchmark.name:{width}}  {benchmark.title}{section}")
-    print(f"\nnext: {PROGRAM} run {next(iter(BENCHMARKS))} --quick")
+    print(f"\nnext: {ENTRY} run {next(iter(BENCHMARKS))} --quick")
     return errors.DONE
 
 
-def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
+def _run(names: list[str], asked: Namespace, command: Sequence[str], quiet: bool) -> int:
     from benchmarks.harness.runner import choose_device, record_path, results_of, run
     from benchmarks.harness.table import table
     from benchmarks.records import write_record
@@ -103,16 +114,19 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
     device, records = choose_device(asked.device), []
     for index, name in enumerate(names):
         try:
-            record = run(BENCHMARKS[name], device, asked.quick, command, _tell)
+            record = run(BENCHMARKS[name], device, asked.quick, command, (lambda what: None) if quiet else _tell)
         except KeyboardInterrupt:
-            rest = shlex.join([*PROGRAM.split(), "run", *names[index:]])
+            rest = shlex.join([*ENTRY.split(), "run", *names[index:]])
             print(f"benchmarks: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
             return interrupts.exit_code()
-        _tell("")
+        if not quiet:
+            _tell("")
         path = record_path(asked.results, name)
         write_record(record, path)
         records.append(record)
-        if not asked.json:
+        if quiet and not asked.json:
+            print(path, flush=True)
+        elif not asked.json:
             print(table(record), f"file: {path}", "", sep="\n", flush=True)
     statuses = [{point.status for point in results_of(record)} for record in records]
     code = errors.POINTS_FAILED if any("failed" in status for status in statuses) else errors.DONE
@@ -120,7 +134,7 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str]) -> int:
         code = errors.NOTHING_SELECTED
     if asked.json:
         print_document("benchmarks-run", 1, {"exit_code": code, "benchmarks": [r.to_json() for r in records]})
-    else:
+    elif not quiet:
         print(f"next: reproduce plot {names[-1]}")
     return code
 

@@ -20,9 +20,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reproduce.interface import Record, load, plan, run, simulate
 
-__all__ = ["Record", "load", "plan", "run", "simulate"]
+__all__ = [
+    "Record",
+    "load",
+    "plan",
+    "run",
+    "simulate",
+]
 ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_RESULTS = ROOT / "results" / "runs"
 OWN_PACKAGES = ("kernels", "ptdp_core", "benchmarks")
 
 if sys.path[:1] != [str(ROOT)]:

@@ -8,21 +8,32 @@ from types import ModuleType
 
 from benchmarks.harness.command import Parser, run_command
 from benchmarks.records import errors
-from reproduce.commands import COMMANDS
+from reproduce.commands import ALIASES, COMMANDS
 from reproduce.commands.options import program
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
 
 
+def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The command of two words or one that a command line begins with, and the rest; '' runs artifacts."""
+    for words in (2, 1):
+        name = " ".join(arguments[:words])
+        name = ALIASES.get(name, name)
+        if name in COMMANDS:
+            return name, arguments[words:]
+    return "", arguments
+
+
 def module_of(name: str) -> ModuleType:
     """The module of a command; '' is the command without a name, which runs artifacts."""
-    return import_module(f"reproduce.commands.{name or 'run'}")
+    return import_module(f"reproduce.commands.{name.replace(' ', '_') or 'run'}")
 
 
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in errors.MEANINGS.items())
+    meanings = getattr(module, "MEANINGS", errors.MEANINGS)
+    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in meanings.items())
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, DESCRIPTION),
@@ -31,17 +42,16 @@ def parser_of(name: str) -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, and of results the shortest form")
     module.add_arguments(parser)
     return parser
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    name, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in COMMANDS else ("", arguments)
-    parser = parser_of(name)
-    if not arguments:
-        parser.print_usage(sys.stderr)
+    name, rest = command_of(arguments)
     known = argparse.Namespace(program=program(), command=(*program().split(), *arguments))
-    code: int = module_of(name).run(parser.parse_args(rest, known))
+    parsed = parser_of(name).parse_args(rest, known)
+    code: int = module_of(name).run(parsed)
     return code
 
 

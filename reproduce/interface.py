@@ -20,7 +20,7 @@ from benchmarks import records
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.records import RecordError, provenance, read_record
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
-from reproduce import DEFAULT_RESULTS
+from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.parameters import Scalar
@@ -81,7 +81,7 @@ def _records(name: Place, results: Path) -> list[Path]:
     path, known = Path(name), (*catalog.ids(), *BENCHMARKS)
     if name in known:
         found = sorted(path for path in results.rglob(runner.RECORD) if name in path.relative_to(results).parts)
-        hint = f"python -m benchmarks run {name}" if name in BENCHMARKS else f"reproduce.run({name!r})"
+        hint = f"reproduce bench run {name}" if name in BENCHMARKS else f"reproduce.run({name!r})"
     elif path.exists():
         found, hint = sorted(path.rglob(runner.RECORD)) if path.is_dir() else [path], "reproduce.run(...)"
     else:

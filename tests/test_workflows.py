@@ -49,15 +49,15 @@ def test_only_ok_and_inconclusive_timing_pass(code: int, ends: int, tmp_path: Pa
     found, out, summary = run("Paired timing against the base", "reproduce", code, tmp_path)
     assert found == ends
     assert ("::warning" in out) == (code == 7)
-    assert "said by check --base origin/main --summary " in out
+    assert "said by gate --base origin/main --summary " in out
     assert summary == "## Paired timing\n"  # the rest is the command's
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 6, 8])
 def test_every_other_end_of_the_exact_checks_fails(code: int, tmp_path: Path) -> None:
-    found, _, summary = run("Exact checks", "python", code, tmp_path)
+    found, _, summary = run("Exact checks", "reproduce", code, tmp_path)
     assert found == code
-    assert "said by -m benchmarks exact" in summary
+    assert "said by gate exact" in summary
 
 
 def test_exact_checks_come_before_timing() -> None:

@@ -1,6 +1,6 @@
 """Exact checks compare everything that is deterministic with a committed reference, at zero tolerance.
 
-    python -m benchmarks exact [SECTION ...] [--accept] [--json]
+    reproduce gate exact [SECTION ...] [--accept] [--json]
 
 - `simulated.py`: times, FLOPs, bytes by link class, memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble

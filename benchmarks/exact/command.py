@@ -1,4 +1,7 @@
-"""`python -m benchmarks exact` collects the values, compares them with the reference and prints or accepts changes."""
+"""`reproduce gate exact`, also as `python -m benchmarks exact`: all that is deterministic against the reference.
+
+Collects the values, compares them, and prints or accepts what changed.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -20,6 +23,7 @@ MEANINGS = {
     errors.INVALID_RESULTS: "there is no valid reference",
 }
 
+HELP = ""
 DESCRIPTION = "Exact checks: everything that is deterministic, compared with the committed reference at zero tolerance."
 
 
@@ -61,14 +65,19 @@ def collect(name: str) -> Section:
 def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Add the command to those of `python -m benchmarks`."""
     codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
-    parser = commands.add_parser(
+    added = commands.add_parser(
         "exact",
         help="compare all that is deterministic with the committed reference",
         description=DESCRIPTION,
-        epilog=f"exit codes:\n{codes}\n",
+        epilog=f"{HELP}exit codes:\n{codes}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_arguments(added)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the exact checks."""
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
     parser.add_argument("--json", action="store_true", help=JSON_HELP)

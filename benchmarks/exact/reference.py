@@ -11,7 +11,7 @@ from benchmarks.records.storage import PROJECT, atomic_write_bytes
 
 FORMAT = "ptdp-exact/1"
 FOLDER = PROJECT / "results" / "reference" / "exact"
-ACCEPT = "python -m benchmarks exact --accept"
+ACCEPT = "reproduce gate exact --accept"
 
 
 def write(name: str, section: Section, folder: Path | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""The paired timing gate behind `reproduce check`: is head slower than base, decided live on a noisy machine?
+"""The paired timing gate behind `reproduce gate`: is head slower than base, decided live on a noisy machine?
 
     procedure   from pairs of times to verdicts: statistic, randomisation test, margins, looks, Holm (pure numpy)
     session     when what is measured: pairs, rounds, the guard, looks, redone rounds, the budget

@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.records import errors
+from benchmarks.records import errors, storage
 from benchmarks.records.errors import ReproduceError, UsageError, did_you_mean
 from benchmarks.records.storage import StorageError
 from ptdp_core import interrupts
@@ -35,6 +36,24 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} ({self.prog} --help shows how)")
 
 
+def path_of(text: str) -> Path:
+    """A path given on the command line, which names something: '' would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("'' names no file or folder; leave the option out for its default")
+    return Path(text)
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """--results DIR"""
+    parser.add_argument(
+        "--results",
+        type=path_of,
+        default=storage.DEFAULT_RESULTS,
+        metavar="DIR",
+        help=f"folder of the results (default: {storage.DEFAULT_RESULTS_TEXT})",
+    )
+
+
 def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Callable[[Sequence[str]], int]) -> int:
     """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`.
 
@@ -42,10 +61,11 @@ def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Cal
     the arguments the traceback is shown, too.
     """
     try:
-        code = dispatch(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
+        try:
+            return dispatch(arguments)
+        finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output, such as `head`, has closed the pipe
         _drop_output()
         return errors.DONE

@@ -78,5 +78,5 @@ def find(name: str) -> Benchmark:
     """The benchmark of that name. Raises `UsageError` with the nearest name if there is none."""
     if name not in BENCHMARKS:
         hint = did_you_mean(name, tuple(BENCHMARKS))
-        raise UsageError(f"unknown benchmark {name!r}{hint} (python -m benchmarks list shows all)")
+        raise UsageError(f"unknown benchmark {name!r}{hint} (reproduce bench list shows all)")
     return BENCHMARKS[name]

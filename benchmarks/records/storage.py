@@ -9,7 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[2]  # the checkout, or the folder that the packages are installed in
+IS_CHECKOUT = (PROJECT / "pyproject.toml").is_file()
+# An installed copy keeps no results beside its code: they go below the folder that a command is called in.
+DEFAULT_RESULTS = PROJECT / "results" / "runs" if IS_CHECKOUT else Path.cwd() / "ptdp-results"
+DEFAULT_RESULTS_TEXT = "results/runs of the project" if IS_CHECKOUT else "ptdp-results in the current folder"
 
 _FREE_SPACE = "free some space or pass --results DIR"
 _HINTS = {

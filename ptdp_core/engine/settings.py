@@ -143,7 +143,7 @@ def check(settings: Settings) -> None:
     _one_of("dtype", engine.dtype, tuple(DTYPES))
     _one_of("attention", engine.attention, ATTENTION)
     _one_of("on_nan", optimizer.on_nan, ON_NAN)
-    _at_least("steps", run.steps, 0)
+    _at_least("steps", run.steps, 1)
     _at_least("save_every", run.save_every, 0)
     _at_least("keep", run.keep, 0)
     _at_least("log_every", run.log_every, 1)
@@ -249,12 +249,12 @@ def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
         for name in values:
             if name not in names:
                 raise _unknown("field", name, names)
-        try:
-            parts[section] = SECTIONS[section](**values)
-        except TypeError as error:
+        required = [f.name for f in dataclasses.fields(SECTIONS[section]) if f.default is dataclasses.MISSING]
+        if missing := [name for name in required if name not in values]:
             raise ValueError(
-                f"section={section!r} is incomplete: {error}; needs all of its required fields; try a recipe"
-            ) from error
+                f"section={section!r} lacks {', '.join(missing)}; needs {', '.join(required)}; try a recipe"
+            )
+        parts[section] = SECTIONS[section](**values)
     if "model" not in parts:
         raise ValueError(
             "section='model' is missing; needs layers, hidden and heads; try a recipe, or [model] in the file"

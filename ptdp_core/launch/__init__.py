@@ -1,7 +1,7 @@
 """Starts ranks, and has the training program.
 
     local     ranks on this machine from one command, ended together
-    train     the command `ptdp-train`
+    train     the command `ptdp-train`, which is `reproduce train`, too
     training  a run as each of its ranks runs it
     recipes   named, complete configurations
     slurm     batch scripts for a cluster

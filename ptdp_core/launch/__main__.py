@@ -9,12 +9,17 @@ from ptdp_core.interrupts import run_program
 
 def main() -> None:
     """Run the command; the process ends with its exit code."""
-    if "WORLD_SIZE" in os.environ:  # a rank that torchrun or srun starts
-        from ptdp_core.launch import end_with_parent  # noqa: F401  (on Linux it is killed when its launcher is)
-
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # its launcher gets Ctrl-C, too, and says so
+    if "WORLD_SIZE" in os.environ:
+        become_rank()
         sys.exit(_command())
     run_program("ptdp-train", _command)
+
+
+def become_rank() -> None:
+    """This process is a rank that torchrun or srun starts: signals reach its launcher, which ends it."""
+    from ptdp_core.launch import end_with_parent  # noqa: F401  (on Linux it is killed when its launcher is)
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # its launcher gets Ctrl-C, too, and says so
 
 
 def _command() -> int:

@@ -1,38 +1,38 @@
 """Batch scripts for Slurm with one task per rank; printed for the user to read, change and submit."""
 
+import argparse
+import re
 import shlex
-import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from ptdp_core.engine.settings import Settings
 
 SCRIPT = """#!/bin/bash
-#SBATCH --job-name={name}
+#SBATCH --job-name=ptdp
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={per_node}
 {cores}
 {options}
+# Submit it from the folder that its paths start from, with the Python environment of this project active: Slurm starts
+# it in that folder, with that environment.
 # One task per rank. srun starts them, ends all when one fails, and numbers them; torch reads torchrun's names.
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 {threads}
-cd {folder}
 {command}
 """
-TRAINING = """#SBATCH --time=24:00:00
-#SBATCH --requeue
+TRAINING = """#SBATCH --requeue
 #SBATCH --open-mode=append
 # Time for one more step and saving it, before the job is preempted or its time is over.
 #SBATCH --signal=TERM@300
 """
+TRAINING_TIME = "24:00:00"
 RANK = """
 export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
 exec {command}
 """
-
-
 # A rank on a CPU is a core; one on a GPU gets an equal share of its node's, for reading data and saving.
 CPU_RANK = "#SBATCH --cpus-per-task=1", "export OMP_NUM_THREADS=1"
 GPU_RANK = (
@@ -40,41 +40,111 @@ GPU_RANK = (
     """export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / {per_node}))
 export OMP_NUM_THREADS=$SRUN_CPUS_PER_TASK""",
 )
+TIME = re.compile(r"\d+(:\d\d){0,2}|\d+-\d+(:\d\d){0,2}")
+NAME = re.compile(r"[\w.,+@-]+")
+OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account")
 
 
-def sbatch(settings: Settings, arguments: Sequence[str], per_node: int, folder: Path | None = None) -> str:
-    """The script for a run of p*t*d ranks with these command-line arguments, `per_node` ranks to a node.
+@dataclass(frozen=True)
+class Job:
+    """What a batch script asks Slurm for besides its tasks; what is empty it leaves to the cluster."""
+
+    nodes: int | None = None
+    per_node: int | None = None
+    time: str | None = None
+    partition: str | None = None
+    account: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.time is not None and not TIME.fullmatch(self.time):
+            raise ValueError(
+                f"time={self.time!r} is no time; needs minutes or [days-]hours:minutes:seconds; try 2:00:00"
+            )
+        for name, value in (("partition", self.partition), ("account", self.account)):
+            if value is not None and not NAME.fullmatch(value):
+                raise ValueError(f"{name}={value!r} is no name; needs letters, digits and . , + @ _ -; try {name}=main")
+
+    def shape(self, ranks: int) -> tuple[int, int]:
+        """Nodes, and ranks on each of them. Raises ValueError if they cannot all be full."""
+        if self.nodes is not None and (self.nodes < 1 or ranks % self.nodes):
+            raise ValueError(f"nodes={self.nodes} does not divide p*t*d={ranks}; needs full nodes; try --nodes 1")
+        per_node = self.per_node
+        if per_node is None:
+            per_node = ranks // self.nodes if self.nodes else min(8, ranks)
+        if per_node < 1 or ranks % per_node:
+            raise ValueError(
+                f"per_node={per_node} does not divide p*t*d={ranks}; needs full nodes; try --per-node {ranks}"
+            )
+        if self.nodes is not None and self.nodes * per_node != ranks:
+            raise ValueError(f"nodes={self.nodes} with per_node={per_node} for p*t*d={ranks}; needs one of them to go")
+        return ranks // per_node, per_node
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a printed batch script."""
+    group = parser.add_argument_group("in a printed batch script")
+    group.add_argument("--nodes", type=int, metavar="N", help="nodes (default: as many as the ranks fill)")
+    group.add_argument("--per-node", type=int, metavar="N", help="ranks per node (default: 8, or all of fewer)")
+    group.add_argument("--time", help="limit of the job, such as 2:00:00")
+    group.add_argument("--partition", help="partition to submit to")
+    group.add_argument("--account", help="account to charge")
+
+
+def job_of(arguments: argparse.Namespace, printed: bool) -> Job:
+    """The job that the options ask for. Raises ValueError where they have no part, as no script is `printed`."""
+    values = {name: getattr(arguments, name) for name in Job.__dataclass_fields__}
+    given = [name for name, value in values.items() if value is not None]
+    if given and not printed:
+        option = f"--{given[0].replace('_', '-')}"
+        raise ValueError(
+            f"{option} is for a printed batch script; needs the option that prints it; try without {option}"
+        )
+    return Job(**values)
+
+
+def without_options(words: Sequence[str], *flags: str) -> list[str]:
+    """A command line without the flags, and without the options of a printed batch script."""
+    kept, value_follows = [], False
+    for word in words:
+        if value_follows:
+            value_follows = False
+        elif word in OPTIONS:
+            value_follows = True
+        elif word not in flags and word.partition("=")[0] not in OPTIONS:
+            kept.append(word)
+    return kept
+
+
+def sbatch(settings: Settings, arguments: Sequence[str], job: Job) -> str:
+    """The script for a run of p*t*d ranks with these command-line arguments.
 
     If the run saves, the script goes on from what is saved: Slurm may start it again, or the user submit it again.
     """
     resume = ["--resume", "auto"] if settings.run.save and not settings.run.load else []
-    command = as_rank([sys.executable, "-m", "ptdp_core.launch", *arguments, *resume])
+    command = as_rank(["python", "-m", "ptdp_core.launch", *arguments, *resume])
     quoted = command.replace("'", "'\\''")
     on_gpus = settings.engine.device != "cpu"
     srun = f"srun --kill-on-bad-exit=1 bash -c '{quoted}'"
-    return script("ptdp", settings.parallel.n, per_node, on_gpus, srun, folder, options=TRAINING)
+    job = replace(job, time=job.time or TRAINING_TIME)
+    return script(settings.parallel.n, job, on_gpus, srun, TRAINING)
 
 
-def script(
-    name: str, ranks: int, per_node: int, on_gpus: bool, command: str, folder: Path | None = None, options: str = ""
-) -> str:
-    """A script that runs `command` in `folder` (here), on an allocation of `ranks` tasks, `per_node` to a node.
-
-    `options` are more lines for sbatch.
-    """
-    per_node = min(per_node, ranks)
-    if per_node < 1 or ranks % per_node:
-        raise ValueError(f"per_node={per_node} does not divide p*t*d={ranks}; needs full nodes; try --per-node {ranks}")
+def script(ranks: int, job: Job, on_gpus: bool, command: str, options: str = "") -> str:
+    """A script that runs `command` on an allocation of `ranks` tasks; `options` are more lines for sbatch."""
+    nodes, per_node = job.shape(ranks)
+    lines = [f"#SBATCH --gpus-per-node={per_node}"] if on_gpus else []
+    for name in ("time", "partition", "account"):
+        if value := getattr(job, name):
+            lines.append(f"#SBATCH --{name}={value}")
+    options = "".join(f"{line}\n" for line in lines) + options
     cores, threads = GPU_RANK if on_gpus else CPU_RANK
     return SCRIPT.format(
-        name=name,
-        cores=cores,
-        threads=threads.format(per_node=per_node),
-        nodes=ranks // per_node,
+        nodes=nodes,
         ranks=ranks,
         per_node=per_node,
-        options=(f"#SBATCH --gpus-per-node={per_node}\n" if on_gpus else "") + options,
-        folder=shlex.quote(str(folder or Path.cwd())),
+        cores=cores,
+        threads=threads.format(per_node=per_node),
+        options=options,
         command=command,
     )
 

@@ -6,11 +6,8 @@
     torchrun --nproc-per-node 4 -m ptdp_core.launch --recipe tiny --set p=2 --set t=2
     ptdp-train --recipe gpt-175b --print-sbatch > job.sh          a Slurm batch script
 
-Also as `python -m ptdp_core.launch`. With --resume auto and a folder to save in, the same command line starts a run and
-goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder.
-
-Exit codes: 0 done, 1 a rank failed, 2 the configuration, the data or a checkpoint cannot work, 3 this machine cannot do
-it (a place not writable or full, a port in use), 4 training diverged, 130 interrupted by Ctrl-C, 143 ended by SIGTERM.
+Also as `reproduce train` and `python -m ptdp_core.launch`. With --resume auto and a folder to save in, the same command
+line starts a run and goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder.
 """
 
 import argparse
@@ -29,34 +26,51 @@ from ptdp_core.launch.trained import Trained
 
 OK, FAILED, USAGE, UNAVAILABLE, DIVERGED = 0, 1, 2, 3, 4
 TRAINING = "ptdp_core.launch.training"
-TERMINATED = 128 + signal.SIGTERM
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+MEANINGS = {
+    OK: "done",
+    FAILED: "a rank failed",
+    USAGE: "the configuration, the data or a checkpoint cannot work",
+    UNAVAILABLE: "this machine cannot do it: a place not writable or full, a port in use",
+    DIVERGED: "training diverged",
+    INTERRUPTED: "interrupted by Ctrl-C",
+    TERMINATED: "ended by SIGTERM",
+}
+FIELDS = "\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items())
 # Errors that say in one line what to do about them, wherever they are raised.
 CODES = {ValueError.__name__: USAGE, UnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+    """The command line of `ptdp-train`."""
+    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    parser = argparse.ArgumentParser(
         "ptdp-train",
         description=__doc__,
-        epilog="\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items()),
+        epilog=f"{FIELDS}\n\nexit codes:\n{codes}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("config", nargs="?", help="TOML file with [model], [parallel], [engine], [optimizer], [run]")
-    p.add_argument("--recipe", help=f"a named configuration instead of a file: {', '.join(recipes.RECIPES)}")
-    p.add_argument(
+    parser.add_argument("--debug", action="store_true", help="show the stack of a rank that failed or hangs")
+    add_arguments(parser)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a training run, --debug apart."""
+    parser.add_argument("config", nargs="?", help="TOML file with [model], [parallel], [engine], [optimizer], [run]")
+    parser.add_argument("--recipe", help=f"a named configuration instead of a file: {', '.join(recipes.RECIPES)}")
+    parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one field of those below; repeatable"
     )
-    p.add_argument("--data", help="text file or folder, .tokens file, or Megatron .bin/.idx pair")
-    p.add_argument(
+    parser.add_argument("--data", help="text file or folder, .tokens file, or Megatron .bin/.idx pair")
+    parser.add_argument(
         "--resume",
         metavar="auto|PATH",
         help="go on from a checkpoint, or the newest whole one in a folder; auto: in save, if it holds any",
     )
-    p.add_argument("--ranks", type=int, help="processes on this machine; p*t*d, and by default 1 if that is 1")
-    p.add_argument("--print-sbatch", action="store_true", help="print a Slurm batch script for this run, and stop")
-    p.add_argument("--per-node", type=int, default=8, help="ranks per Slurm node (8)")
-    p.add_argument("--debug", action="store_true", help="show the stack of a rank that failed or hangs")
-    return p
+    parser.add_argument("--ranks", type=int, help="processes on this machine; p*t*d, and by default 1 if that is 1")
+    parser.add_argument("--print-sbatch", action="store_true", help="print a Slurm batch script for this run, and stop")
+    slurm.add_options(parser)
 
 
 def configure(arguments: argparse.Namespace) -> Settings:
@@ -75,12 +89,16 @@ def configure(arguments: argparse.Namespace) -> Settings:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    arguments = parser().parse_args(argv)
+    return run(parser().parse_args(argv), argv)
+
+
+def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Train as the command line `argv` says, which `arguments` were parsed from; returns the exit code."""
     try:
         settings = configure(arguments)
+        job = slurm.job_of(arguments, arguments.print_sbatch)
         if arguments.print_sbatch:
-            rest = [a for a in argv if a != "--print-sbatch"]
-            print(slurm.sbatch(settings, rest, arguments.per_node), end="")
+            print(slurm.sbatch(settings, slurm.without_options(argv, "--print-sbatch"), job), end="")
             return OK
         if "WORLD_SIZE" in os.environ and arguments.ranks is None:  # torchrun, or srun with the script printed above
             return _run_as_rank(settings, arguments.debug)

@@ -7,6 +7,7 @@ literal in code. `Cluster` holds the values alone, for the cost models; `read_pa
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -99,8 +100,12 @@ def cluster_path(name: str) -> Path:
         return known
     if name.endswith(".toml") and Path(name).is_file():
         return Path(name)
-    names = ", ".join(sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")))
-    raise ValueError(f"cluster={name!r} is unknown; needs one of {names}, or the path of a .toml file; try selene")
+    names = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
+    what = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
+    near = get_close_matches(name, names, n=1) or ["selene"]
+    raise ValueError(
+        f"cluster={name!r} {what}; needs one of {', '.join(names)}, or the path of a .toml file; try {near[0]}"
+    )
 
 
 def read_parameters(name: str) -> dict[str, ClusterParameter]:

@@ -256,7 +256,7 @@ def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]
     if same and a.fidelity not in TIMED:
         notes.append(f"{same[0]} has the same fingerprint in A and B, and other values: one of them is not what ran")
     if a.fidelity in TIMED:
-        notes.append("time was taken in two sessions: noise between them is not excluded; reproduce check decides")
+        notes.append("time was taken in two sessions: noise between them is not excluded; reproduce gate decides")
     for what, of in _PROVENANCE.items():
         mine, theirs = of(a), of(b)
         if mine != theirs:

@@ -95,7 +95,7 @@ def _against_paper(parsed: Namespace) -> int:
     with ExitStack() as stack:
 
         def start(total: int) -> OnDone:
-            return stack.enter_context(progress("accuracy", total))
+            return stack.enter_context(progress("accuracy", total, quiet=parsed.quiet))
 
         refitted = refit.read(parsed.results / FOLDER)
         assessment = assess(artifacts, parsed.cluster, start, parsed.debug, refitted)
@@ -128,7 +128,7 @@ def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
     published = {artifact.id: points for artifact in chosen if (points := published_points(artifact))}
     cluster, _ = open_cluster(parsed.cluster)
     task = refit.Fit(published, evaluators, cluster, read_parameters(parsed.cluster))
-    with progress("refit", len(published)) as on_done:
+    with progress("refit", len(published), quiet=parsed.quiet) as on_done:
         document = refit.refit(task, on_done)
     values = [value for points in published.values() for value in points]
     for name, content in ((refit.FILE, document), (margins.FILE.name, intervals.margins(values, document))):

@@ -36,7 +36,9 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce calibrate`."""
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file to write")
+    parser.add_argument(
+        "--out", type=options.path_of, required=True, metavar="FILE.toml", help="the cluster file to write"
+    )
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="what to measure (default: GPUs if there are any)")
     parser.add_argument("--base", default="selene", metavar="CLUSTER", help="where the other numbers are from (selene)")
@@ -90,7 +92,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
 
     path: Path = parsed.results / check.ID / "measured" / RECORD
     sizes = check.sizes(device, ranks)
-    with progress("training", len(sizes), [TRAINING_S] * len(sizes)) as done:
+    with progress("training", len(sizes), [TRAINING_S] * len(sizes), quiet=parsed.quiet) as done:
         try:
             record = check.run(device, ranks, parsed.command, done)
         except RankError as error:

@@ -9,7 +9,7 @@ from benchmarks.records.documents import print_document
 from benchmarks.records.errors import INVALID_RESULTS
 from benchmarks.records.units import with_unit
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
-from reproduce.commands.options import add_json
+from reproduce.commands.options import add_json, path_of
 
 ROWS = 20  # values shown of an experiment
 LINES = 4  # of everything else
@@ -30,8 +30,8 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce compare`."""
-    parser.add_argument("a", type=Path, metavar="A", help="a results folder or a record.json")
-    parser.add_argument("b", type=Path, metavar="B", help="another")
+    parser.add_argument("a", type=path_of, metavar="A", help="a results folder or a record.json")
+    parser.add_argument("b", type=path_of, metavar="B", help="another")
     add_json(parser)
 
 

@@ -5,7 +5,7 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE
+from benchmarks.records.errors import DONE, UsageError
 from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
@@ -17,13 +17,16 @@ HELP = ""
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce describe`."""
-    parser.add_argument("id", metavar="ID")
+    parser.add_argument("ids", nargs="+", metavar="ID", help="an artifact (reproduce list shows them)")
     add_json(parser)
 
 
 def run(parsed: Namespace) -> int:
     """Print what an artifact shows and judges."""
-    artifact = catalog.load(parsed.id)
+    ids = catalog.named(parsed.ids)
+    if len(ids) > 1:
+        raise UsageError(f"one artifact at a time, not {', '.join(ids)}; try reproduce describe {ids[0]}")
+    artifact = catalog.load(ids[0])
     if parsed.json:
         claims = [
             {

@@ -1,5 +1,6 @@
 """`reproduce list`: the artifacts that there are, as plain text, quickly."""
 
+import shutil
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
@@ -8,6 +9,7 @@ from benchmarks.records.errors import DONE
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.fidelity import FIDELITIES
 
 HELP = ""
 
@@ -23,13 +25,26 @@ def run(parsed: Namespace) -> int:
     if parsed.json:
         print_document("list", 1, {"artifacts": [summary(artifact) for artifact in artifacts]})
         return DONE
-    rows = [("id", "paper", "fidelity", "title")]
-    rows += [(a.id, a.label, ", ".join(a.fidelities), a.title) for a in artifacts]
+    rows = [("id", "paper", "how", "title")]
+    rows += [(a.id, place(a), "".join(name[0].upper() for name in a.fidelities), a.title) for a in artifacts]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[3])
-    print("\nreproduce describe ID says more; reproduce ID runs it; reproduce all runs all of them.")
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[3]
+        print(shortened(line, shutil.get_terminal_size((80, 24)).columns))
+    how = ", ".join(f"{name[0].upper()} {name}" for name in FIDELITIES)
+    print(f"\nhow: {how}; the first by default")
+    print("next: reproduce describe ID says more; reproduce ID runs it; reproduce all.")
     return DONE
+
+
+def place(artifact: Artifact) -> str:
+    """Where it is in the paper: 'Figure 12', or '-' for what has no number."""
+    return artifact.label if artifact.label[-1].isdigit() else "-"
+
+
+def shortened(line: str, width: int) -> str:
+    """The line, cut to a width."""
+    return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:

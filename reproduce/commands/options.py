@@ -1,11 +1,17 @@
 """Options that several commands share, and how this program was started."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
-import reproduce
+from benchmarks.harness.command import add_results, path_of
 from benchmarks.records.documents import JSON_HELP
+from benchmarks.records.errors import UsageError
+from reproduce.experiment.fidelity import FIDELITIES
+
+__all__ = ["CLUSTER", "add_cluster", "add_json", "add_results", "cluster_of", "path_of", "program"]
+CLUSTER = "selene"
 
 
 def program() -> str:
@@ -15,22 +21,19 @@ def program() -> str:
     return "python -m reproduce" if module else "reproduce"
 
 
-def add_results(parser: ArgumentParser) -> None:
-    """--results DIR"""
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=reproduce.DEFAULT_RESULTS,
-        metavar="DIR",
-        help="where to write (default: results/runs)",
-    )
-
-
 def add_json(parser: ArgumentParser) -> None:
     """--json"""
     parser.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
-def add_cluster(parser: ArgumentParser, help: str = "cluster to simulate") -> None:
-    """--cluster NAME"""
-    parser.add_argument("--cluster", default="selene", help=f"{help}: a name or a .toml file")
+def add_cluster(parser: ArgumentParser, help: str = "cluster to simulate", default: str | None = CLUSTER) -> None:
+    """--cluster NAME; with None as the default it is known whether it is given (`cluster_of`)."""
+    parser.add_argument("--cluster", default=default, help=f"{help}: a name or a .toml file (default: {CLUSTER})")
+
+
+def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str:
+    """The cluster asked for, or the default one. Raises `UsageError` for one that none of these fidelities looks at."""
+    kinds = list(dict.fromkeys(fidelities))
+    if parsed.cluster is not None and not any(FIDELITIES[name].on_cluster for name in kinds):
+        raise UsageError(f"--cluster {parsed.cluster} has no part in what is {' or '.join(kinds)}; leave it out")
+    return parsed.cluster or CLUSTER

@@ -67,7 +67,7 @@ def run(parsed: Namespace) -> int:
     started, clock = timestamp(), time.monotonic()
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
-    with _status() as on_step:
+    with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step)
     seconds = round(time.monotonic() - clock, 3)
     provenance = collect(parsed.command, None, started, seconds, reference, plan_record.code_digest())
@@ -80,8 +80,8 @@ def run(parsed: Namespace) -> int:
 
 
 @contextmanager
-def _status() -> Iterator[Callable[[int, int], None]]:
-    if not sys.stderr.isatty():
+def _status(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    if quiet or not sys.stderr.isatty():
         yield lambda done, most: None
         return
     from rich.console import Console

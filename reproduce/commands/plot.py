@@ -16,7 +16,7 @@ from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD
 
 HELP = """\
-NAME is an artifact (reproduce list) or a benchmark (python -m benchmarks list); without one, everything that has a
+NAME is an artifact (reproduce list) or a benchmark (reproduce bench list); without one, everything that has a
 record. Nothing runs: the figure next to each record is drawn again from what the record says.
 
 --style paper writes figure_paper.*, without the small print: it goes to figure_paper.txt, for the caption. --with draws
@@ -85,7 +85,7 @@ def run(parsed: Namespace) -> int:
     found = {name: _records(results, name) for name in dict.fromkeys(names or known)}
     for name in names:
         if not found[name]:
-            how = f"python -m benchmarks run {name}" if name in BENCHMARKS else f"{program} {name}"
+            how = f"reproduce bench run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
     paper = parsed.style == "paper"
     look = theme.Look(parsed.width, parsed.font, parsed.formats, captioned=paper)

@@ -8,8 +8,7 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import reproduce
-from benchmarks.records import RecordError, atomic_write_bytes, read_record
+from benchmarks.records import RecordError, atomic_write_bytes, read_record, storage
 from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import options
 from reproduce.experiment import catalog
@@ -27,7 +26,9 @@ PLAN = "plan"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce report`."""
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (default: report.html in --results)")
+    parser.add_argument(
+        "--out", type=options.path_of, metavar="FILE", help="where to write (default: report.html in --results)"
+    )
     options.add_results(parser)
 
 
@@ -51,7 +52,7 @@ def run(parsed: Namespace) -> int:
 
 def collect(results: Path, base: Path, program: str = "reproduce") -> Report:
     """The records below `results`. Raises `InvalidResultsError` for an invalid one, `NothingSelectedError` for none."""
-    where = () if results == reproduce.DEFAULT_RESULTS else ("--results", str(results))
+    where = () if results == storage.DEFAULT_RESULTS else ("--results", str(results))
     entries = []
     for id in catalog.ids():
         artifact = catalog.load(id)

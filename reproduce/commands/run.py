@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import reproduce
-from benchmarks.records import VERDICTS, errors
+from benchmarks.records import VERDICTS, errors, provenance, storage
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
-from reproduce.commands import COMMANDS, options
+from ptdp_core.launch import slurm
+from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
@@ -22,14 +23,17 @@ from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, shown_path
 from reproduce.running import runner
+from reproduce.running.batch_script import batch_script, check_request
 from reproduce.running.fidelities import expected_seconds, open_cluster, scales_of
 from reproduce.running.runner import RECORD, Plan, Run
 
 WIDTH = 120
-_COMMANDS = "\n".join(f"  {name:<12} {text}" for name, text in COMMANDS.items())
-HELP = f"""commands:
+_COMMANDS = "\n".join(
+    f"\n{title}:\n" + "\n".join(f"  {name:<11} {text}" for name, text in group.items())
+    for title, group in GROUPS.items()
+)
+HELP = f"""ID is an artifact, such as fig_interleaved, or what the paper calls it: Figure 12, fig12, 12.
 {_COMMANDS}
-  ID [ID ...]  run these artifacts
 
 examples:
   reproduce list
@@ -38,11 +42,21 @@ examples:
   reproduce simulate points.json --json
 
 """
+FIRST_STEPS = """Reproduces the figures, tables and claims of the SC'21 Megatron-LM paper, on any machine.
+
+  {program} fig_interleaved   the main experiment, Figure 12, in some seconds
+  {program} all               every figure and table; then whether the paper holds
+  {program} report            all results as one page, to open in a browser
+  {program} list              what can be reproduced
+  {program} doctor            what this machine can do
+  {program} --help            all commands, options and exit codes
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce ID`."""
     parser.usage = "reproduce ID [ID ...] [options]\n       reproduce COMMAND [options]"
+    parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
     add_options(parser)
 
@@ -51,7 +65,7 @@ def add_options(parser: ArgumentParser) -> None:
     """What `reproduce ID` and `reproduce all` can be told."""
     parser.add_argument("--fidelity", help=f"{', '.join(FIDELITIES)} (default: the artifact's first)")
     parser.add_argument("--scale", help="size of the experiment (default: the artifact's first, paper)")
-    options.add_cluster(parser)
+    options.add_cluster(parser, default=None)
     parser.add_argument(
         "--launcher",
         choices=("local", "torchrun", "slurm"),
@@ -66,11 +80,18 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
     options.add_json(parser)
     options.add_results(parser)
+    slurm.add_options(parser)
 
 
 def run(parsed: Namespace) -> int:
     """Run the artifacts named; returns the exit code."""
-    ids = list(dict.fromkeys(parsed.ids))
+    if parsed.version:
+        print(version())
+        return errors.DONE
+    if parsed.command == tuple(parsed.program.split()):
+        print(FIRST_STEPS.format(program=parsed.program), end="")
+        return errors.NOTHING_SELECTED
+    ids = catalog.named(parsed.ids)
     if commands := [name for name in ids if name in COMMANDS]:
         raise UsageError(f"put the command first: {parsed.program} {commands[0]} ...")
     if not ids:
@@ -85,11 +106,10 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
 
     `brief` prints a line for each, and in the end the answer to whether the paper holds.
     """
+    job = _job(parsed)
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
-        from reproduce.running.batch_script import batch_script
-
-        print(batch_script(plans, parsed.launcher, parsed.scale, parsed.command), end="")
+        print(batch_script(plans, job, parsed.command), end="")
         return errors.DONE
     if parsed.dry_run:
         return _print_plans(plans, parsed)
@@ -99,24 +119,23 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
         started = time.monotonic()
         later = sum(map(sum, expected[index + 1 :]))
         try:
-            with progress(plan.artifact.id, len(plan.points), expected[index], later) as on_point:
-                done = runner.run(
-                    plan,
-                    parsed.command,
-                    parsed.cluster,
-                    parsed.fresh,
-                    parsed.debug,
-                    on_point,
-                    parsed.launcher,
-                    export,
-                )
+            done = runner.run(
+                plan,
+                parsed.command,
+                parsed.cluster,
+                parsed.fresh,
+                parsed.debug,
+                progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet),
+                parsed.launcher,
+                export,
+            )
         except InvalidResultsError as error:
             print(f"reproduce: {error}", file=sys.stderr)
             codes.append(error.code)
             continue
         runs.append(done)
         codes.append(exit_code(done, parsed.strict))
-        if brief and not parsed.json:
+        if (brief or parsed.quiet) and not parsed.json:
             print(summary_line(done), flush=True)
         elif not parsed.json:
             _print_run(done, time.monotonic() - started)
@@ -125,14 +144,32 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
     elif brief:
         _print_answer(runs, parsed)
-    elif runs:
+    elif runs and not parsed.quiet:
         _print_end(runs, parsed)
     return code
+
+
+def version() -> str:
+    """'ptdp 0.1.0 (commit 0123456789)': of the package, and of the checkout that it runs from."""
+    commit, changed = provenance.git_state(reproduce.ROOT)
+    where = f" (commit {commit[:10]}{', with changes' * bool(changed)})" if commit else ""
+    return f"ptdp {provenance.versions().get('ptdp', 'not installed')}{where}"
+
+
+def _job(parsed: Namespace) -> slurm.Job:
+    """What a printed batch script asks for. Raises `UsageError` for what it cannot, before devices are looked for."""
+    if parsed.print_script:
+        check_request(parsed.launcher, parsed.scale)
+    try:
+        return slurm.job_of(parsed, parsed.print_script)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
     asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
+    parsed.cluster = options.cluster_of(parsed, (plan.fidelity for plan in plans))
     if any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
         open_cluster(parsed.cluster)
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
@@ -249,12 +286,15 @@ def verdict_counts(runs: Sequence[Run]) -> str:
 def _print_answer(runs: Sequence[Run], parsed: Namespace) -> None:
     """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
     if claims := claims_of(done.record for done in runs):
-        print("", *answer(claims).lines(), sep="\n")
+        whole = answer(claims)
+        print("", *([whole.headline] if parsed.quiet else whole.lines()), sep="\n")
     else:
         print(f"\n{len(runs)} artifacts; claims at this fidelity: {verdict_counts(runs) or 'none'}")
     failed = [point for done in runs for point in done.record.points if point.status in ("failed", "invalid")]
     if failed:
         print(f"{len(failed)} points failed; {parsed.program} ID prints the reasons")
+    if parsed.quiet:
+        return
     print(f"\nfiles: {shown_path(parsed.results)}{os.sep}")
     where = _where(parsed)
     for words, purpose in ((["report"], "all of it as one page"), (["verify", "--verdict", "contradicted"], "in full")):
@@ -272,7 +312,7 @@ def _print_end(runs: list[Run], parsed: Namespace) -> None:
 
 def _where(parsed: Namespace) -> list[str]:
     """The option that names the results folder, if it is not the default one."""
-    return [] if parsed.results == reproduce.DEFAULT_RESULTS else ["--results", str(parsed.results)]
+    return [] if parsed.results == storage.DEFAULT_RESULTS else ["--results", str(parsed.results)]
 
 
 def next_command(runs: list[Run], parsed: Namespace) -> str:

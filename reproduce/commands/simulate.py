@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.records import atomic_write_bytes
 from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
+from benchmarks.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.commands import options
@@ -84,12 +84,14 @@ def read_points(file: str) -> list[Any]:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
     try:
         text = data.decode("utf-8-sig")
-        points = json.loads(text)
+        points = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
         line, column = _place(data[: error.start].decode("utf-8", "replace"))
         raise UsageError(f"{name}: line {line}, column {column}: not UTF-8 text; needs JSON") from None
+    except _RepeatedKeyError as error:
+        raise UsageError(f"{name}: key {str(error)!r} stands twice in one object; needs every key once") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, nested too deep
         raise UsageError(f"{name}: line 1, column 1: cannot be read as JSON: {error}") from None
     if not isinstance(points, list):
@@ -98,7 +100,23 @@ def read_points(file: str) -> list[Any]:
             type(points), "a number"
         )
         raise UsageError(f"{name}: line {line}, column {column}: found {found}; needs a list: [{{...}}, ...]")
+    if not points:
+        raise NothingSelectedError(f"{name} holds no points; needs a list of at least one: [{{...}}]")
     return points
+
+
+class _RepeatedKeyError(ValueError):
+    """A key that stands twice in a JSON object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object with each key once: of two values json itself would drop the first without a word."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKeyError(key)
+        found[key] = value
+    return found
 
 
 def _place(before: str) -> tuple[int, int]:

@@ -4,15 +4,13 @@
 """
 
 import argparse
-import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import reproduce
-from benchmarks.records import VERDICTS, ClaimResult, PointResult
+from benchmarks.records import VERDICTS, ClaimResult, PointResult, storage
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from reproduce.analysis.verification import coverage
@@ -24,6 +22,7 @@ from reproduce.output.answer import Answer, answer
 from reproduce.output.latex import plain
 from reproduce.output.progress import progress
 from reproduce.output.tables import VERDICT_STYLES
+from reproduce.output.terminal import console
 from reproduce.running.fidelities import evaluator, open_cluster
 from reproduce.running.runner import REUSED, earlier_records, plan
 
@@ -95,7 +94,7 @@ def check(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce verify`."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
-    options.add_cluster(parser)
+    options.add_cluster(parser, default=None)
     parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if a claim of the paper is contradicted")
@@ -105,19 +104,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def select(ids: Sequence[str]) -> list[Artifact]:
     """The artifacts of these ids, each once, or all. Raises `ReproduceError` for an id that is none."""
-    return [catalog.load(id) for id in dict.fromkeys(ids or catalog.ids())]
+    return [catalog.load(id) for id in catalog.named(ids) or catalog.ids()]
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Check and print; returns the exit code."""
     artifacts = select(parsed.ids)
-    open_cluster(parsed.cluster)  # before any work
-    if parsed.results != reproduce.DEFAULT_RESULTS and not parsed.results.is_dir():
+    cluster = options.cluster_of(parsed, (artifact.fidelities[0] for artifact in artifacts))
+    open_cluster(cluster)  # before any work
+    if parsed.results != storage.DEFAULT_RESULTS and not parsed.results.is_dir():
         raise UsageError(f"--results {parsed.results} is no folder; needs one with results; try reproduce all first")
     checked = []
-    with progress("verify", sum(len(artifact.points(artifact.scales[0])) for artifact in artifacts)) as on_point:
+    total = sum(len(artifact.points(artifact.scales[0])) for artifact in artifacts)
+    with progress("verify", total, quiet=parsed.quiet) as on_point:
         for artifact in artifacts:
-            checked.append(check(artifact, parsed.results, parsed.cluster, parsed.fresh, parsed.debug, on_point))
+            checked.append(check(artifact, parsed.results, cluster, parsed.fresh, parsed.debug, on_point))
     whole = answer({one.artifact.id: one.claims for one in checked}, [a.id for a in artifacts] if parsed.ids else ())
     code = exit_code(checked, parsed.strict)
     covered = None if parsed.ids else coverage.counts()
@@ -128,7 +129,7 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print_document("verify", 1, as_json(checked, whole, covered, code))
     else:
-        _print(checked, whole, None if parsed.verdict else covered)
+        _print([] if parsed.quiet else checked, whole, None if parsed.verdict or parsed.quiet else covered)
     return code
 
 
@@ -184,10 +185,9 @@ def shortened(sentence: str, limit: int = SHORT) -> str:
 
 
 def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    out = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    out = console(WIDTH)
     for one in checked:
         if not one.claims:
             continue

@@ -1,4 +1,4 @@
-"""The figure of a benchmark, from its record alone: what `python -m benchmarks run` wrote."""
+"""The figure of a benchmark, from its record alone: what `reproduce bench run` wrote."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -41,12 +41,16 @@ def spoken(seconds: float) -> str:
 
 @contextmanager
 def progress(
-    name: str, total: int, expected: Sequence[float] = (), later: float = 0.0
+    name: str, total: int, expected: Sequence[float] = (), later: float = 0.0, quiet: bool = False
 ) -> Iterator[Callable[[str], None]]:
     """Show the progress of `total` points; the caller calls what it is given with each label done.
 
-    `expected` are the seconds that each point takes, `later` those of what else will run, if they are known.
+    `expected` are the seconds that each point takes, `later` those of what else will run, if they are known. Nothing is
+    shown where `quiet`.
     """
+    if quiet:
+        yield lambda label: None
+        return
     left = TimeLeft(expected, later) if sum(expected) + later >= LONG_S else None
     if not sys.stderr.isatty():
         yield _lines(name, total, left)

@@ -32,7 +32,11 @@ def console(width: int = WIDTH) -> "Console":
     """The terminal, or a page of `width` columns where there is none."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=width)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:  # rich's own ends the program with exit code 1
+            raise BrokenPipeError
+
+    return Terminal() if sys.stdout.isatty() else Terminal(width=width)
 
 
 def shown_path(path: Path) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from benchmarks.records.errors import UsageError
+from benchmarks.records.errors import UsageError, did_you_mean
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.experiment.sweep import Point
@@ -61,7 +61,8 @@ def check_fidelity(artifact: Artifact, fidelity: str) -> None:
         return
     available = ", ".join(artifact.fidelities)
     if fidelity not in FIDELITIES:
-        raise UsageError(f"unknown fidelity {fidelity!r}; {artifact.id} has: {available}")
+        near = did_you_mean(fidelity, tuple(FIDELITIES))
+        raise UsageError(f"unknown fidelity {fidelity!r}; {artifact.id} has: {available}{near}")
     raise UsageError(f"{artifact.id} has no fidelity {fidelity!r}; it has: {available}")
 
 

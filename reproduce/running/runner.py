@@ -9,7 +9,7 @@ where that holds a complete record, in partial.json until the new one is complet
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,25 +118,26 @@ def run(
     cluster: str = "selene",
     fresh: bool = False,
     debug: bool = False,
-    on_point: Callable[[str], None] = lambda label: None,
+    progress: AbstractContextManager[Callable[[str], None]] | None = None,
     launcher: str = "local",
     export: Exporter | None = None,
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
-    `fresh` computes all of them and does not look at earlier records. `on_point` is called with the label of
-    each point that is finished. `launcher` starts what is measured. `export` makes what is written beside the record;
-    without it the record stands alone. Whatever ends the run early, what is finished is saved first. Raises
-    `ReproduceError`, `StorageError` and `InterruptedRun`.
+    `fresh` computes all of them and does not look at earlier records. `progress` begins when the points do, and gives
+    what is called with the label of each that is finished. `launcher` starts what is measured. `export` makes what is
+    written beside the record; without it the record stands alone. Whatever ends the run early, what is finished is
+    saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
     devices = Devices(plan.scale, launcher, plan.folder)
     evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug, devices)
     require_folder(plan.folder)
     session = _Session(plan, evaluate, command, fresh)
     try:
-        for point in plan.points:
-            session.do(point)
-            on_point(point.label)
+        with progress or nullcontext(lambda label: None) as on_point:
+            for point in plan.points:
+                session.do(point)
+                on_point(point.label)
         record = session.finished()
         files = written(plan, record, export) if record in session.earlier else None
         files = files or write_results(plan, record, export)
@@ -144,7 +145,7 @@ def run(
         with suppress(OSError, RecordError):
             session.save()
         if isinstance(error, KeyboardInterrupt):
-            raise InterruptedRun(plan, len(session.points)) from None
+            raise InterruptedRun(plan, len(session.finished_points())) from None
         raise
     return Run(plan, record, files, session.computed, len(plan.points) - session.computed)
 
@@ -184,13 +185,17 @@ class _Session:
             return None
         return replace(known, key=point.key, series=point.series, label=point.label, paper=point.paper)
 
+    def finished_points(self) -> tuple[PointResult, ...]:
+        """The points that are finished: by this run, and those to come that earlier runs finished."""
+        rest = [result for p in self.plan.points[len(self.points) :] if (result := self.reusable(p)) is not None]
+        return (*self.points, *rest)
+
     def save(self) -> None:
         """Write what is finished, also by earlier runs, as a partial record, if any of it is new."""
         if not self.computed:
             return
-        rest = [result for p in self.plan.points[len(self.points) :] if (result := self.reusable(p)) is not None]
         path = self.partial_path()
-        write_record(self._record("partial", (*self.points, *rest)), path)
+        write_record(self._record("partial", self.finished_points()), path)
         if path.name == RECORD:  # what an earlier partial.json held is in it now
             (self.plan.folder / PARTIAL).unlink(missing_ok=True)
         self.saved = time.monotonic()

@@ -70,7 +70,7 @@ def test_without_a_valid_reference_nothing_is_green(
     assert main(["exact", "schedules"]) == errors.INVALID_RESULTS
     (line,) = capsys.readouterr().err.splitlines()
     assert why in line
-    assert "python -m benchmarks exact --accept" in line
+    assert "reproduce gate exact --accept" in line
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_run_that_measured_nothing_or_failed_is_no_success(points, code, capsy
 def test_an_interrupted_run_keeps_what_is_done_and_says_the_rest(capsys, tmp_path, fake):
     fake(KeyboardInterrupt)
     assert main(["run", "memory", "layer", "--device", "cpu", "--results", str(tmp_path)]) == errors.INTERRUPTED
-    assert "python -m benchmarks run memory layer" in capsys.readouterr().err
+    assert "reproduce bench run memory layer" in capsys.readouterr().err
     assert not list(tmp_path.rglob("record.json"))
 
 

@@ -191,17 +191,40 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
     assert "export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / 8))" in out.splitlines()
     assert "#SBATCH --exclusive" in out.splitlines()
     assert "cpus-per-task" not in out
-    assert "-m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
+    assert "exec python -m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
+    assert not re.search(r"(?<![\w!])/\w", out)  # no absolute path, but for the first line's
     assert "--resume" not in out  # there is nothing saved to go on from
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "save=x"]) == 0
     out = capsys.readouterr().out
     assert "--set save=x --resume auto" in out
     for line in ("#SBATCH --signal=TERM@300", "#SBATCH --requeue", "#SBATCH --time=24:00:00"):
         assert line in out.splitlines()
-    assert main(["--recipe", "tiny", "--print-sbatch", "--per-node", "0"]) == 2
-    assert "per_node=0 does not divide p*t*d=1; needs full nodes; try --per-node 1" in capsys.readouterr().err
-    assert main(["--recipe", "gpt-175b", "--print-sbatch", "--per-node", "7"]) == 2
-    assert "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96" in capsys.readouterr().err
+
+
+def test_a_slurm_script_asks_for_what_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--time", "1-12:00:00", "--partition=gpu", "--account", "team", "--nodes", "24"]
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", *asked]) == 0
+    out = capsys.readouterr().out.splitlines()
+    for line in ("--nodes=24", "--ntasks-per-node=4", "--gpus-per-node=4", "--time=1-12:00:00", "--partition=gpu"):
+        assert f"#SBATCH {line}" in out
+    assert "#SBATCH --account=team" in out
+    assert "exec python -m ptdp_core.launch --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--per-node", "0"], "per_node=0 does not divide p*t*d=96; needs full nodes; try --per-node 96"),
+        (["--per-node", "7"], "per_node=7 does not divide p*t*d=96; needs full nodes; try --per-node 96"),
+        (["--nodes", "0"], "nodes=0 does not divide p*t*d=96; needs full nodes; try --nodes 1"),
+        (["--nodes", "2", "--per-node", "8"], "nodes=2 with per_node=8 for p*t*d=96"),
+        (["--time", "soon"], "time='soon' is no time"),
+        (["--partition", "gpu\n#SBATCH --x"], "is no name"),
+    ],
+)
+def test_a_slurm_script_that_cannot_be(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--recipe", "gpt-175b", "--print-sbatch", *words]) == 2
+    assert message in capsys.readouterr().err
 
 
 USAGE = {
@@ -217,6 +240,10 @@ USAGE = {
     "no data": (arguments("data=/nowhere"), "data='/nowhere' does not exist"),
     "no checkpoint": (arguments("load=/nowhere"), "load='/nowhere' holds no whole checkpoint"),
     "zero3 has none": (arguments("data_parallel=zero3", "load=/x"), "save or load with data_parallel='zero3'"),
+    "no number": (arguments("lr=nan"), "lr=nan is no finite number; needs one; try lr=0.001"),
+    "a seed below zero": (arguments("seed=-1"), "seed=-1 is too small; needs seed >= 0; try seed=0"),
+    "no steps": (arguments("steps=0"), "steps=0 is too small; needs steps >= 1; try steps=1"),
+    "no script": (["--recipe", "tiny", "--time", "1:00:00"], "--time is for a printed batch script"),
     "nothing to run": ([], "config and recipe: both or neither given; needs one of them; try --recipe tiny"),
 }
 

@@ -167,7 +167,7 @@ def test_equal_fingerprints_with_other_simulated_values_are_noticed() -> None:
 
 
 def test_measured_sessions_are_no_regression_test() -> None:
-    assert any("reproduce check decides" in note for note in pair(record(point()), record(point(value=2.0))).notes)
+    assert any("reproduce gate decides" in note for note in pair(record(point()), record(point(value=2.0))).notes)
 
 
 @pytest.fixture

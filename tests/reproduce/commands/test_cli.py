@@ -131,8 +131,21 @@ def test_wrong_command_lines(capsys, tmp_path, arguments, code, message):
 
 
 def test_nothing_selected(capsys):
-    assert main([]) == errors.NOTHING_SELECTED
+    assert main(["--strict"]) == errors.NOTHING_SELECTED
     assert "nothing selected" in capsys.readouterr().err
+
+
+def test_alone_it_says_what_to_do_first(capsys):
+    assert main([]) == errors.NOTHING_SELECTED
+    text = capsys.readouterr().out
+    assert len(lines(text)) < 12
+    for command in ("fig_interleaved", "all", "report", "doctor", "--help"):
+        assert f"  reproduce {command} " in text
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("ptdp ")
 
 
 def test_help_documents_the_exit_codes(capsys):
@@ -193,6 +206,14 @@ def test_interrupted(capsys, monkeypatch, tmp_path):
     assert "7 points computed, 3 reused" in capsys.readouterr().out
 
 
+def test_interrupted_it_counts_what_earlier_runs_finished(capsys, load_small, counter, tmp_path):
+    counter.fail_at = {1: RuntimeError("boom"), 6: KeyboardInterrupt()}
+    assert main(["fig_squares", "--results", str(tmp_path)]) == errors.POINTS_FAILED
+    capsys.readouterr()
+    assert main(["fig_squares", "--results", str(tmp_path)]) == errors.INTERRUPTED
+    assert "interrupted: 4 of 5 points of fig_squares are finished and kept" in error_of(capsys)
+
+
 def test_interrupted_outside_a_run(capsys, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
@@ -244,11 +265,20 @@ def test_timeline_is_handed_over(monkeypatch, tmp_path):
     assert (parsed.t_forward, parsed.t_backward, parsed.json, parsed.results) == (1.0, 2.0, False, tmp_path)
 
 
-def test_a_reader_that_stops_is_no_error(tmp_path):
-    command = f"{sys.executable} -m reproduce describe fig_interleaved | head -1; echo ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "describe fig_interleaved",
+        "--help",  # argparse prints
+        "verify fig_bubble -q --results {}",  # rich prints
+    ],
+)
+def test_a_reader_that_stops_is_no_error(arguments, tmp_path):
+    """The pipe is closed before the command writes."""
+    command = f"{sys.executable} -m reproduce {arguments.format(tmp_path)} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert lines(done.stdout) == ["fig_interleaved: Figure 12 (Section 5.3.2)", "0"]
+    assert lines(done.stdout) == ["0"]
 
 
 def test_a_full_standard_output():

@@ -109,7 +109,7 @@ def test_terminal_shortens_sentences_and_json_does_not(tmp_path, capsys, small, 
     [
         (["nosuch"], "unknown artifact 'nosuch'"),
         (["paper_claim"], "did you mean 'paper_claims'?"),
-        (["fig_bubble", "--cluster", "nosuch"], "cluster='nosuch' is unknown"),
+        (["fig_interleaved", "--cluster", "nosuch"], "cluster='nosuch' is unknown"),
         (["--bogus"], "unrecognized arguments: --bogus"),
         (["--verdict", "contradict"], "did you mean 'contradicted'?"),
         (["--results", "no/such/folder"], "--results no/such/folder is no folder"),

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,9 +140,8 @@ def test_progress_is_saved_while_running(small, counter, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "SAVE_EVERY_S", 0.0)
     evaluated = []
     path = tmp_path / "fig_squares" / "derived" / "record.json"
-    runner.run(
-        runner.plan(small, tmp_path), COMMAND, on_point=lambda label: evaluated.append(len(read_record(path).points))
-    )
+    watch = nullcontext(lambda label: evaluated.append(len(read_record(path).points)))
+    runner.run(runner.plan(small, tmp_path), COMMAND, progress=watch)
     assert evaluated == [1, 2, 3, 4, 5]
 
 

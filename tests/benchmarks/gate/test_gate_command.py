@@ -1,4 +1,4 @@
-"""`reproduce check`: exit codes and sentences, Markdown, JSON and record; measured by a launcher that is made up."""
+"""`reproduce gate`: exit codes and sentences, Markdown, JSON and record; measured by a launcher that is made up."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from benchmarks.gate import run
 from benchmarks.gate.guard import Reading
 from benchmarks.records import read_record
 from reproduce import cli
-from reproduce.commands import check
+from reproduce.commands import gate
 from tests.benchmarks.gate.conftest import Commit, git
 
 
@@ -44,14 +44,14 @@ def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -
     machine_class = type("Machine", (Fake,), {})
     monkeypatch.setattr(run, "ProcessLauncher", machine_class)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
-    monkeypatch.setattr("reproduce.DEFAULT_RESULTS", tmp_path / "results")
-    run_check = check.run
-    monkeypatch.setattr(check, "run", lambda parsed: run_check(parsed, repository))
+    monkeypatch.setattr("benchmarks.records.storage.DEFAULT_RESULTS", tmp_path / "results")
+    run_check = gate.run
+    monkeypatch.setattr(gate, "run", lambda parsed: run_check(parsed, repository))
     return machine_class
 
 
 def reproduce(*arguments: str) -> int:
-    return cli.main(["check", *arguments])
+    return cli.main(["gate", *arguments])
 
 
 @pytest.fixture

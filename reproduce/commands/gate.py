@@ -1,4 +1,4 @@
-"""`reproduce check`: has head changed what is exact, and is it slower than base? (`benchmarks.gate`)"""
+"""`reproduce gate`: has head changed what is exact, and is it slower than base? (`benchmarks.gate`)"""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ from reproduce.commands import options
 
 SELF_TEST = {DONE: "works", INTERNAL: "errs", INCONCLUSIVE: "inconclusive", NOTHING_SELECTED: "nothing measured"}
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-HELP = f"""First the exact checks of head against its own committed reference (python -m benchmarks exact); a
+HELP = f"""First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
 random order, at most as long as the budget. Benchmarks: {", ".join(gate.WORKLOADS)}.
 
@@ -53,7 +53,7 @@ the first is ok and the second regressed, 7 if that could not be told, 1 if the 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `reproduce check`."""
+    """The command line of `reproduce gate`."""
     parser.add_argument("--base", required=True, metavar="REF", help="the commit to compare with, such as origin/main")
     parser.add_argument("--head", metavar="REF", help="the commit to check (default: HEAD, if nothing differs from it)")
     parser.add_argument("--budget", default="10m", metavar="TIME", help="such as 90s or 10m (default), all included")
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="of the random orders and swaps (default: random, and said)")
     parser.add_argument("--self-test", action="store_true", help="does the gate work here? Needs --base only")
-    parser.add_argument("--summary", type=Path, metavar="FILE", help="append the result to this Markdown file, too")
+    parser.add_argument(
+        "--summary", type=options.path_of, metavar="FILE", help="append the result to this Markdown file, too"
+    )
     options.add_json(parser)
     options.add_results(parser)
 
@@ -82,12 +84,12 @@ def run(parsed: argparse.Namespace, project: Path = PROJECT) -> int:
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         built = trees.build(project, [(BASE, parsed.base, base), (HEAD, head_ref, head)], Path(folder))
         if parsed.self_test:
-            result = gate.self_test(built, names, seed, budget_s, _progress(), clock)
+            result = gate.self_test(built, names, seed, budget_s, _progress(parsed.quiet), clock)
             return _print(parsed, result, gate.self_test_code(result), None, started)
         exact = exact_checks(built[HEAD])
         if exact["exit_code"] == REGRESSED:
             return _print_exact(parsed, built, exact)
-        result = gate.check(built, names, seed, budget_s, _progress(), clock)
+        result = gate.check(built, names, seed, budget_s, _progress(parsed.quiet), clock)
     return _print(parsed, result, result.code, exact, started)
 
 
@@ -131,9 +133,9 @@ def _require_difference(parsed: argparse.Namespace, base: str, head: str, projec
         )
 
 
-def _progress() -> Callable[[str], None]:
+def _progress(quiet: bool) -> Callable[[str], None]:
     """One line that changes, on a terminal; nothing in a log."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         return lambda text: None
     return lambda text: print(f"\r\x1b[Kcheck: {text} ", end="", file=sys.stderr, flush=True)
 

@@ -1,0 +1,53 @@
+"""`reproduce completion SHELL`: what makes a shell complete commands, artifacts and options (by the library shtab)."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from importlib import import_module
+
+from benchmarks.harness.registry import BENCHMARKS
+from benchmarks.records.errors import DONE
+from reproduce.commands import COMMANDS
+from reproduce.experiment import catalog
+
+SHELLS = ("bash", "zsh")
+NAMES = {"id": (), "ids": (), "names": tuple(BENCHMARKS)}  # arguments that are artifacts, and what else they may be
+HELP = """bash:  reproduce completion bash > ~/.local/share/bash-completion/completions/reproduce
+zsh:   reproduce completion zsh > a folder of $fpath, as _reproduce
+once:  eval "$(reproduce completion bash)"
+
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce completion`."""
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(parsed: Namespace) -> int:
+    """Print the script."""
+    import shtab
+
+    print(shtab.complete(whole_parser(), parsed.shell))
+    return DONE
+
+
+def whole_parser() -> ArgumentParser:
+    """All commands, and the artifacts as commands that take the options of a run, in one parser."""
+    parser = ArgumentParser("reproduce")
+    commands = parser.add_subparsers()
+    second_words: dict[str, argparse._SubParsersAction[ArgumentParser]] = {}
+    artifacts = {id: catalog.load(id).title for id in catalog.ids()}
+    for name, text in (COMMANDS | artifacts).items():
+        first, _, second = name.partition(" ")
+        if second and first not in second_words:
+            above = commands.choices.get(first) or commands.add_parser(first, help=f"{first} {second} ...")
+            second_words[first] = above.add_subparsers()
+        place = second_words[first] if second else commands
+        own = place.add_parser(second or first, help=text)
+        own.add_argument("-q", "--quiet", action="store_true")
+        module = import_module(f"reproduce.commands.{'run' if name in artifacts else name.replace(' ', '_')}")
+        module.add_arguments(own)
+        for action in own._actions:
+            if action.dest in NAMES and not action.option_strings:
+                action.choices = (*artifacts, *NAMES[action.dest])
+    return parser

@@ -1,0 +1,170 @@
+"""What a user may type: names as the paper has them, and mistakes, each one line with its exit code."""
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.records import errors
+from reproduce import ROOT
+from reproduce.cli import command_of, main
+from reproduce.commands import COMMANDS
+from reproduce.commands.completion import SHELLS
+from reproduce.experiment import catalog
+
+MEASURED = ("fig_interleaved", "--fidelity", "measured")
+
+
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [
+        (["Figure", "12"], "fig_interleaved"),
+        (["Figure 12"], "fig_interleaved"),
+        (["fig12"], "fig_interleaved"),
+        (["Fig.", "12"], "fig_interleaved"),
+        (["12"], "fig_interleaved"),
+        (["Table1"], "table_weak_scaling"),
+        (["table-2"], "table_zero3"),
+        (["1"], "fig_model_trend"),  # there is a Table 1, too
+        (["5.9"], "table_bandwidth"),
+        (["section", "5.10"], "table_checkpoint"),
+        (["fig_bubble"], "fig_bubble"),
+        (["99"], "99"),
+    ],
+)
+def test_an_artifact_by_its_label(words, id):
+    assert catalog.named([*words, *words]) == [id]
+
+
+def test_labels_beside_ids_on_a_command_line(capsys):
+    assert catalog.named(["fig_bubble", "Figure", "3", "table_zero3", "7"]) == [
+        "fig_bubble", "fig_gpipe_timeline", "table_zero3", "fig_microbatch_single_gpu",
+    ]  # fmt: skip
+    assert main(["describe", "Figure", "12"]) == 0
+    assert capsys.readouterr().out.startswith("fig_interleaved: Figure 12")
+    assert main(["fig12", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("fig_interleaved: would evaluate 10 points")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fig_bubble", "--results", ""], errors.USAGE, "argument --results: '' names no file or folder"),
+        (["bench", "run", "gemm", "--results", " "], errors.USAGE, "argument --results: '' names no file or folder"),
+        (["report", "--out", ""], errors.USAGE, "argument --out: '' names no file or folder"),
+        (["Figure", "99"], errors.USAGE, "unknown artifact 'Figure 99'"),
+        (["describe", "12", "13"], errors.USAGE, "one artifact at a time, not fig_interleaved, fig_tensor_vs_pipeline"),
+        (["fig_bubble", "--fidelty", "derived"], errors.USAGE, "did you mean '--fidelity'?"),
+        (["fig_interleaved", "--fidelity", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
+        (["timeline", "--schedule", "interleved"], errors.USAGE, "did you mean 'interleaved'?"),
+        (["bench", "run", "gem"], errors.USAGE, "did you mean 'gemm'?"),
+        (["gate", "exact", "simulatd"], errors.USAGE, "did you mean 'simulated'?"),
+        (["fig_bubble", "--cluster", "selene"], errors.USAGE, "--cluster selene has no part in what is derived"),
+        (["verify", "6", "--cluster", "selene"], errors.USAGE, "--cluster selene has no part in what is derived"),
+        ([*MEASURED, "--scale", "cpu", "--cluster", "selene"], errors.USAGE, "has no part in what is measured"),
+        (["12", "--cluster", "my.toml"], errors.USAGE, "cluster='my.toml' is not there: no such file; needs one of"),
+        (["12", "--cluster", "selen"], errors.USAGE, "cluster='selen' is unknown; needs one of"),
+        (["12", "--cluster", "selen"], errors.USAGE, "try selene"),
+        ([*MEASURED, "--scale", "gpus"], errors.UNAVAILABLE, "scale gpus needs 4 GPUs, and PyTorch sees no GPU here"),
+        ([*MEASURED, "--print-script"], errors.USAGE, "--print-script with --launcher local; needs --launcher slurm"),
+        ([*MEASURED, "--nodes", "2"], errors.USAGE, "--nodes is for a printed batch script"),
+        (["train", "--recipe", "tiny", "--set", "lr=nan"], errors.USAGE, "lr=nan is no finite number"),
+        (["train", "--recipe", "tiny", "--set", "steps=0"], errors.USAGE, "steps=0 is too small; needs steps >= 1"),
+        (["train", "--recipie", "tiny"], errors.USAGE, "did you mean '--recipe'?"),
+        (["completion", "fish"], errors.USAGE, "'fish' is unknown; there are bash, zsh"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, code, message, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert main(arguments) == code
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()  # no progress before it
+    assert message in line
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("[]", errors.NOTHING_SELECTED, "points.json holds no points"),
+        ('[{"layers": 4, "B": 4, "B": 8}]', errors.USAGE, "points.json: key 'B' stands twice in one object"),
+    ],
+)
+def test_points_that_are_none_or_ambiguous(text, code, message, tmp_path, capsys):
+    path = tmp_path / "points.json"
+    path.write_text(text)
+    assert main(["simulate", str(path)]) == code
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[model]\nlayers = 4\n", "section='model' lacks hidden, heads; needs layers, hidden, heads; try a recipe"),
+        ("[model]\nlayers = '4'\nhidden = 16\nheads = 4\n", "layers='4' is not a positive whole number"),
+        ("[parallel]\nschedule = 3\n[model]\nlayers = 4\nhidden = 16\nheads = 4\n", "schedule=3"),
+        ("model = 3\n", "model=3 in "),
+    ],
+)
+def test_a_configuration_of_the_wrong_kind_leaks_nothing_of_python(toml, message, tmp_path, capsys):
+    path = tmp_path / "run.toml"
+    path.write_text(toml)
+    assert main(["train", str(path)]) == errors.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert "__init__" not in line
+
+
+def test_a_script_for_slurm_without_gpus_or_absolute_paths(capsys):
+    options = ["--scale", "gpus", "--launcher", "slurm", "--print-script", "--time", "30", "--partition", "gpu"]
+    assert main([*MEASURED, *options]) == 0
+    script = capsys.readouterr().out
+    assert "#SBATCH --time=30\n#SBATCH --partition=gpu\n" in script
+    assert script.endswith(
+        "exec python -m reproduce fig_interleaved --fidelity measured --scale gpus --launcher slurm\n"
+    )
+    assert str(ROOT) not in script
+
+
+def test_list_fits_80_columns(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["list"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_quiet_is_a_line_for_each_artifact_and_no_progress(capsys, load_small, tmp_path):
+    assert main(["fig_squares", "-q", "--results", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    (line,) = captured.out.splitlines()
+    assert line.split() == ["fig_squares", "5", "points", *line.split()[3:7], "1", "contradicted"]
+
+
+def test_commands_of_two_words():
+    assert command_of(["gate", "exact", "engine"]) == ("gate exact", ["engine"])
+    assert command_of(["gate", "--base", "main"]) == ("gate", ["--base", "main"])
+    assert command_of(["check", "--base", "main"]) == ("gate", ["--base", "main"])
+    assert command_of(["bench"]) == ("bench list", [])
+    assert command_of(["fig_bubble", "gate"]) == ("", ["fig_bubble", "gate"])
+
+
+def test_a_wrong_option_costs_no_heavy_import():
+    code = (
+        "import sys\n"
+        "from reproduce.cli import main\n"
+        f"codes = {{main([*name.split(), '--nonsense']) for name in {['fig_bubble', *COMMANDS]}}}\n"
+        "codes.add(main(['train', '--recipe', 'tiny', '--set', 'lr=nan']))\n"
+        "print(codes, {'torch', 'pandas', 'matplotlib', 'scipy'} & sys.modules.keys())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "{2} set()\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_commands_artifacts_and_options(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("verify", "exact", "fig_interleaved", "--verdict", "--fidelity", "train_step"):
+        assert word in script
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
