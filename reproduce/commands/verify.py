@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import VERDICTS, ClaimResult, PointResult, storage
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
+from benchmarks.records.units import with_unit
 from reproduce.analysis.verification import coverage
 from reproduce.commands import options
 from reproduce.experiment import catalog
@@ -221,13 +222,9 @@ def _print_claim(out: "Console", claim: ClaimResult) -> None:
         _print_wrapped(out, f"tolerance: {claim.tolerance}", "      ")
     _print_wrapped(out, claim.explanation, "      ")
     if claim.numbers:
-        shown = ", ".join(f"{name} = {n.value:.4g}{unit(n.unit)} ({n.origin})" for name, n in claim.numbers.items())
+        values = ((name, number.value, number) for name, number in claim.numbers.items())
+        shown = ", ".join(f"{name} = {with_unit(v, n.unit)} ({n.origin})" for name, v, n in values if v is not None)
         _print_wrapped(out, shown, "      ")
-
-
-def unit(name: str) -> str:
-    """A unit as it follows a number."""
-    return "" if name in ("1", "count") else f" {name}"
 
 
 def _print_wrapped(out: "Console", text: str, indent: str) -> None:
