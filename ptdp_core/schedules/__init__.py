@@ -50,6 +50,7 @@ from ptdp_core.schedules.registry import (
     register,
     register_table,
 )
+from ptdp_core.schedules.summary import Summary, summary
 from ptdp_core.schedules.timeline import TimelineEvent
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Program",
     "Schedule",
     "StagePlacement",
+    "Summary",
     "Time",
     "TimelineEvent",
     "blocking_groups",
@@ -91,5 +93,6 @@ __all__ = [
     "register",
     "register_table",
     "stash_fronts",
+    "summary",
     "wave",
 ]

@@ -17,6 +17,7 @@ from ptdp_core.schedules.placement import StagePlacement
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+_OVERLAPPED = re.compile(r"\((.+)\)OVERLAP_F_B")
 
 
 class Action(NamedTuple):
@@ -112,13 +113,14 @@ class Schedule:
     @classmethod
     def from_csv(cls, text: str, name: str) -> "Schedule":
         """Read what `to_csv` or torch's `_dump_csv(format="compute_only")` wrote; empty cells are idle slots.
+        An F and a B that torch overlaps are read as one after the other.
 
         The lines also give the placement of the stages, and the largest microbatch gives m. Run `check_complete` on a
         table from another program.
         """
         ranks = tuple(
-            tuple(_cell(cell, rank, column) for column, cell in enumerate(row) if cell.strip())
-            for rank, row in enumerate(csv.reader(io.StringIO(text, newline="")))
+            tuple(action for column, cell in enumerate(row) for action in _cell(cell, rank, column))
+            for rank, row in enumerate(filter(None, csv.reader(io.StringIO(text, newline=""))))
         )
         actions = [action for rank in ranks for action in rank]
         if not actions:
@@ -127,9 +129,11 @@ class Schedule:
         return cls(name, placement, 1 + max(action.microbatch for action in actions), ranks)
 
 
-def _cell(cell: str, rank: int, column: int) -> Action:
+def _cell(cell: str, rank: int, column: int) -> list[Action]:
+    """The passes of a cell: none if idle; two if torch overlaps an F and a B, written '(3F1;4B0)OVERLAP_F_B'."""
+    overlapped = _OVERLAPPED.fullmatch(cell.strip())
     try:
-        return Action.parse(cell)
+        return [Action.parse(text) for text in (overlapped[1].split(";") if overlapped else [cell]) if text.strip()]
     except ValueError as error:
         raise ValueError(
             f"cell={cell.strip()!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "

@@ -29,6 +29,10 @@ class Progress:
         self._started: Counter[tuple[str, int]] = Counter()
         self._ends: dict[Action, Time] = {}  # by `Action.output`
 
+    def started(self, kind: str, stage: int) -> int:
+        """How many of the stage's passes of a kind have started."""
+        return self._started[kind, stage]
+
     def next(self, kind: str, stage: int) -> list[Action]:
         """The stage's next pass of a kind; none after its last."""
         i = self._started[kind, stage]

@@ -22,6 +22,7 @@ GROUPS = {
         "simulate": "what-if: estimate training configurations of your own",
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
+        "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
         "train": "train a GPT model with the engine, on this machine or a cluster",
     },
     "this machine": {

@@ -25,6 +25,7 @@ PRINTED = {
     "dry-run": (reproduce, ["fig_squares", "--dry-run", "--results", "TMP"]),
     "simulate": (reproduce, ["simulate", "TMP/points.json"]),
     "timeline": (reproduce, ["timeline", "-p", "2", "-m", "2", "--results", "TMP"]),
+    "schedule": (reproduce, ["schedule", "-p", "2", "-m", "2", "--results", "TMP"]),
     "plan": (reproduce, ["plan", *MODEL, "--results", "TMP"]),
     "compare": (reproduce, ["compare", REFERENCE, REFERENCE]),
     "verify": (reproduce, ["verify", "fig_squares", "--results", "TMP"]),

@@ -1,0 +1,69 @@
+"""Pipeline schedules side by side: idle time, memory and messages of the executed tables, and what they simulate to."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.records.errors import UsageError, did_you_mean
+from ptdp_core.config import TrainingConfig
+from ptdp_core.schedules import Schedule, Summary, Time, build, definition, exists, names, register_table, summary
+from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.experiment.parameters import KEYS
+
+# Of the model that schedules are simulated with, unless the command line says otherwise: layers as wide as GPT-3's.
+MODEL = {"hidden": 12288, "heads": 96, "t": 8, "b": 1}
+LAYERS = 96
+
+
+class Member(NamedTuple):
+    """One schedule of a comparison. `estimate` is None unless it was simulated; `name` is as the simulator knows it."""
+
+    name: str
+    title: str
+    v: int
+    summary: Summary
+    relative_messages: float
+    estimate: Estimate | None = None
+
+
+def family(p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[Schedule] = ()) -> list[Member]:
+    """Every schedule that exists for p and m, with the fewest chunks that it has, after those of one's own (`further`).
+
+    `times` are t_f, t_b and t_w of a rank's passes; whole v chunks are compared, so a chunk takes a v-th of them.
+    """
+    zoo = [(name, definition(name).chunks[0]) for name in names()]
+    tables = [(table.name, table) for table in further]
+    tables += [(definition(name).title, build(name, p, m, v)) for name, v in zoo if exists(name, p, m, v)]
+    reference = summary(build("1f1b", p, m)).messages
+    members = []
+    for title, table in tables:
+        costs = summary(table, *times)
+        members.append(Member(table.name, title, table.v, costs, costs.messages / reference if reference else 0.0))
+    return members
+
+
+def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, Any], cluster: Cluster) -> list[Member]:
+    """The members with an estimate of a training iteration on a cluster. Raises `UsageError` for impossible settings.
+
+    Of `settings` what is not given is as in `MODEL`, with as many layers as make whole stages for all of them.
+    """
+    for name in settings:
+        if name not in KEYS:
+            hint = did_you_mean(name, KEYS) or f"; known: {', '.join(KEYS)}"
+            raise UsageError(f"unknown key {name!r}{hint}")
+    estimates = []
+    for member in members:
+        stages = p * member.v
+        values = {"layers": max(LAYERS // stages, 1) * stages, **MODEL, **settings}
+        values |= {"p": p, "v": member.v, "schedule": member.name}
+        values["B"] = m * int(values.get("d", 1)) * int(values["b"])
+        try:
+            estimates.append(simulate(TrainingConfig.from_plain(values), cluster))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{member.title}: {error}") from None
+    return [member._replace(estimate=estimate) for member, estimate in zip(members, estimates, strict=True)]
+
+
+def own_member_first(table: Schedule, times: Sequence[Time]) -> list[Member]:
+    """A schedule of one's own, made known to the simulator, and the family for its p and m."""
+    register_table(table)
+    return family(table.p, table.m, times, [table])

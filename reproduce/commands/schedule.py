@@ -1,0 +1,265 @@
+"""`reproduce schedule`: the pipeline schedules side by side; one of one's own; a search under a memory limit."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.records.documents import print_document
+from benchmarks.records.errors import DONE, UsageError
+from benchmarks.records.storage import atomic_write_bytes
+from reproduce.commands import options
+
+if TYPE_CHECKING:
+    from ptdp_core.launch.schedule_gradients import GradientDifference
+    from ptdp_core.schedules import Schedule
+    from reproduce.analysis.schedule_family import Member
+
+HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
+per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
+weights' gradients (.txt); or a Python module with order(p, m, v) or a Definition called SCHEDULE (.py).
+
+examples:
+  reproduce schedule                               all schedules: bubble, memory, messages
+  reproduce schedule my.csv                        check it, draw it, compare it with all others
+  reproduce schedule my.csv --simulate hidden=4096 heads=32 layers=32 t=1
+  reproduce schedule my.csv --train                one training step in p processes: are its gradients 1F1B's?
+  reproduce schedule --search --memory 0.5 -p 4 -m 8
+
+"""
+EXPORTS = ("torch", "perfetto", "tikz")
+MAX_RANKS = 16  # processes that --train starts
+MAX_EXACT = 200  # passes that the solver can deal with
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce schedule`."""
+    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="a schedule of your own")
+    parser.add_argument("-p", type=int, help="pipeline stages (devices), if no table says it (default: 4)")
+    parser.add_argument("-m", type=int, help="microbatches in a batch, if no table says it (default: 8)")
+    parser.add_argument("-v", type=int, help="model chunks per device of a Python FILE")
+    parser.add_argument("--t-forward", default="1", help="time of a microbatch's forward pass on a device")
+    parser.add_argument("--t-backward", default="2", help="time of its backward pass")
+    parser.add_argument("--t-weight", default="1", help="part of it for the weight gradients, if split")
+    parser.add_argument(
+        "--simulate", nargs="*", metavar="KEY=VALUE", help="a training iteration of each; keys as of reproduce simulate"
+    )
+    options.add_cluster(parser)
+    parser.add_argument(
+        "--train", action="store_true", help="train a step with FILE; compare its gradients with 1F1B's"
+    )
+    parser.add_argument("--export", choices=EXPORTS, action="append", default=[], help="write FILE for other programs")
+    parser.add_argument("--search", action="store_true", help="find a schedule with at most --memory")
+    parser.add_argument("--memory", default="1", help="activation memory over 1F1B's, for --search (default: 1)")
+    parser.add_argument("--exact", action="store_true", help="go on with a solver (needs OR-Tools; small p and m)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for the solver (default: 20)")
+    options.add_json(parser)
+    options.add_results(parser)
+
+
+def run(parsed: Namespace) -> int:
+    """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
+    from reproduce.analysis.schedule_family import family, own_member_first, simulated
+    from reproduce.running.fidelities import open_cluster
+
+    times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward", "weight")]
+    if times[2] >= times[1]:
+        raise UsageError(f"--t-weight {parsed.t_weight} with --t-backward {parsed.t_backward}; needs a part of it")
+    if parsed.file is None and (parsed.train or parsed.export) and not parsed.search:
+        raise UsageError("--train and --export need a FILE, or --search; for a schedule by name: reproduce timeline")
+    p, m = (_size(parsed, name, usual) for name, usual in (("p", 4), ("m", 8)))
+    table, notes = _own_table(parsed, p, m, times)
+    p, m = (table.p, table.m) if table else (p, m)
+    members = own_member_first(table, times) if table else family(p, m, times)
+    if parsed.simulate is not None:
+        members = simulated(members, p, m, _settings(parsed.simulate), open_cluster(parsed.cluster)[0])
+    folder = parsed.results / "schedule" / (f"{table.name}-p{p}-m{m}-v{table.v}" if table else f"all-p{p}-m{m}")
+    files = _files(table, times, parsed.export) if table else {}
+    differences = _train(table) if parsed.train and table else []
+    for name, data in files.items():
+        atomic_write_bytes(folder / name, data)
+    if parsed.json:
+        _print_json(members, p, m, times, notes, differences, folder, list(files))
+        return DONE
+    if table:
+        _print_timeline(table, times)
+    _print_family(members, p, m, times, parsed.cluster)
+    for note in [*notes, *map(_sentence, differences)]:
+        print(note)
+    if files:
+        print(f"files: {folder}{os.sep}  ({', '.join(files)})")
+    return DONE
+
+
+def _positive(parsed: Namespace, name: str) -> Fraction:
+    text = getattr(parsed, name)
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(0)
+    if value <= 0:
+        raise UsageError(f"--{name.replace('_', '-')} {text} is not a positive number; try 1, 0.5 or 2/3")
+    return value
+
+
+def _size(parsed: Namespace, name: str, usual: int) -> int:
+    value = getattr(parsed, name)
+    if value is not None and value < 1:
+        raise UsageError(f"-{name} {value} is not a positive whole number; try -{name} {usual}")
+    return value or usual
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--simulate {pair!r} is not KEY=VALUE; try hidden=4096")
+        settings[key] = int(value) if value.lstrip("-").isdigit() else {"true": True, "false": False}.get(value, value)
+    return settings
+
+
+def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule | None, list[str]]":
+    """The schedule of the file, or the one that is searched for, and sentences about it."""
+    from reproduce.analysis.schedule_files import read_schedule
+
+    if parsed.file is not None:
+        table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
+        passes = sum(map(len, table.ranks))
+        complete = f"{parsed.file}: complete, {passes} passes; runs with blocking and with overlapped exchanges"
+        return table, [complete]
+    return _search(parsed, p, m, times) if parsed.search else (None, [])
+
+
+def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule, list[str]]":
+    from dataclasses import replace
+
+    from reproduce.analysis import schedule_search as search
+
+    memory = _positive(parsed, "memory")
+    table = search.greedy(p, m, memory, times)
+    bound, how = search.lower_bound(p, m, times), "no schedule on up to two chunks per device can be faster"
+    notes = [f"found by trying: {table.name}, {float(search.makespan(table, times)):g} t_f"]
+    if parsed.exact:
+        split = table if table.is_split else search.greedy(p, m, memory, times, only_split=True)
+        passes = 3 * p * split.v * m
+        if passes > MAX_EXACT:
+            raise UsageError(f"--exact with p={p}, m={m} has {passes} passes; needs at most {MAX_EXACT}; try -p 3 -m 4")
+        solved, proven = search.exact(p, m, memory, times, split, parsed.seconds)
+        notes.append(
+            f"solver: {float(search.makespan(solved, times)):g} t_f, and proves {float(proven):g} with split passes"
+        )
+        table = min(table, solved, key=lambda one: search.makespan(one, times))
+        bound, how = max(bound, proven), "of the solver, for split passes on this placement"
+    took = search.makespan(table, times)
+    notes.append(f"bound: {float(bound):g} t_f ({how}); what was found takes {float(took / bound - 1):.1%} more")
+    return replace(table, name=f"searched-{table.name}"), notes
+
+
+def _files(table: "Schedule", times: Sequence[Fraction], exports: Sequence[str]) -> dict[str, bytes]:
+    from reproduce.analysis.schedule_files import tikz
+    from reproduce.commands.timeline import timeline_files
+    from reproduce.output.traces import from_schedule
+
+    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0])
+    files, _ = timeline_files(table, timeline)
+    if "tikz" in exports:
+        files["timeline.tex"] = tikz(timeline).encode()
+    wanted = {"torch": "schedule.csv", "perfetto": "trace.json"}
+    left_out = {file for export, file in wanted.items() if exports and export not in exports}
+    return {name: data for name, data in files.items() if name not in left_out}
+
+
+def _train(table: "Schedule") -> "list[GradientDifference]":
+    from ptdp_core.launch.schedule_gradients import compare_gradients
+
+    if table.p > MAX_RANKS:
+        raise UsageError(
+            f"--train with p={table.p} starts as many processes; needs at most {MAX_RANKS}; try a smaller p"
+        )
+    return compare_gradients([table])
+
+
+def _sentence(difference: "GradientDifference") -> str:
+    equal = f"{difference.equal} of {difference.parameters} parameters' gradients equal 1F1B's to the bit"
+    far = (
+        f"; largest relative difference {difference.largest:.1e}, of {difference.parameter}"
+        if difference.largest
+        else ""
+    )
+    return f"trained a step, {difference.exchange} exchanges: {equal}{far}"
+
+
+def _print_timeline(table: "Schedule", times: Sequence[Fraction]) -> None:
+    from reproduce.output.ascii import ascii_timeline
+    from reproduce.output.timeline_titles import title
+    from reproduce.output.traces import from_schedule
+
+    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0])
+    lines, legend = ascii_timeline(timeline)
+    print(title(timeline).replace("−", "-"), *lines, *legend, "", sep="\n")
+
+
+def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[Fraction], cluster: str) -> None:
+    from reproduce.output.tables import print_table, text_table
+    from reproduce.output.terminal import console
+
+    headings = ["schedule", "v", "bubble (%)", "without flush (%)", "memory (microbatches)", "messages (of 1F1B's)"]
+    if any(member.estimate for member in members):
+        headings += ["iteration (s)", "teraFLOP/s per GPU", "peak memory (GB)"]
+    t_f, t_b, t_w = (f"{float(time):g}" for time in times)
+    print(f"p={p}, m={m}; t_f={t_f}, t_b={t_b}, of it t_w={t_w} [derived: executed tables]", end="")
+    print(f"; iterations [simulated on {cluster}]" if len(headings) > 6 else "")
+    print_table(console(120), text_table(headings, [cells(member) for member in members]))
+
+
+def cells(member: "Member") -> list[str]:
+    """A schedule as a row of the comparison."""
+    bubble, own_bubble, stash, _ = member.summary
+    row = [member.title, str(member.v), f"{float(100 * bubble):.1f}", f"{float(100 * own_bubble):.1f}"]
+    row += [f"{float(stash):g}", f"{member.relative_messages:.2f}"]
+    if member.estimate is not None:
+        estimate = member.estimate
+        row += [f"{estimate.iteration_time:.3f}", f"{estimate.throughput_per_gpu / 1e12:.1f}"]
+        row.append(f"{estimate.peak_memory / 1e9:.1f}" + ("" if estimate.fits else " (too much)"))
+    return row
+
+
+def _print_json(
+    members: "Sequence[Member]",
+    p: int,
+    m: int,
+    times: Sequence[Fraction],
+    notes: Sequence[str],
+    differences: "Sequence[GradientDifference]",
+    folder: Path,
+    files: Sequence[str],
+) -> None:
+    document: Mapping[str, Any] = {
+        "parameters": dict(zip(("p", "m", "t_f", "t_b", "t_w"), (p, m, *map(float, times)), strict=True)),
+        "schedules": [_document(member) for member in members],
+        "gradients": [difference._asdict() for difference in differences],
+        "notes": list(notes),
+        "folder": str(folder),
+        "files": list(files),
+    }
+    print_document("schedule", 1, document)
+
+
+def _document(member: "Member") -> dict[str, Any]:
+    derived = {
+        "bubble_fraction": (float(member.summary.bubble), "1", "derived"),
+        "own_bubble_fraction": (float(member.summary.own_bubble), "1", "derived"),
+        "peak_stash": (float(member.summary.peak_stash), "count", "derived"),
+        "relative_messages": (member.relative_messages, "1", "derived"),
+    }
+    if member.estimate is not None:
+        derived["iteration_time"] = (member.estimate.iteration_time, "s", "simulated")
+        derived["throughput_per_gpu"] = (member.estimate.throughput_per_gpu, "FLOP/s", "simulated")
+        derived["peak_memory"] = (member.estimate.peak_memory, "B", "simulated")
+    metrics = {
+        name: {"value": value, "unit": unit, "origin": origin} for name, (value, unit, origin) in derived.items()
+    }
+    return {"schedule": member.name, "title": member.title, "v": member.v, "metrics": metrics}

@@ -1,0 +1,146 @@
+"""`reproduce schedule`: all schedules side by side, one from a file, and the search under a memory limit."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ptdp_core.schedules import Schedule, build, check_complete, execute, names, peak_stash
+from ptdp_core.schedules.registry import DEFINITIONS
+from reproduce.analysis.schedule_search import exact, greedy, lower_bound, makespan
+from reproduce.cli import main
+
+EQUAL = (1, 2, 1)
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a file registers is known in one test only."""
+    monkeypatch.setattr("ptdp_core.schedules.registry.DEFINITIONS", dict(DEFINITIONS))
+    yield
+    build.cache_clear()
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    def run(*arguments):
+        code = main(["schedule", *map(str, arguments), "--results", str(tmp_path / "results")])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def test_all_schedules_side_by_side(run):
+    code, out, _ = run("--json", "-p", "4", "-m", "8")
+    document = json.loads(out)
+    assert code == 0
+    assert [row["schedule"] for row in document["schedules"]] == list(names())
+    rows = {row["schedule"]: {k: m["value"] for k, m in row["metrics"].items()} for row in document["schedules"]}
+    assert rows["1f1b"] == {
+        "bubble_fraction": 0.375, "own_bubble_fraction": 0.375, "peak_stash": 4, "relative_messages": 1,
+    }  # fmt: skip
+    assert rows["zb-v"]["own_bubble_fraction"] == 0
+    assert rows["v-half"]["relative_messages"] == 2
+
+
+def test_torchs_own_tables(run, tmp_path):
+    """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's."""
+    torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    for torchs, ours in (("ScheduleZBVZeroBubble", "zb-v"), ("ScheduleDualPipeV", "dualpipev")):
+        stages = [
+            SimpleNamespace(num_stages=6, group_size=3, group_rank=0, stage_index=c * 5, submod=None) for c in (0, 1)
+        ]
+        file = tmp_path / f"{torchs}.csv"
+        getattr(torch_schedules, torchs)(stages, 7)._dump_csv(str(file), format="compute_only")
+        assert Schedule.from_csv(file.read_text(), ours) == build(ours, 3, 7, 2)
+        code, out, _ = run(file, "--export", "torch")
+        assert code == 0
+        assert "complete, " in out
+        assert torchs in out
+        assert (tmp_path / "results" / "schedule" / f"{torchs}-p3-m7-v2" / "schedule.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "a.csv",
+            "0F0,0F1,0B0\n1F0,1B0,1F1,1B1",
+            "action=0B1 is missing from rank 0; needs every action once; try adding",
+        ),
+        ("a.csv", "0F0,0SEND_F0,0B0\n1F0,1B0", "cell='0SEND_F0' at rank 0, column 1 is not"),
+        ("a.txt", "0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0", "rank 0 at 0B0; rank 1 at 1F1; needs an order in which"),
+        ("a.csv", "0F0,0B0,0F0\n1F0,1B0", "action=0F0 at rank 0, position 2, runs twice; needs every action once"),
+        ("a.py", "x = 1", "no SCHEDULE and no order in it; needs a Definition called SCHEDULE"),
+        ("a.py", "def order(p, m, v):\n    return 1 / 0", "ZeroDivisionError: division by zero"),
+        ("a.csv", "", "holds no action; needs one line per pipeline rank"),
+    ],
+)
+def test_a_wrong_file_is_one_line_that_names_the_action_and_the_cure(run, tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    code, out, err = run(tmp_path / name)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"reproduce: {tmp_path / name}: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_wrong_options(run, tmp_path):
+    (tmp_path / "a.txt").write_text("0F0 0B0\n1F0 1B0")
+    for arguments, message in (
+        (("--train",), "--train and --export need a FILE, or --search"),
+        ((tmp_path / "missing.csv",), "cannot read"),
+        (("-m", "0"), "-m 0 is not a positive whole number; try -m 8"),
+        (("--t-forward", "x"), "--t-forward x is not a positive number"),
+        (("--t-weight", "2"), "--t-weight 2 with --t-backward 2; needs a part of it"),
+        ((tmp_path / "a.txt", "--simulate", "hiden=8"), "unknown key 'hiden'; did you mean 'hidden'?"),
+        ((tmp_path / "a.txt", "--simulate", "hidden"), "is not KEY=VALUE; try hidden=4096"),
+        (("--search", "--memory", "0.1"), "no schedule found; try a larger memory"),
+        (("--search", "--exact", "-m", "16"), "needs at most 200; try -p 3 -m 4"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2, arguments
+        assert message in err
+
+
+def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
+    """1F1B under another name: its simulated iteration and its gradients are 1F1B's."""
+    text = "from ptdp_core.schedules.zoo import one_f_one_b\norder = one_f_one_b.order\n"
+    (tmp_path / "mine.py").write_text(text)
+    settings = ("--simulate", "layers=4", "hidden=1024", "heads=16", "t=1")
+    code, out, _ = run(tmp_path / "mine.py", "-p", "2", "-m", "4", *settings, "--train", "--export", "tikz", "--json")
+    document = json.loads(out)
+    assert code == 0
+    mine, others = document["schedules"][0], {row["schedule"]: row for row in document["schedules"][1:]}
+    assert mine["schedule"] == "mine"
+    assert mine["metrics"]["bubble_fraction"] == others["1f1b"]["metrics"]["bubble_fraction"]
+    # Its messages are grouped as its table demands, not as the authors' code did.
+    assert mine["metrics"]["iteration_time"]["value"] <= others["1f1b"]["metrics"]["iteration_time"]["value"]
+    assert [(row["exchange"], row["largest"]) for row in document["gradients"]] == [("blocking", 0), ("overlapped", 0)]
+    picture = (Path(document["folder"]) / "timeline.tex").read_text()
+    assert picture.count(r"\pass{") == 16 + 1  # a comment explains it
+
+
+def test_the_search_keeps_the_memory_and_says_how_far_from_the_bound_it_is(run):
+    code, out, _ = run("--search", "--memory", "0.75", "-p", "4", "-m", "8")
+    assert code == 0
+    assert "bound: 25.5 t_f" in out
+    for memory in (Fraction(1, 2), Fraction(1), Fraction(2)):
+        found = greedy(4, 8, memory, EQUAL)
+        check_complete(found)
+        assert max(peak_stash(found)) <= memory * 4 * found.v
+        assert makespan(found, EQUAL) >= lower_bound(4, 8, EQUAL)
+    assert makespan(greedy(4, 8, Fraction(2), EQUAL), EQUAL) == lower_bound(4, 8, EQUAL)
+
+
+def test_the_solver_is_no_worse_than_the_heuristic_and_its_schedule_runs():
+    pytest.importorskip("ortools")
+    start = greedy(2, 3, Fraction(1), EQUAL, only_split=True)
+    found, bound = exact(2, 3, Fraction(1), EQUAL, start, seconds=5)
+    check_complete(found)
+    execute(found, 1, 2, 1)
+    assert max(peak_stash(found)) <= 2 * found.v
+    assert lower_bound(2, 3, EQUAL) <= bound <= makespan(found, EQUAL) <= makespan(start, EQUAL)
