@@ -65,6 +65,11 @@ BENCHMARKS = {
             "the engine's training step against plain PyTorch, torch's pipelining and parallelize_module",
             ("time", "other_time", "ratio", "ratio_of_best", "tokens"),
         ),
+        Benchmark(
+            "gpu_step",
+            "training steps at sizes that fill a GPU: MFU, and where the time goes",
+            ("time", "tokens", "model_speed", "mfu", "product_share", "attention_share", "other_share", "idle_share"),
+        ),
         Benchmark("optimizer_step", "clipping and AdamW on the flat buffers", ("time", "parameters")),
         Benchmark("checkpoint", "saving and loading a checkpoint", ("time", "bandwidth"), "Section 5.10"),
         Benchmark("data_loading", "microbatches out of a token file", ("time", "tokens"), uses_device=False),

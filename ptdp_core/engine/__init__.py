@@ -15,7 +15,9 @@
     optimizer               AdamW, loss scaling, ZeRO-1
     trainer                 one training step: the parts put together
     checkpoint, pieces      checkpoints by global name, as rectangles of global tensors
-    data                    token files and a resumable order of samples
+    data, text              token files and a resumable order of samples; text to tokens and back
+    evaluation, generation  the loss of held-out data; text from a checkpoint
+    defaults                what 'auto' means on a device
     zero3                   the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas`, `layout` and `schedules`, and on `kernels`; not on the simulator.

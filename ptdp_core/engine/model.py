@@ -249,9 +249,19 @@ class Chunk(nn.Module):
         return x_SBH
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
-        tp = self.build.tp
-        logits_SBVt = linear(self.norm(x_SBH), self.word, None, tp, self.build.make.weight_gradients)
-        return cross_entropy(logits_SBVt, labels_BS.T, self.build.model.vocab, tp).mean()
+        return cross_entropy(self._logits(x_SBH), labels_BS.T, self.build.model.vocab, self.build.tp).mean()
+
+    def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        return linear(self.norm(x_SBH), self.word, None, self.build.tp, self.build.make.weight_gradients)
+
+    def logits(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+        """The logits [S, B, V/t] of a chunk that is the whole model, padding included."""
+        assert self.is_first
+        assert self.is_last
+        x_SBH = self._embed(tokens_BS)
+        for layer in self.layers:
+            x_SBH = layer(x_SBH)
+        return self._logits(x_SBH)
 
 
 def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:

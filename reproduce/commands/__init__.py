@@ -23,13 +23,16 @@ GROUPS = {
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
+        "data": "text files to tokens to train on, with a tokenizer made from them",
         "train": "train a GPT model with the engine, on this machine or a cluster",
+        "generate": "text from a checkpoint of train",
     },
     "this machine": {
         "doctor": "what this machine can do, what is missing, and how to get it",
         "calibrate": "measure this machine, as a cluster to predict with",
         "bench list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
         "bench run": "measure with microbenchmarks, and keep every sample",
+        "bench gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
     },
     "how far to trust it": {
         "accuracy": "the simulator against every published value, and what its numbers matter",

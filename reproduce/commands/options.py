@@ -2,16 +2,30 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.command import add_results, path_of
 from benchmarks.records.documents import JSON_HELP
-from benchmarks.records.errors import UsageError
+from benchmarks.records.errors import UnavailableError, UsageError
 from reproduce.experiment.fidelity import FIDELITIES
 
-__all__ = ["CLUSTER", "add_cluster", "add_json", "add_results", "cluster_of", "path_of", "program"]
+__all__ = ["CLUSTER", "add_cluster", "add_json", "add_results", "cluster_of", "engine_errors", "path_of", "program"]
 CLUSTER = "selene"
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """What the engine says of a wrong value or of this machine ends the command in one line, with its exit code."""
+    from ptdp_core.engine.errors import UnavailableError as EngineUnavailableError
+
+    try:
+        yield
+    except EngineUnavailableError as error:
+        raise UnavailableError(str(error)) from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def program() -> str:

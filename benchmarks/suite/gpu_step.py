@@ -1,0 +1,167 @@
+"""Whole training steps of the engine at sizes that fill one GPU, and where their time goes.
+
+Each point trains a GPT on random tokens: operators or sdpa, with and without recomputation and dropout, fused kernels
+or the reference. The fastest step is put beside the fastest matrix product that this device was seen to do (MFU), and
+a profile of one step says which share of the time the device spent on products, attention, other kernels, and idle:
+idle time is what the host did not issue soon enough. With --quick, or on a CPU, the models are toys.
+
+No GPU has run it yet.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import Samples, measure, wall_timer
+from benchmarks.harness.training import build, parameters_of
+from benchmarks.records import Metric, PointResult
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.report import peak_memory
+from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
+
+LIMIT_S = 8.0  # of samples of a point
+NOTES = (
+    "Whole steps: forward, backward, clipping, AdamW, as the host waits for them. Model FLOPs: without recomputation.",
+    "MFU: model FLOP/s over the fastest square matrix product measured here, in the same precision.",
+    "Shares are of one profiled step; idle is what no kernel covers.",
+)
+# A profile's kernels by parts of their names, the first that fits; what fits none is 'other_share'.
+KINDS = {
+    "attention_share": ("flash", "fmha", "attention", "softmax"),
+    "product_share": ("gemm", "cutlass", "xmma", "nvjet", "cublas", "aten::mm", "aten::bmm", "addmm"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A point: a model by name, and how it is trained."""
+
+    model: str
+    b: int
+    m: int
+    attention: str = "sdpa"
+    recompute: str = "none"
+    dropout: float = 0.0
+    kernels: str = "auto"
+
+    @property
+    def label(self) -> str:
+        """What tells it from the others of its model."""
+        extras = [f"dropout {self.dropout:g}"] * bool(self.dropout) + [self.kernels] * (self.kernels != "auto")
+        return ", ".join([self.attention, f"recompute {self.recompute}", f"b={self.b} m={self.m}", *extras])
+
+
+# GPT-2 XL, and the paper's 1.7-billion-parameter model with a head dimension that sdpa has fast kernels for.
+MODELS = {"GPT-2 XL": ModelConfig(48, 1600, 25, 1024, 50257), "GPT 1.65B": ModelConfig(24, 2304, 24, 2048, 51200)}
+TOYS = {name: ModelConfig(2, 64, 4, 32, 256) for name in MODELS}
+CASES = tuple(
+    Case(model, *sizes, **how)
+    for model, small, large in (("GPT-2 XL", (4, 2), (16, 4)), ("GPT 1.65B", (2, 2), (8, 4)))
+    for sizes, how in (
+        (small, {}),
+        (large, {}),
+        (small, {"attention": "operators"}),
+        (small, {"attention": "operators", "recompute": "full"}),
+        (large, {"recompute": "full"}),
+        (large, {"attention": "operators", "recompute": "full"}),
+        (small, {"dropout": 0.1}),
+        (small, {"attention": "operators", "recompute": "full", "dropout": 0.1}),
+        (small, {"attention": "operators", "recompute": "full", "kernels": "reference"}),
+        (small, {"kernels": "reference"}),
+    )
+)
+
+
+def points(setup: Setup) -> Iterator[PointResult]:
+    """One point per case; all of a model's share the measured peak."""
+    dtype = "bf16" if setup.on_gpu else "fp32"
+    peak = Once(partial(fastest_product, setup))
+    toys = setup.quick or not setup.on_gpu
+    for case in CASES:
+        model = (TOYS if toys else MODELS)[case.model]
+        parallel = ParallelConfig(b=case.b, B=case.b * case.m, recompute=case.recompute)
+        how = {name: getattr(case, name) for name in ("attention", "recompute", "dropout", "kernels")}
+        parameters = {**parameters_of(model, parallel), **how, "dtype": dtype}
+        engine = EngineSettings(dtype=dtype, dropout=case.dropout, attention=case.attention, kernels=case.kernels)
+        yield attempted(
+            setup, case.model, case.label, parameters, partial(_metrics, setup, model, parallel, engine, peak)
+        )
+
+
+def fastest_product(setup: Setup) -> float:
+    """FLOP/s of the fastest square matrix product, in the precision of the points."""
+    dtype = torch.bfloat16 if setup.on_gpu else torch.float32
+    speeds = []
+    for size in (4096, 8192) if setup.on_gpu and not setup.quick else (256,):
+        a = torch.randn(size, size, dtype=dtype, device=setup.device)
+        speeds.append(2 * size**3 / measure(partial(torch.matmul, a, a), setup.device, samples=setup.samples).minimum)
+    return max(speeds)
+
+
+def _metrics(
+    setup: Setup, model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings, peak: Callable[[], float]
+) -> dict[str, Metric]:
+    if setup.on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    trainer, batch, _ = build(model, parallel, setup.device, engine, engine.kernels)
+
+    def step() -> None:
+        trainer.step(batch)
+
+    samples = measure(step, samples=setup.samples, limit_s=LIMIT_S, timer=wall_timer(setup.device))
+    model_flops = model_flops_per_iteration(model, parallel.B)
+    return {
+        "time": seconds(samples),
+        "tokens": rate(parallel.B * model.seq, samples, "tokens/s"),
+        "eq3_speed": rate(flops_per_iteration(model, parallel.B), samples, "FLOP/s"),
+        "model_speed": rate(model_flops, samples, "FLOP/s"),
+        "mfu": Metric(model_flops / samples.minimum / peak(), "1", "derived"),
+        "peak_memory": Metric(memory := peak_memory(trainer.groups.device), "B", "measured", (memory,)),
+        **shares(step, setup, samples),
+    }
+
+
+def shares(step: Callable[[], None], setup: Setup, samples: Samples) -> dict[str, Metric]:
+    """Shares of a step's median time by kind of kernel, from a profile of one step; what is left is idle."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if setup.on_gpu else [])]
+    with _without_output(), profile(activities=activities) as profiled:
+        step()
+        if setup.on_gpu:
+            torch.cuda.synchronize()
+    totals = dict.fromkeys((*KINDS, "other_share"), 0.0)
+    for event in profiled.key_averages():
+        spent = event.self_device_time_total if setup.on_gpu else event.self_cpu_time_total
+        totals[kind_of(event.key)] += spent * 1e-6
+    found = {kind: total / samples.median for kind, total in totals.items()}
+    found["idle_share"] = max(0.0, 1.0 - sum(found.values()))
+    return {kind: Metric(share, "1", "measured", (share,)) for kind, share in found.items()}
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """The profiler's library writes a line to the process's own error output whenever it starts and stops."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def kind_of(kernel: str) -> str:
+    """The kind of a kernel, by its name."""
+    name = kernel.lower()
+    return next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), "other_share")

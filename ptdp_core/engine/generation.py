@@ -1,0 +1,63 @@
+"""Text from a checkpoint: the model in one piece, sampled token by token."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from kernels import select
+from ptdp_core.config import ParallelConfig
+from ptdp_core.engine.checkpoint import Checkpoints
+from ptdp_core.engine.checkpoint_folder import STATE, resolve
+from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.settings import RunSettings, Settings, from_mapping
+from ptdp_core.engine.trainer import Trainer
+
+
+def load(source: str | Path, device: torch.device) -> Trainer:
+    """The model of a checkpoint, or of the newest whole one in a folder, on one device, whatever layout it has.
+
+    Raises `ValueError` if there is none, or if it is damaged.
+    """
+    path = resolve(source)
+    saved = from_mapping(json.loads((path / STATE).read_text(encoding="utf-8"))["settings"])
+    settings = Settings(
+        saved.model,
+        ParallelConfig(b=saved.parallel.B, B=saved.parallel.B, recompute="none"),
+        replace(saved.engine, dropout=0.0, exchange="blocking", kernels="auto", device=device.type),
+        saved.optimizer,
+        RunSettings(data=saved.run.data, validation=saved.run.validation),
+    )
+    trainer = Trainer(settings, Groups.alone(device), select(settings.kernels, device))
+    Checkpoints("", trainer).load(path)
+    trainer.chunks[0].eval()
+    return trainer
+
+
+@torch.no_grad()
+def sample(
+    trainer: Trainer, prompt: Sequence[int], count: int, *, temperature: float, seed: int, tokens: int
+) -> Iterator[int]:
+    """`count` tokens after the prompt, each drawn by the probabilities that the model gives the first `tokens` of its
+    vocabulary, with the logits divided by `temperature`; the most likely one if that is 0.
+
+    The model sees the last s tokens. Raises `ValueError` for a prompt that is empty or outside the vocabulary.
+    """
+    seq = trainer.settings.model.seq
+    if not prompt or not all(0 <= token < tokens for token in prompt):
+        raise ValueError(f"prompt={list(prompt)} cannot be; needs tokens from 0 to {tokens - 1}; try another prompt")
+    generator = torch.Generator().manual_seed(seed)
+    context = list(prompt)
+    for _ in range(count):
+        window = context[-seq:]
+        padded = torch.zeros(1, seq, dtype=torch.int64)  # what comes after the window changes nothing before it
+        padded[0, : len(window)] = torch.tensor(window)
+        logits = trainer.chunks[0].logits(padded.to(trainer.groups.device))[len(window) - 1, 0, :tokens].float().cpu()
+        if temperature == 0:
+            token = int(logits.argmax())
+        else:
+            token = int(torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator))
+        context.append(token)
+        yield token

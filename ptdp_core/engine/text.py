@@ -1,0 +1,141 @@
+"""Text to tokens and back: plain bytes, or byte-level BPE trained on the text itself, so that nothing is downloaded.
+
+`write_corpus` makes Megatron's `.bin/.idx` pair, and beside it for BPE `.tokenizer.json` of the package tokenizers.
+"""
+
+import importlib.util
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ptdp_core.engine.data import BYTE_VOCAB, MEGATRON_DTYPES, MEGATRON_MAGIC, text_files
+from ptdp_core.engine.errors import UnavailableError, not_writable
+
+END = "<|endoftext|>"  # token 0, after each document; the byte 0 where tokens are bytes
+MAX_VOCAB = 1 << 16
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """`encode` and `decode`; `size` tokens, of which 0 ends a document."""
+
+    size: int
+    encode: Callable[[str], Sequence[int]]
+    decode: Callable[[Sequence[int]], str]
+
+
+def bytes_tokenizer() -> Tokenizer:
+    """Each byte of the text in UTF-8 is a token."""
+    return Tokenizer(
+        BYTE_VOCAB, lambda text: list(text.encode()), lambda ids: bytes(ids).decode("utf-8", errors="replace")
+    )
+
+
+def tokenizer_beside(data: str, vocab: int) -> Tokenizer:
+    """The tokenizer that the token file `data` was made with, for a model of `vocab` tokens.
+
+    Raises `ValueError` if that is not known.
+    """
+    prefix = Path(data).with_suffix("") if Path(data).suffix in (".bin", ".idx") else Path(data)
+    path = Path(f"{prefix}.tokenizer.json")
+    if path.exists():
+        return _trained(_package().Tokenizer.from_file(str(path)))
+    if vocab != BYTE_VOCAB:
+        raise ValueError(
+            f"data={data!r} has no {path.name} beside it; needs the tokenizer that its tokens come from; "
+            "try making the data with `reproduce data`"
+        )
+    return bytes_tokenizer()
+
+
+def write_corpus(sources: Iterable[Path], prefix: Path, vocab: int = BYTE_VOCAB) -> tuple[int, int]:
+    """Tokenise text files, or folders of them, to `prefix`.bin and .idx; how many documents and tokens these are.
+
+    A file is a document. With `vocab` = 256 tokens are bytes, beyond that byte-level BPE is trained on the files.
+    Raises `ValueError` for sources or a vocabulary that cannot be, `UnavailableError` for a place or a package.
+    """
+    if not BYTE_VOCAB <= vocab <= MAX_VOCAB:
+        raise ValueError(f"vocab={vocab} is out of range; needs {BYTE_VOCAB} <= vocab <= {MAX_VOCAB}; try vocab=4096")
+    try:
+        files = [file for source in sources for file in text_files(source)]
+        if not files:
+            raise ValueError("there is no text file; needs at least one; try another folder")
+        bpe = _train(files, vocab) if vocab > BYTE_VOCAB else None
+        encode = _trained(bpe).encode if bpe else bytes_tokenizer().encode
+        return _write(prefix, ([*encode(_read(file)), 0] for file in files), vocab, bpe)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a source is no text: {error}; needs files in UTF-8; try naming text files only") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}; needs a text file; try another") from None
+
+
+def _package() -> Any:
+    if importlib.util.find_spec("tokenizers") is None:
+        raise UnavailableError(
+            "the package tokenizers is not installed; needs it for more tokens than bytes; "
+            "try pip install tokenizers, or vocab=256"
+        )
+    import tokenizers
+
+    return tokenizers
+
+
+def _train(files: Iterable[Path], vocab: int) -> Any:
+    package = _package()
+    tokenizer = package.Tokenizer(package.models.BPE())
+    tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = package.decoders.ByteLevel()
+    trainer = package.trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=[END],
+        initial_alphabet=package.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((_read(file) for file in files), trainer)
+    return tokenizer
+
+
+def _trained(tokenizer: Any) -> Tokenizer:
+    return Tokenizer(tokenizer.get_vocab_size(), lambda text: tokenizer.encode(text).ids, tokenizer.decode)
+
+
+def _write(prefix: Path, documents: Iterator[Sequence[int]], vocab: int, bpe: Any) -> tuple[int, int]:
+    """The pair, document by document under temporary names; the index is renamed last, and without it nothing is."""
+    kind = np.uint8 if vocab <= 1 << 8 else np.uint16
+    code = next(code for code, dtype in MEGATRON_DTYPES.items() if dtype is kind)
+    names = {suffix: Path(f"{prefix}.{suffix}.{os.getpid()}.tmp") for suffix in ("bin", "tokenizer.json", "idx")}
+    try:
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+        sizes = []
+        with names["bin"].open("wb") as file:
+            for document in documents:
+                file.write(np.asarray(document, dtype=kind).tobytes())
+                sizes.append(len(document))
+        pointers = np.cumsum([0, *sizes[:-1]], dtype=np.int64) * np.dtype(kind).itemsize
+        with names["idx"].open("wb") as file:
+            file.write(MEGATRON_MAGIC + struct.pack("<QBQQ", 1, code, len(sizes), len(sizes) + 1))
+            file.write(np.asarray(sizes, dtype=np.int32).tobytes() + pointers.tobytes())
+            file.write(np.arange(len(sizes) + 1, dtype=np.int64).tobytes())
+        if bpe is None:
+            Path(f"{prefix}.tokenizer.json").unlink(missing_ok=True)
+        else:
+            bpe.save(str(names["tokenizer.json"]))
+        for suffix, temporary in names.items():
+            if temporary.exists():
+                os.replace(temporary, f"{prefix}.{suffix}")
+    except OSError as error:
+        raise not_writable("out", prefix, error) from None
+    finally:
+        for temporary in names.values():
+            temporary.unlink(missing_ok=True)
+    return len(sizes), sum(sizes)

@@ -1,0 +1,45 @@
+"""From a text to a model that has learned it: `reproduce data`, training, `reproduce generate`."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.records.errors import UsageError
+from ptdp_core.engine import generation
+from ptdp_core.launch.train import main as train
+from reproduce.commands import data, generate
+
+SMALL = ["hidden=32", "heads=4", "seq=16", "layers=2", "b=4", "B=8", "steps=60", "lr=0.01", "log_every=60"]
+
+
+def parsed(saved: Path, **options: object) -> Namespace:
+    values = {"checkpoint": str(saved), "prompt": "ab", "tokens": 40, "temperature": 0.0, "seed": 1, "device": "cpu"}
+    return Namespace(**values | options)
+
+
+def test_a_model_goes_on_with_what_it_has_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trained as two stages; generated beyond the sequence length, where the model sees the last 16 bytes."""
+    (tmp_path / "text").write_text("abcde" * 2000)
+    asked = Namespace(sources=[tmp_path / "text"], out=tmp_path / "corpus", vocab=256, program="reproduce")
+    assert data.run(asked) == 0
+    assert "10,001 tokens in 1 documents, vocabulary 256" in capsys.readouterr().out
+    sets = [*SMALL, "p=2", f"save={tmp_path / 'saved'}"]
+    words = [word for text in sets for word in ("--set", text)]
+    assert train(["--recipe", "tiny", "--ranks", "2", "--data", str(tmp_path / "corpus"), *words]) == 0
+    capsys.readouterr()
+    assert generate.run(parsed(tmp_path / "saved")) == 0
+    assert capsys.readouterr().out == "ab" + ("cdeab" * 8) + "\n"
+    trainer = generation.load(tmp_path / "saved", torch.device("cpu"))
+    draws = [
+        list(generation.sample(trainer, [97, 98], 20, temperature=3.0, seed=seed, tokens=256)) for seed in (1, 1, 2)
+    ]
+    assert draws[0] == draws[1] != draws[2]
+    for options, message in (
+        ({"prompt": ""}, r"prompt=\[\] cannot be; needs tokens from 0 to 255"),
+        ({"temperature": -1.0}, "temperature=-1.0, tokens=40, seed=1 is out of range; needs temperature >= 0"),
+        ({"checkpoint": str(tmp_path / "text")}, "holds no whole checkpoint"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            generate.run(parsed(tmp_path / "saved", **options))
