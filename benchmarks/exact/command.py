@@ -11,7 +11,7 @@ from benchmarks.exact import reference, wording
 from benchmarks.exact.differences import Change, Difference, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
 from benchmarks.harness.command import Parser
-from benchmarks.records import errors
+from benchmarks.records import errors, storage
 from benchmarks.records.documents import JSON_HELP, print_document
 from benchmarks.records.errors import UnavailableError, UsageError, did_you_mean
 
@@ -100,6 +100,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _accept(names: Sequence[str], as_json: bool) -> int:
+    if not storage.IS_CHECKOUT:
+        raise UnavailableError("the reference belongs to a checkout of the project, and this is an installed copy")
     sections = {name: collect(name) for name in names}
     for name, section in sections.items():
         for label, entry in section.items():

@@ -1,0 +1,21 @@
+# The suite in a container, for a CPU:
+#
+#   docker build -t ptdp .
+#   docker run --rm -v "$PWD:/work" ptdp fig_interleaved       results in ./ptdp-results
+#   docker run --rm --privileged -v "$PWD:/work" ptdp fig_interleaved --fidelity emulated
+#
+# For GPUs: --build-arg TORCH_INDEX= (torch as it comes, with CUDA), and `docker run --gpus all`.
+FROM python:3.12-slim-bookworm
+
+# ip and tc make the network of emulated nodes; their version does not matter.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends iproute2 \
+    && rm -rf /var/lib/apt/lists/*
+
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY . /src
+RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir /src && rm -rf /src
+
+WORKDIR /work
+ENTRYPOINT ["reproduce"]

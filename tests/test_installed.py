@@ -1,0 +1,97 @@
+"""`pip install .`: a copy that works from any folder, with all its data; and what describes containers of it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from benchmarks.records import errors, read_record
+
+ROOT = Path(__file__).parents[1]
+# Not copied: what belongs to this checkout only, and what earlier builds left.
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "dist", "runs", "*.egg-info", "__pycache__", ".*_cache")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of a fresh environment that has this project, and of this one what it depends on."""
+    folder = tmp_path_factory.mktemp("installed")
+    source, environment = folder / "source", folder / "environment"
+    shutil.copytree(ROOT, source, ignore=LEFT_OUT)
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth files are not read again
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, "install", *options, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(source)
+    return environment / "bin"
+
+
+@pytest.mark.slow
+def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed: Path, tmp_path: Path) -> None:
+    def run(*words: str, code: int = errors.DONE) -> str:
+        done = subprocess.run(
+            [str(installed / "reproduce"), *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    run("fig_interleaved")
+    record = read_record(tmp_path / "ptdp-results" / "fig_interleaved" / "simulated" / "record.json")
+    assert (len(record.points), record.provenance.commit) == (10, None)
+    assert "Of 7 claims" in run("verify", "fig_interleaved", "-q")
+    assert "ptdp-results/report.html" in run("report")
+    assert "the same as the reference" in run("gate", "exact", "schedules")
+    assert "an installed copy" in run("gate", "exact", "schedules", "--accept", code=errors.UNAVAILABLE)
+    assert "ptdp-results in the current folder" in " ".join(run("fig_bubble", "--help").split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ptdp-results"]
+
+
+@pytest.mark.slow
+def test_a_source_distribution_has_what_building_and_testing_need(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=LEFT_OUT)
+    code = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
+    subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, check=True)
+    (archive,) = (source / "dist").iterdir()
+    shutil.unpack_archive(archive, tmp_path / "unpacked")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    for name in (
+        "results/schema/record-2.schema.json",
+        "results/reference/exact/simulated.json",
+        "ptdp_core/simulator/clusters/selene.toml",
+        "reproduce/experiment/published.json",
+        "tests/test_installed.py",
+        "Makefile",
+        "LICENSE",
+    ):
+        assert (unpacked / name).is_file(), name
+
+
+def test_the_container_has_a_supported_python_and_starts_the_command() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    instructions = [
+        line.split(maxsplit=1) for line in re.sub(r"\\\n", " ", text).splitlines() if re.match("[A-Z]+ ", line)
+    ]
+    assert instructions[0][0] == "FROM"
+    assert {name for name, _ in instructions} <= {"FROM", "RUN", "ARG", "COPY", "WORKDIR", "ENTRYPOINT"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (version,) = re.findall(r"FROM python:(\d+\.\d+)-", text)
+    assert f"Programming Language :: Python :: {version}" in project["classifiers"]
+    (entry,) = json.loads(instructions[-1][1])
+    assert entry in project["scripts"]
+
+
+def test_the_development_container_installs_the_project_to_be_edited() -> None:
+    settings = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert settings["image"].endswith(":3.12")
+    assert settings["postCreateCommand"].endswith("pip install -e '.[dev]'")
