@@ -15,13 +15,20 @@ from benchmarks.records.errors import DONE, POINTS_FAILED
 from benchmarks.records.units import with_unit
 from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import intervals, ledger_text, measured, measured_text, refit
-from reproduce.analysis.scoring.accuracy import Assessment, OnDone, Scored, assess, evaluators_of, predict
+from reproduce.analysis.scoring import fits, intervals, ledger_text, measured, measured_text, refit, slopes
+from reproduce.analysis.scoring.accuracy import (
+    Assessment,
+    OnDone,
+    Scored,
+    ScoredGroup,
+    assess,
+    evaluators_of,
+    predict,
+)
 from reproduce.analysis.scoring.accuracy_figures import by_effect
 from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
 from reproduce.analysis.scoring.ledger import ledger
 from reproduce.analysis.scoring.published_points import published_points
-from reproduce.analysis.scoring.scores import Score
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands import options
 from reproduce.experiment import catalog, margins
@@ -56,9 +63,12 @@ The column "left out" is the mean error on an artifact when the parameters that 
 and from these errors the margins of simulated numbers, DIR/{FOLDER}/{margins.FILE.name} (docs/margins.md).
 Where DIR has none, those of results/reference hold, until parameters, published values or predictions change.
 
+With --slopes: where the paper publishes several batch sizes of a configuration, the straight line of its iteration
+times over the number of microbatches m, and ours: which part of the error grows with m. Writes nothing.
+
 With --ledger: training iterations that others measured and published, study by study, each on its own cluster: errors
-of throughput, memory (bias) where it is published, what is missing, and other simulators' scores beside ours. None
-of them set a parameter. Writes nothing.
+of throughput and memory, what is missing, and other simulators' scores beside ours. None of them set a parameter.
+And whether simulated memory tells what the paper ran from what did not fit there. Writes nothing.
 
 """
 
@@ -72,6 +82,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what the predictions are compared with (default: measured runs for a file that reproduce calibrate made)",
     )
     parser.add_argument("--ledger", action="store_true", help="score what other papers measured, on their clusters")
+    parser.add_argument("--slopes", action="store_true", help="split the errors: per microbatch, and the rest")
     parser.add_argument("--refit", action="store_true", help="fit the parameters anew without each artifact, first")
     options.add_json(parser)
     options.add_results(parser)
@@ -82,6 +93,8 @@ def run(parsed: Namespace) -> int:
     open_cluster(parsed.cluster)  # what can be wrong, before any work
     if parsed.ledger:
         return _ledger(parsed)
+    if parsed.slopes:
+        return _slopes(parsed)
     against = parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)
     return _against_measured(parsed) if against == MEASURED else _against_paper(parsed)
 
@@ -136,8 +149,27 @@ def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
         atomic_write_bytes(parsed.results / FOLDER / name, text.encode())
 
 
+def _slopes(parsed: Namespace) -> int:
+    from rich.text import Text
+
+    lines = [line for group in predict_paper(parsed.cluster) for line in slopes.slopes(group.predicted)]
+    _, cluster = open_cluster(parsed.cluster)
+    if parsed.json:
+        print_document("accuracy-slopes", 1, slopes.document(lines, cluster.name))
+        return DONE
+    out = console()
+    out.print(Text(f"Iteration time on {cluster.name} as a line over the number of microbatches m", style="bold"))
+    print_table(out, slopes.table(lines))
+    wrapped(out, "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer.")
+    return DONE
+
+
 def _ledger(parsed: Namespace) -> int:
-    document = ledger(paper_scores(parsed.cluster))
+    groups = predict_paper(parsed.cluster)
+    scores = {group.artifact.label: group.scored.score for group in groups if group.scored.score is not None}
+    results = [(group.artifact.id, result) for group in groups for result in group.results]
+    cluster, _ = open_cluster(parsed.cluster)
+    document = ledger(scores, fits.score(results, cluster.usable_memory))
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
     else:
@@ -145,11 +177,10 @@ def _ledger(parsed: Namespace) -> int:
     return DONE
 
 
-def paper_scores(cluster: str) -> dict[str, Score]:
-    """The scores of the paper's own figures and tables, by their names."""
-    artifacts = [artifact for artifact in map(catalog.load, catalog.ids()) if "simulated" in artifact.fidelities]
-    groups, _ = predict(artifacts, evaluators_of(artifacts, cluster))
-    return {group.artifact.label: group.scored.score for group in groups if group.scored.score is not None}
+def predict_paper(cluster: str) -> list[ScoredGroup]:
+    """The paper's own figures and tables with published values, simulated."""
+    artifacts = [artifact for artifact in map(catalog.load, catalog.ids()) if published_points(artifact)]
+    return predict(artifacts, evaluators_of(artifacts, cluster))[0]
 
 
 def print_ledger(document: Mapping[str, Any]) -> None:
@@ -161,6 +192,10 @@ def print_ledger(document: Mapping[str, Any]) -> None:
     print_table(out, ledger_text.study_table(document))
     for line in ledger_text.study_lines(document):
         wrapped(out, line)
+    out.print(Text("\nMemory of a GPU of the first pipeline rank, in bytes that others published", style="bold"))
+    print_table(out, ledger_text.memory_table(document))
+    out.print(Text("\nWhat ran in the paper and what did not, by simulated memory", style="bold"))
+    print_table(out, ledger_text.fits_table(document))
     out.print(Text("\nOther simulators on the same rows: mean errors of throughput", style="bold"))
     print_table(out, ledger_text.other_table(document))
     wrapped(out, document["others"])

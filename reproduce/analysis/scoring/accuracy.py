@@ -55,11 +55,12 @@ class Scored:
 
 @dataclass(frozen=True)
 class ScoredGroup:
-    """An artifact with published values."""
+    """An artifact with published values; `results` are all its points, also those without one."""
 
     artifact: Artifact
     predicted: tuple[Predicted, ...]
     scored: Scored
+    results: tuple[PointResult, ...]
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def predict(
             on_done(f"{artifact.id}: {point.label}")
         if ours := published[artifact.id]:
             predicted = tuple(Predicted(p, results[p.point.key], id(p) in first) for p in ours)
-            groups.append(ScoredGroup(artifact, predicted, _scored(predicted)))
+            groups.append(ScoredGroup(artifact, predicted, _scored(predicted), tuple(results.values())))
         else:
             ok = sum(result.status == "ok" for result in results.values())
             unpublished.append(Unpublished(artifact, len(results), ok))

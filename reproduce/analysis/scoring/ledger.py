@@ -4,7 +4,7 @@ None of these values set a parameter of the simulator. `ledger()` gives everythi
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -148,11 +148,11 @@ def first_rank_bytes(config: TrainingConfig, cluster: Cluster, software: Softwar
     return sum(rank_memories(config, cluster, moments, software)[0].values()) + cluster.memory_reserved
 
 
-def ledger(paper: Mapping[str, Score] | None = None) -> dict[str, Any]:
+def ledger(paper: Mapping[str, Score] | None = None, fits: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Every study with its score and its points, and other simulators' scores: what JSON can hold, in base units.
 
     `paper` are our scores on the paper's own figures and tables, by their names ("Figure 11"), to stand beside those of
-    other simulators.
+    other simulators. `fits` are the rows of `reproduce.analysis.scoring.fits.score`.
     """
     scored = {study.id: score_study(study) for study in studies()}
     ours = {**(paper or {}), **{id: one.score for id, one in scored.items()}}
@@ -160,6 +160,7 @@ def ledger(paper: Mapping[str, Score] | None = None) -> dict[str, Any]:
         "origin": "simulated",
         "studies": [_as_plain(one) for one in scored.values()],
         "paper": {name: _plain_score(one) for name, one in (paper or {}).items()},
+        "fits": [dict(row) for row in fits],
         "others": _document()["others"],
         "other_scores": [_beside(entry, ours) for entry in _document()["other_scores"]],
     }

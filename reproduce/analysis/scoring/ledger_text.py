@@ -23,6 +23,25 @@ def study_table(document: Mapping[str, Any]) -> "DataFrame":
     return text_table(headings, rows)
 
 
+def memory_table(document: Mapping[str, Any]) -> "DataFrame":
+    """One row per study that publishes bytes."""
+    rows = []
+    for study in document["studies"]:
+        if score := study["memory"]:
+            errors = percent(score["mean"]), percent(score["bias"], signed=True), percent(score["worst"], signed=True)
+            rows.append((study["id"], str(score["n"]), *errors, score["worst_point"]))
+    return text_table(("study", "n", "mean", "bias", "worst", "at"), rows)
+
+
+def fits_table(document: Mapping[str, Any]) -> "DataFrame":
+    """One row for what the paper ran, one for what did not fit there."""
+    rows = [
+        (row["said"], str(row["n"]), str(row["right"]), row["nearest"], percent(row["nearest_share"]))
+        for row in document["fits"]
+    ]
+    return text_table(("", "n", "simulated so", "nearest to the limit", "of memory"), rows)
+
+
 def _numbers(score: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         str(score["n"]),

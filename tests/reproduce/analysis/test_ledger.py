@@ -102,7 +102,7 @@ def test_other_simulators_stand_beside_ours(entries):
 
 
 def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries):
-    monkeypatch.setattr(accuracy_command, "paper_scores", lambda cluster: {})
+    monkeypatch.setattr(accuracy_command, "predict_paper", lambda cluster: [])
     assert main(["accuracy", "--ledger"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for entry in entries.values():
