@@ -11,11 +11,12 @@
 """
 
 from ptdp_core.simulator.cluster import Cluster, ClusterParameter, cluster_path, load_cluster, read_parameters
-from ptdp_core.simulator.estimate import PHASES, Estimate
+from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.simulate import rank_memories, simulate
 from ptdp_core.simulator.software import PAPER, Software
 
 __all__ = [
+    "BUBBLE_CAUSES",
     "PAPER",
     "PHASES",
     "Cluster",

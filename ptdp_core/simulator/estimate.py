@@ -18,6 +18,8 @@ PHASES = (
     "optimizer",
     "host",
 )
+# The bubble's causes, in the order in which they are taken away (`Estimate.bubble_times`).
+BUBBLE_CAUSES = ("fill_and_drain", "stage_imbalance", "message_waiting")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Estimate:
     - `phase_times`: the iteration split into `PHASES`, mean over pipeline ranks; they add up to `iteration_time`.
       `pipeline_communication` is exposed time only; `bubble` is all waiting of a rank
     - `bubble_fraction`: waiting over compute, mean over ranks: comparable with (p-1)/(vm) (Section 2.2)
+    - `bubble_times`: the seconds of the phase `bubble` by `BUBBLE_CAUSES`, which add up to it; only if asked for.
+      `fill_and_drain` is the waiting if all stages took their mean time and messages none: (p-1)/(vm) of the passes'
+      time for the paper's schedules (Section 2.2). `stage_imbalance` is what the stages' own times (the logits, the
+      embedding, uneven reductions after the flush) add to that, `message_waiting` what messages that take time add to
+      both. A cause is negative where it shortens the waiting: a rank that waits for the slowest stage anyway spends
+      part of that time in its own messages, which are `pipeline_communication`
     - `peak_memory`: of the fullest GPU; `memory_bytes` splits it
     - `traffic`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
       over pipeline ranks
@@ -43,6 +51,7 @@ class Estimate:
     memory_bytes: Mapping[str, int]
     traffic: Mapping[str, int]
     fits: bool
+    bubble_times: Mapping[str, float] = field(default_factory=dict)
     timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(default=(), repr=False)
 
     @property

@@ -1,9 +1,10 @@
 """One training iteration of a configuration on a cluster: `simulate`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
@@ -17,7 +18,7 @@ from ptdp_core.layout import (
 from ptdp_core.schedules import TimelineEvent
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel, StageTimes
-from ptdp_core.simulator.estimate import PHASES, Estimate
+from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.software import PAPER, Software
@@ -31,13 +32,18 @@ def _cost_model(cluster: Cluster, software: Software) -> CostModel:
 
 
 def simulate(
-    config: TrainingConfig, cluster: Cluster, software: Software = PAPER, *, timeline: bool = False
+    config: TrainingConfig,
+    cluster: Cluster,
+    software: Software = PAPER,
+    *,
+    timeline: bool = False,
+    bubble_times: bool = False,
 ) -> Estimate:
     """Simulate one iteration: pipeline flush, data-parallel and embedding reduction, optimizer step.
 
     `software` is the training program's; the default is the paper's. With `timeline=True` the whole schedule is
     executed and the estimate holds every rank's timeline; otherwise long schedules use their periodic steady state,
-    with the same result.
+    with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more.
     """
     model = _cost_model(cluster, software)
     parallel = config.parallel
@@ -67,6 +73,13 @@ def simulate(
 
     communication = [reduce + gather for reduce, gather in zip(reduction, gathers, strict=True)]
     phases = _phases(config, cluster, iteration_time, stages, pipeline, communication, steps)
+    causes: dict[str, float] = {}
+    if bubble_times:
+        free = replace(costs, message=([0] * len(stages), [0] * len(stages)), gather=0, exchange=0)
+        without = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, free).ends
+        saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
+        message_waiting = saved - phases["pipeline_communication"]
+        causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
     memory = max(rank_memories(config, cluster, pipeline.stash_fronts, software), key=lambda rank: sum(rank.values()))
     peak = sum(memory.values())
     return Estimate(
@@ -79,6 +92,7 @@ def simulate(
         memory_bytes=memory,
         traffic=_traffic(config, cluster),
         fits=peak <= cluster.usable_memory,
+        bubble_times=causes,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
     )
 
@@ -122,6 +136,20 @@ def _phases(
     }
     phases["bubble"] = iteration_time - sum(phases.values())
     return {name: phases[name] for name in PHASES}
+
+
+def _bubble_times(parallel: ParallelConfig, free: Costs, bubble: float, message_waiting: float) -> dict[str, float]:
+    """The bubble by cause, in seconds; `free` are the costs with messages that take no time."""
+
+    def mean(times: Sequence[int]) -> list[int]:
+        return [round(sum(times) / len(times))] * len(times)
+
+    forward, backward, weights = mean(free.forward), mean(free.backward), mean(free.weight_gradient)
+    equal = replace(free, forward=forward, backward=backward, weight_gradient=weights)
+    ends = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, equal).ends
+    fill_and_drain = (max(ends) - parallel.m * parallel.v * (forward[0] + backward[0])) / PICOSECONDS
+    times = (fill_and_drain, bubble - message_waiting - fill_and_drain, message_waiting)
+    return dict(zip(BUBBLE_CAUSES, times, strict=True))
 
 
 def rank_memories(

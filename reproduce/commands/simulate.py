@@ -12,6 +12,7 @@ from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, field_help
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.simulator.search import passes
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import REQUIRED, check_keys
@@ -20,7 +21,7 @@ from reproduce.output.theme import FORMATS
 from reproduce.running.fidelities import oom_reason, open_cluster
 
 WIDTH = 120
-MAX_ACTIONS = 10_000_000  # passes in the schedule of one iteration; the paper's largest has 131,072
+MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 10 us each
 
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
@@ -131,9 +132,9 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
     try:
         check_keys(entry)
         config = TrainingConfig.from_plain(entry)
-        check_size(config.parallel.p, config.parallel.v, config.parallel.m)
+        check_size(config)
         model, _ = open_cluster(entry.get("cluster", cluster))
-        estimate = simulate(config, model)
+        estimate = simulate(config, model, bubble_times=True)
     except (ValueError, UsageError) as error:
         return answer(label, "invalid", str(error), None)
     except Exception as error:
@@ -145,13 +146,13 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
     return answer(label, "ok", None, estimate, model)
 
 
-def check_size(p: int, v: int, m: int) -> None:
-    """Raise ValueError for a schedule too long to be held."""
-    actions = 2 * p * v * m
-    if actions > MAX_ACTIONS:
+def check_size(config: TrainingConfig) -> None:
+    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
+    parallel, executed = config.parallel, passes(config)
+    if executed > MAX_PASSES:
         raise ValueError(
-            f"m={m} microbatches on p={p} stages with v={v} chunks make {actions} passes; "
-            f"needs at most {MAX_ACTIONS}; try a larger b or d, or a smaller B"
+            f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
+            f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
         )
 
 
@@ -169,6 +170,7 @@ def answer(
             "throughput_per_gpu": estimate.throughput_per_gpu,
             "sequences_per_s": estimate.sequences_per_s,
             "bubble_fraction": estimate.bubble_fraction,
+            "bubble_times": dict(estimate.bubble_times),
             "peak_memory": estimate.peak_memory,
             "phase_times": dict(estimate.phase_times),
             "memory_bytes": dict(estimate.memory_bytes),
@@ -188,6 +190,14 @@ def _intervals(estimate: Estimate, cluster: Cluster) -> dict[str, Any]:
 
 
 WITH_INTERVALS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
+
+
+def _shares(times: Mapping[str, float]) -> list[float]:
+    """What part of the bubble each cause is; none without a bubble."""
+    whole = sum(times.values())
+    return [seconds / whole for seconds in times.values()] if whole else []
+
+
 NUMBERS = (
     "cluster",
     "gpus",
@@ -195,6 +205,7 @@ NUMBERS = (
     "throughput_per_gpu",
     "sequences_per_s",
     "bubble_fraction",
+    "bubble_times",
     "peak_memory",
     "phase_times",
     "memory_bytes",
@@ -210,6 +221,7 @@ HEADINGS = (
     "teraFLOP/s per GPU",
     "sequences/s",
     "bubble (%)",
+    "fill, imbalance, messages (%)",
     "memory (GB)",
 )
 
@@ -233,6 +245,7 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
             f"{point['throughput_per_gpu'] / 1e12:.1f}",
             f"{point['sequences_per_s']:.2f}",
             f"{point['bubble_fraction']:.1%}".rstrip("%"),
+            " ".join(f"{100 * point['bubble_fraction'] * share:+.1f}" for share in _shares(point["bubble_times"])),
             f"{point['peak_memory'] / 1e9:.1f}",
         )
 

@@ -43,7 +43,7 @@ class Simulated(Evaluator):
         """Simulate the point."""
         assert self.cluster is not None
         cluster = cluster_of(point, self.cluster)
-        estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster)
+        estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster, bubble_times=True)
         if not estimate.fits:
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
@@ -117,7 +117,7 @@ def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
 
 
 def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
-    """What a simulated point keeps: throughput, times by phase, bubble, memory and traffic, in base units."""
+    """What a simulated point keeps: throughput, times by phase, bubble by cause, memory and traffic, in base units."""
     values = {
         "throughput_per_gpu": (estimate.throughput_per_gpu, "FLOP/s"),
         "sequences_per_s": (estimate.sequences_per_s, "sequences/s"),
@@ -125,6 +125,7 @@ def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
         "bubble_fraction": (estimate.bubble_fraction, "1"),
         "peak_memory": (estimate.peak_memory, "B"),
         **{f"{phase}_time": (seconds, "s") for phase, seconds in estimate.phase_times.items()},
+        **{f"bubble_{cause}_time": (seconds, "s") for cause, seconds in estimate.bubble_times.items()},
         **{f"{use}_traffic": (sent, "B") for use, sent in estimate.traffic.items()},
     }
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}

@@ -24,6 +24,8 @@ from ptdp_core.simulator import (
 )
 from ptdp_core.simulator.bounds import least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.executor import PICOSECONDS, Costs
+from ptdp_core.simulator.simulate import _bubble_times
 
 SELENE = load_cluster("selene")
 GPT3 = ModelConfig(96, 12288, 96)
@@ -125,6 +127,28 @@ def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
     for v in (1, 4):
         estimate = simulate(TrainingConfig(model, ParallelConfig(p=12, t=8, v=v, B=48)), ideal)
         assert estimate.bubble_fraction == pytest.approx(formulas.bubble_fraction(12, 48, v), rel=0.1)
+
+
+@pytest.mark.parametrize("v", [1, 4])
+def test_the_bubble_of_equal_stages_and_free_messages_is_fill_and_drain(v: int) -> None:
+    """(p-1)/(vm) of a rank's passes (Section 2.2), whatever the stages and messages of the estimate itself are."""
+    config = gpt3(v=v)
+    estimate, (p, m) = simulate(config, SELENE, bubble_times=True), (config.parallel.p, config.parallel.m)
+    phases, causes = estimate.phase_times, estimate.bubble_times
+    assert sum(causes.values()) == pytest.approx(phases["bubble"], rel=1e-12)
+    passes = sum(phases[name] for name in PHASES[:4]) + m * v * SELENE.microbatch_host_time
+    assert causes["fill_and_drain"] == pytest.approx(passes * formulas.bubble_fraction(p, m, v), rel=1e-9)
+    assert causes["stage_imbalance"] > 0  # the logits
+    assert simulate(config, SELENE).bubble_times == {}
+
+
+def test_where_nothing_takes_time_but_equal_stages_the_whole_bubble_is_fill_and_drain() -> None:
+    config = gpt3()
+    p, m = config.parallel.p, config.parallel.m
+    free = Costs([5] * p, [11] * p, ([0] * p, [0] * p), gather=0, exchange=0, weight_gradient=[4] * p)
+    times = _bubble_times(config.parallel, free, bubble=(p - 1) * 16 / PICOSECONDS, message_waiting=0.0)
+    assert times == {"fill_and_drain": (p - 1) * 16 / PICOSECONDS, "stage_imbalance": 0.0, "message_waiting": 0.0}
+    assert times["fill_and_drain"] / (16 * m / PICOSECONDS) == pytest.approx(formulas.bubble_fraction(p, m))
 
 
 def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory() -> None:

@@ -33,7 +33,7 @@ def ask(tmp_path, capsys):
 def test_the_answer_is_the_simulators(ask):
     code, (answer,) = ask([{**GPT3, "v": 4, "label": "mine"}])
     config = TrainingConfig(ModelConfig(96, 12288, 96), ParallelConfig(p=12, t=8, v=4, B=24))
-    estimate = simulate(config, load_cluster())
+    estimate = simulate(config, load_cluster(), bubble_times=True)
     assert code == 0
     assert (answer["label"], answer["status"], answer["reason"], answer["origin"]) == ("mine", "ok", None, "simulated")
     assert answer["iteration_time"] == estimate.iteration_time
@@ -44,6 +44,7 @@ def test_the_answer_is_the_simulators(ask):
     assert answer["phase_times"] == dict(estimate.phase_times)
     assert answer["memory_bytes"] == dict(estimate.memory_bytes)
     assert answer["traffic"] == dict(estimate.traffic)
+    assert answer["bubble_times"] == dict(estimate.bubble_times)
     assert (answer["gpus"], answer["cluster"]) == (96, "selene")
 
 
@@ -91,7 +92,7 @@ def test_what_does_not_fit_has_numbers_and_a_reason(ask):
         ({"cluster": "selen"}, "cluster='selen' is unknown"),
         ({"cluster": 3}, "cluster=3 is not text"),
         ({"label": 3}, "label=3 is not text"),
-        ({"B": 10**12}, "needs at most 10000000"),
+        ({"B": 10**12, "schedule": "gpipe"}, "needs at most 10000000"),
     ],
 )
 def test_an_invalid_point_says_why_and_the_others_run(ask, change, reason):
