@@ -1,7 +1,7 @@
 """Checks of a schedule: whether it is complete, its messages meet in order, and it can run; and its peak stash."""
 
 from collections import defaultdict
-from itertools import chain, zip_longest
+from itertools import accumulate, chain, zip_longest
 
 from ptdp_core.schedules.actions import KINDS, Action, Schedule
 from ptdp_core.schedules.execution import execute_program
@@ -9,6 +9,9 @@ from ptdp_core.schedules.program import Exchange, Message, Program
 
 _BEFORE = {"B": "F", "I": "F", "W": "I"}
 _PASSES = {"F": "forward pass", "I": "input gradient"}
+# What a pass adds to the microbatches stashed, and to those whose weight gradients are deferred.
+_STASHED = {"F": 1, "B": -1, "I": -1, "W": 0}
+_DEFERRED = {"F": 0, "B": 0, "I": 1, "W": -1}
 
 
 def check_complete(schedule: Schedule) -> None:
@@ -127,17 +130,16 @@ def stash_fronts(schedule: Schedule) -> list[list[tuple[int, int]]]:
     """
     ranks = []
     for actions in schedule.ranks:
-        stashed = deferred = 0
+        kinds = [action[0] for action in actions]
+        stashed, deferred = (accumulate(map(steps.__getitem__, kinds)) for steps in (_STASHED, _DEFERRED))
         most_stashed: dict[int, int] = {}  # by how many are deferred
-        for kind, _, _ in actions:
-            stashed += (kind == "F") - (kind in "BI")
-            deferred += (kind == "I") - (kind == "W")
-            most_stashed[deferred] = max(most_stashed.get(deferred, 0), stashed)
+        for count, later in set(zip(stashed, deferred, strict=True)):
+            most_stashed[later] = max(most_stashed.get(later, 0), count)
         ranks.append(
             [
-                (stashed, deferred)
-                for deferred, stashed in sorted(most_stashed.items())
-                if all(stashed > other for more, other in most_stashed.items() if more > deferred)
+                (count, later)
+                for later, count in sorted(most_stashed.items())
+                if all(count > other for more, other in most_stashed.items() if more > later)
             ]
         )
     return ranks

@@ -1,27 +1,29 @@
-"""Lowers a schedule to a program: each rank's computations and the messages between them (Sections 2.2 and 4.1).
+"""From a schedule to what each rank does: computations, and the messages between them (Sections 2.2 and 4.1).
 
 `lower` is a pure function of the schedule and the exchange mode:
 
 - `blocking`, the paper's: each exchange is one batched group of sends and receives, and the rank goes on only
   when the whole group is done (a rendezvous: both sides have posted every message). Communication is exposed.
-- `overlapped`: an exchange only posts its sends and receives. A computation waits for its own input, whose receive
-  was posted one action ahead.
+- `overlapped`: an exchange only posts its sends and receives; a computation waits for its own input, which
+  was asked for one action ahead.
 
-Messages carry no tag: between two ranks the n-th receive gets the n-th send. So both ranks need the same order
-(`checks.check_order`). This matters most for p = 2 with chunks, where the next rank is also the previous one, so that
-activations and gradients go between the same two ranks.
+Messages carry no tag on the wire: between two ranks the n-th receive gets the n-th send. So the order has to
+agree (`checks.check_order`), which matters most for p = 2 with chunks, where the next rank is also the
+previous one, and activations and gradients share the way.
 
-The schedule's `exchanges` says how a blocking program groups its messages: as the authors' code did without chunks
-('neighbours') and with chunks ('slots'), or, for any other schedule, as derived from its table ('derived').
+How a blocking program groups its messages is the schedule's `exchanges`: as the authors' code did without chunks
+('neighbours') and with chunks ('slots'), or for any other schedule as its table demands ('derived').
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import compress, islice, pairwise
 from typing import TypeVar
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
 from ptdp_core.schedules.derived import derived
+from ptdp_core.schedules.placement import StagePlacement
 from ptdp_core.schedules.program import (
     MODES,
     Compute,
@@ -38,15 +40,18 @@ from ptdp_core.schedules.program import (
 MESSAGES_AT_ONCE = {"neighbours": 2, "slots": 4, "derived": 4}
 
 M = TypeVar("M")
+# For some passes, the message that each makes, or None, and the message that each waits for, or None. What stands for a
+# message is the caller's choice; it is the same at both ends. The simulator uses whole numbers, `lower` a `Message`.
+Messages = Callable[[Sequence[Action]], tuple[list[M | None], list[M | None]]]
 # Of a rank: what an exchange sends, what it receives, and the computations up to the next exchange.
 Groups = list[tuple[list[M], list[M], list[Action]]]
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
-    """Place every send and receive of a schedule. `mode` is 'blocking' (the paper's) or 'overlapped'.
+    """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
 
-    No mode changes the order of the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges
-    of a table that cannot run.
+    Neither mode reorders the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges of a
+    table that cannot run.
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
@@ -61,20 +66,16 @@ def lower(schedule: Schedule, mode: str) -> Program:
     elif schedule.exchanges == "derived":
         ranks = derived(schedule, MESSAGES_AT_ONCE["derived"])
     else:
-        out_of, into = (partial(message, placement=schedule.placement) for message in (message_out_of, message_into))
-        ranks = map(_instructions, blocking_groups(schedule, out_of, into))
+        ranks = map(_instructions, blocking_groups(schedule, partial(_messages, place=schedule.placement)))
     return Program(mode, schedule, tuple(map(tuple, ranks)))
 
 
-def blocking_groups(
-    schedule: Schedule, out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
-) -> Iterator[Groups[M]]:
-    """The exchanges of each rank of a blocking program, and what it computes after each. The first exchange is empty.
+def _messages(actions: Sequence[Action], place: StagePlacement) -> tuple[list[Message | None], list[Message | None]]:
+    return [message_out_of(action, place) for action in actions], [message_into(action, place) for action in actions]
 
-    The caller decides what stands for a message, the same for both of its ends: `out_of(action)` is the message that a
-    pass makes, `into(action)` the one that it waits for, or None. The simulator uses whole numbers, `lower` a
-    `Message`.
-    """
+
+def blocking_groups(schedule: Schedule, messages: Messages[M]) -> Iterator[Groups[M]]:
+    """Per rank of a blocking program its exchanges and what it computes after each; the first exchange is empty."""
     if schedule.exchanges == "derived":
         for instructions in derived(schedule, MESSAGES_AT_ONCE["derived"]):
             groups: Groups[M] = [([], [], [])]
@@ -82,21 +83,24 @@ def blocking_groups(
                 if isinstance(instruction, Compute):
                     groups[-1][2].append(instruction.action)
                 else:
-                    sends = _messages(out_of, [message.made_by for message in instruction.sends])
-                    receives = _messages(into, [message.used_by for message in instruction.receives])
-                    groups.append((sends, receives, []))
+                    sends, _ = messages([message.made_by for message in instruction.sends])
+                    _, receives = messages([message.used_by for message in instruction.receives])
+                    groups.append((_present(sends), _present(receives), []))
             yield groups
     elif schedule.exchanges == "slots":
-        yield from (_blocking_slots(actions, out_of, into) for actions in schedule.ranks)
+        yield from (_blocking_slots(actions, *messages(actions)) for actions in schedule.ranks)
     else:
-        exchanging = ([a.output for a in actions if a.kind != WEIGHT_GRADIENT] for actions in schedule.ranks)
-        follows = {a: b for row in exchanging for a, b in pairwise(row)}
-        yield from (_blocking_neighbours(actions, out_of, into, follows) for actions in schedule.ranks)
+        ranks = [(actions, *messages(actions)) for actions in schedule.ranks]
+        # By message, what the pass that comes after the one that makes it waits for; a W exchanges nothing.
+        then: dict[M | None, M | None] = {}
+        for actions, made, awaited in ranks:
+            exchanging = [action[0] != WEIGHT_GRADIENT for action in actions]
+            then.update(zip(compress(made, exchanging), islice(compress(awaited, exchanging), 1, None), strict=False))
+        yield from (_blocking_neighbours(*rank, then) for rank in ranks)
 
 
-def _messages(message_of: Callable[[Action], M | None], actions: Iterable[Action]) -> list[M]:
-    """The messages of those of these passes that have one."""
-    return [message for action in actions if (message := message_of(action)) is not None]
+def _present(messages: Iterable[M | None]) -> list[M]:
+    return [message for message in messages if message is not None]
 
 
 def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
@@ -107,19 +111,19 @@ def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
-    """A list of one exchange of these messages; empty if there are no messages."""
+    """One exchange of the messages that exist; none if there are none."""
     group = Exchange(tuple(filter(None, sends)), tuple(filter(None, receives)))
     if group.sends or group.receives:
         yield group
 
 
 def _blocking_neighbours(
-    actions: tuple[Action, ...],
-    out_of: Callable[[Action], M | None],
-    into: Callable[[Action], M | None],
-    follows: dict[Action, Action],
+    actions: Sequence[Action],
+    made: Sequence[M | None],
+    awaited: Sequence[M | None],
+    then: Mapping[M | None, M | None],
 ) -> Groups[M]:
-    """The groups without chunks: a send to and a receive from the same neighbour make one, else send, then receive.
+    """Without chunks: one group of what goes to and comes from the same neighbour, else send, then receive.
 
     After F the send goes to the next stage and before B the receive comes from it; after B and before F it is
     the previous stage. Two F, or two B, in a row have different neighbours: the authors' code made two calls
@@ -133,59 +137,39 @@ def _blocking_neighbours(
     instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
     groups: Groups[M] = [([], [], [])]
-    to_send: M | None = None
-    user: Action | None = None  # the pass that waits for what is to be sent
+    sent: M | None = None
     weights: list[Action] = []
-    for action in actions:
-        if action.kind == WEIGHT_GRADIENT:
+    for action, output, received in zip(actions, made, awaited, strict=True):
+        if action[0] == WEIGHT_GRADIENT:
             weights.append(action)
             continue
-        to_receive = into(action)
-        kind, stage, microbatch = action.output
-        step = 1 if kind == "F" else -1
-        if (
-            to_send is not None
-            and to_receive is not None
-            and follows.get(Action(kind, stage - step, microbatch)) == user
-        ):
+        if sent is not None and received is not None and then.get(received) == sent:
             groups[-1][2].extend(weights)
-            groups.append(([to_send], [to_receive], []))
+            groups.append(([sent], [received], []))
         else:
-            if to_send is not None:
-                groups.append(([to_send], [], []))
+            if sent is not None:
+                groups.append(([sent], [], []))
             groups[-1][2].extend(weights)
-            if to_receive is not None:
-                groups.append(([], [to_receive], []))
+            if received is not None:
+                groups.append(([], [received], []))
         groups[-1][2].append(action)
-        to_send, user, weights = out_of(action), Action(kind, stage + step, microbatch), []
-    if to_send is not None:
-        groups.append(([to_send], [], []))
+        sent, weights = output, []
+    if sent is not None:
+        groups.append(([sent], [], []))
     groups[-1][2].extend(weights)
     return groups
 
 
-def _slots(actions: tuple[Action, ...]) -> list[list[Action]]:
-    """The slots, which run between two exchanges: an F in the warm-up, then (F, B), then a B in the cool-down.
+def _slots(kinds: str) -> list[str]:
+    """What runs between two exchanges, of passes of these kinds: F in the warm-up, then FB, then B in the cool-down.
 
     If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
     """
-    pairs = any(a.kind == "B" and b.kind == "F" for a, b in pairwise(actions))
-    slots: list[list[Action]] = []
-    before = ""
-    for action in actions:
-        kind = action[0]
-        if pairs and kind == "B" and before == "F":
-            slots[-1].append(action)
-        else:
-            slots.append([action])
-        before = kind
-    return slots
+    return re.findall("FB|." if "BF" in kinds else ".", kinds)
 
 
-def _blocking_slots(
-    actions: tuple[Action, ...], out_of: Callable[[Action], M | None], into: Callable[[Action], M | None]
-) -> Groups[M]:
-    """The groups with chunks: one between two slots, of all that the finished slot sends and the next one needs.
+def _blocking_slots(actions: Sequence[Action], made: Sequence[M | None], awaited: Sequence[M | None]) -> Groups[M]:
+    """With chunks: one group between two slots, of all the finished slot sends and all the next slot needs.
 
     Receives are placed just in time, as late as they can be, and need not move: every message is sent and
     received on the same diagonal. Number the group after slot i of rank r by i + r. Forward step k is slot k
@@ -197,22 +181,26 @@ def _blocking_slots(
     i + (p-1-r): the last forward and the first backward messages are no group.
     """
     groups: Groups[M] = [([], [], [])]
-    previous: list[Action] = []
-    for slot in (*_slots(actions), []):
-        sends, receives = _messages(out_of, previous), _messages(into, slot)
-        if sends and receives and len(previous) == len(slot) == 1 and previous[0].kind == "F" and slot[0].kind == "B":
+    sends: list[M] = []
+    first = 0
+    for before, slot in pairwise(("", *_slots("".join([action[0] for action in actions])))):
+        after = first + len(slot)
+        receives = _present(awaited[first:after])
+        if sends and receives and before == "F" and slot == "B":
             groups.append((sends, [], []))
             sends = []
         if sends or receives:
-            groups.append((sends, receives, slot))
-        else:
-            groups[-1][2].extend(slot)
-        previous = slot
+            groups.append((sends, receives, []))
+        groups[-1][2].extend(actions[first:after])
+        sends = _present(made[first:after])
+        first = after
+    if sends:
+        groups.append((sends, [], []))
     return groups
 
 
 def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:
-    """Post after each action its send, and the receive of the action after next, which arrives while the next one runs.
+    """After each action post its send and the receive of the action after next, to arrive while one runs.
 
     So at most two receive buffers per direction are in use, the running action's and the next one's, where a rank uses
     what another sends it in the order in which it is sent. Where it does not (both directions of a V come from one

@@ -1,33 +1,32 @@
-"""Executes a schedule event by event: when every computation and every exchange starts and ends.
+"""Event-driven execution of a schedule: when every computation and every exchange starts and ends.
 
-A schedule's blocking program (`schedules.lower`) is compiled once into events, in an order in which everything that an
-event waits for comes before it. To execute it for given costs is one pass over that list. For speed, events are plain
-tuples of whole numbers, which the garbage collector need not follow, and equal exchanges and computations share one
-number and one cost. Times are whole picoseconds, so that sums are exact and two runs can be compared.
+A schedule's blocking program (`schedules.lower`) is compiled once into steps, in an order in which everything a step
+waits for comes before it; executing it for given costs is one pass over them. Steps are flat arrays of whole numbers;
+what is alike in many of them is a kind, with one number and one cost. Times are whole picoseconds, so that sums are
+exact and two runs comparable.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
-from typing import NamedTuple
+from itertools import accumulate, count
+from typing import NamedTuple, TypeVar
 
-from ptdp_core.schedules import Action, Schedule, blocking_groups
+from ptdp_core.schedules import KINDS, Action, Schedule, blocking_groups
 
 PICOSECONDS = 10**12
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The durations of all parts of a program, in picoseconds.
+    """What things take, in picoseconds.
 
-    - `forward[stage]` and `backward[stage]`: the passes of one microbatch
-    - `message[k - 1][stage]`: a message on the wire over the boundary between `stage` and the next one, in either
-      direction, while k messages of a GPU go the same way
-    - `gather`: putting one received message together
-    - `exchange`: the host's time for one group of messages
-    - `weight_gradient[stage]`: the part of `backward` that a split backward pass does later, if any is split
+    `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][stage]` on the wire over the boundary
+    between `stage` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put
+    together one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part
+    of `backward` that a split backward pass does later, if any is split.
     """
 
     forward: Sequence[int]
@@ -39,7 +38,7 @@ class Costs:
 
     @cached_property
     def passes(self) -> dict[str, Sequence[int]]:
-        """The durations of each kind of pass, by stage."""
+        """The times of each kind of pass, by stage."""
         passes = {"F": self.forward, "B": self.backward}
         if self.weight_gradient:
             pairs = zip(self.backward, self.weight_gradient, strict=True)
@@ -47,158 +46,196 @@ class Costs:
         return passes
 
 
-# One exchange of a rank and the computations after it up to its next exchange: (number, parts, exchange, work).
-# `parts` has for each message the number of the other side's event and the link; `exchange` and `work` are indices into
-# `Events.exchanges` and `Events.works`. A rank's events are numbered one after the other, then comes its end.
-Event = tuple[int, tuple[tuple[int, int], ...], int, int]
+K = TypeVar("K")
+# The links of the messages with one partner. A link is a boundary between two stages, by the stage before it, plus p*v
+# if two messages go the same way.
+Links = tuple[int, ...]
 
 
 class Events(NamedTuple):
-    """A compiled blocking program.
+    """A blocking program, compiled.
 
-    - `ordered`: all events, each after the arrival of its partners; `ranks[r]`: the events of rank r in their order
-    - `exchanges`: the different exchanges: the links of the messages, and how many of them are received
-    - `works`: the different (kind, stage) of the passes between two exchanges
-    - a link is a boundary between two stages, by the stage before it, plus p*v if two messages go the same way
+    A step is one exchange of a rank, if any, and the passes after it up to its next exchange. It starts when its rank
+    is done with step `before[step]`, and its partners, which come to the exchange too, with `partners[k][step]`; where
+    it has fewer partners than others, the rank stands for them. Step 0 is the start of the batch.
+
+    - `kind[step]`: an index into `kinds`, which hold what is alike in many steps: for each partner the links, an index
+      into `links`; how many messages are received; and the passes that follow, an index into `passes`
+    - `passes`: their (kind, stage)
+    - `ranks[r]`: the steps of rank r in their order
     """
 
-    ordered: list[Event]
-    ranks: list[list[Event]]
-    exchanges: list[tuple[tuple[int, ...], int]]
-    works: list[tuple[tuple[str, int], ...]]
+    before: "array[int]"
+    partners: "list[array[int]]"
+    kind: "array[int]"
+    kinds: list[tuple[tuple[int, ...], int, int]]
+    links: list[Links]
+    passes: list[tuple[tuple[str, int], ...]]
+    ranks: "list[array[int]]"
     stages: int
 
     @property
     def ends(self) -> list[int]:
-        """The number of the event that is each rank's end."""
-        return [events[-1][0] + 1 for events in self.ranks]
+        """The last step of each rank."""
+        return [steps[-1] for steps in self.ranks]
 
     def durations(self, costs: Costs) -> list[int]:
-        """The duration of each of the `exchanges` if every peer is ready, in picoseconds."""
-        wire = self.wire(costs)
+        """What the exchange of each of the `kinds` takes if every peer is ready, in picoseconds."""
+        wire = self._wire(costs)
         return [
-            max(wire[link] for link in links) + costs.exchange + received * costs.gather if links else 0
-            for links, received in self.exchanges
+            max([wire[k] for k in links]) + costs.exchange + received * costs.gather if any(links) else 0
+            for links, received, _ in self.kinds
         ]
 
-    def wire(self, costs: Costs) -> list[int]:
-        """The duration of a message on each link, in picoseconds."""
-        return [time for row in costs.message for time in (*row, 0)[: self.stages]]
+    def delays(self, costs: Costs) -> list[list[int]]:
+        """By kind, the least time from the arrival of the rank, and of each partner, to the end of the step."""
+        wire, times = self._wire(costs), costs.passes
+        computing = [sum([times[kind][stage] for kind, stage in passes]) for passes in self.passes]
+        delays = []
+        for links, received, passes in self.kinds:
+            after = computing[passes] + (costs.exchange + received * costs.gather if any(links) else 0)
+            alone = [wire[k] + after for k in links]
+            delays.append([max(alone), *alone])
+        return delays
+
+    def _wire(self, costs: Costs) -> list[int]:
+        """What the messages on each of the `links` take, in picoseconds."""
+        wire = [time for row in costs.message for time in (*row, 0)[: self.stages]]
+        return [max([wire[link] for link in links], default=0) for links in self.links]
 
 
 def compile_blocking(schedule: Schedule) -> Events:
-    """The events of a schedule's blocking program. Raises ValueError if the program deadlocks."""
+    """The steps of a schedule's blocking program. Raises ValueError if the program deadlocks."""
     stages, m = schedule.stages, schedule.m
+    groups = list(blocking_groups(schedule, _numbering(schedule)))
+    # Exchanges are numbered rank by rank; after those of a rank comes its end, an exchange of nothing.
+    exchanges = [exchange for rank_groups in groups for exchange in (*rank_groups, ([], [], []))]
+    sent, received = [messages for messages, _, _ in exchanges], [messages for _, messages, _ in exchanges]
+    sends, receives = list(map(len, sent)), list(map(len, received))
     # A message's number is (the boundary it crosses, plus p*v for a gradient) * m + its microbatch.
     sent_at, received_at = [-1] * (2 * stages * m), [-1] * (2 * stages * m)
-    groups = list(blocking_groups(schedule, *_numbering(schedule)))
-    sends: list[int] = []  # how many messages, by event
-    receives: list[int] = []
-    for rank_groups in groups:
-        for sent, received, _ in rank_groups:
-            for message in sent:
-                sent_at[message] = len(sends)
-            for message in received:
-                received_at[message] = len(sends)
-            sends.append(len(sent))
-            receives.append(len(received))
-        sends.append(0)  # the rank's end
-        receives.append(0)
-    # A new key gets the next number.
-    exchanges: defaultdict[tuple[tuple[int, ...], int], int] = defaultdict(count().__next__)
-    works: defaultdict[tuple[tuple[str, int], ...], int] = defaultdict(count().__next__)
-    ranks: list[list[Event]] = []
-    number = 0
-    for rank_groups in groups:
-        events: list[Event] = []
-        for sent, received, actions in rank_groups:
-            parts = []
-            for messages, here, partners, there in (
-                (sent, len(sent), received_at, receives),
-                (received, len(received), sent_at, sends),
-            ):
-                for message in messages:
-                    other = partners[message]
-                    shared = here > 1 or there[other] > 1
-                    parts.append((other, message // m % stages + (stages if shared else 0)))
-            exchange = exchanges[tuple([link for _, link in parts]), len(received)]
-            work = works[tuple([action[:2] for action in actions])]
-            events.append((number, tuple(parts), exchange, work))
-            number += 1
-        ranks.append(events)
-        number += 1
-    return Events(_in_order(ranks), ranks, list(exchanges), list(works), stages)
+    for rows, at in ((sent, sent_at), (received, received_at)):
+        for number, messages in enumerate(rows):
+            for message in messages:
+                at[message] = number
+    links: list[dict[int, Links]] = [{} for _ in exchanges]  # by the number of the partner's exchange
+    for rows, there_at, here, there in ((sent, received_at, sends, receives), (received, sent_at, receives, sends)):
+        for number, messages in enumerate(rows):
+            for message in messages:
+                other = there_at[message]
+                link = message // m % stages
+                if here[number] > 1 or there[other] > 1:
+                    link += stages
+                links[number][other] = (*links[number].get(other, ()), link)
+    partners = list(map(tuple, links))
+    order, arrived = _in_order(groups, partners)
+
+    def by_step(values: Sequence[int]) -> "array[int]":
+        return array("i", [0, *[values[number] for number in order]])
+
+    width = max(2, *map(len, partners))
+    padded = [tuple(between.values()) + ((),) * (width - len(between)) for between in links]
+    link_numbers, distinct_links = _numbered((one for row in padded for one in row), ())
+    link_rows: Iterable[tuple[int, ...]] = zip(*[iter(link_numbers)] * width, strict=True)
+    passes = [tuple([action[:2] for action in actions]) for _, _, actions in exchanges]
+    pass_numbers, distinct_passes = _numbered(passes, ())
+    kind_numbers, kinds = _numbered(zip(link_rows, receives, pass_numbers, strict=True), ((0,) * width, 0, 0))
+    ends = accumulate(len(rank_groups) + 1 for rank_groups in groups)
+    return Events(
+        before=by_step(arrived),
+        partners=[
+            by_step([arrived[row[k] if k < len(row) else number] for number, row in enumerate(partners)])
+            for k in range(width)
+        ],
+        kind=by_step(kind_numbers),
+        kinds=kinds,
+        links=distinct_links,
+        passes=distinct_passes,
+        # The step of an exchange is the one that its rank has done when it arrives at the next.
+        ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)],
+        stages=stages,
+    )
 
 
-def _numbering(schedule: Schedule) -> tuple[Callable[[Action], int | None], Callable[[Action], int | None]]:
-    """The numbers of the messages that a pass makes and waits for; see `compile_blocking`."""
+def _numbered(keys: Iterable[K], first: K) -> tuple[list[int], list[K]]:
+    """A number for each key, 0 for `first`, equal ones for equal keys; and the keys by their number."""
+    numbers: defaultdict[K, int] = defaultdict(count().__next__)
+    numbers[first]
+    return [numbers[key] for key in keys], list(numbers)
+
+
+def _numbering(schedule: Schedule) -> Callable[[Sequence[Action]], tuple[list[int | None], list[int | None]]]:
+    """The numbers of the messages that passes make and wait for; see `compile_blocking`."""
     stages, m, placement = schedule.stages, schedule.m, schedule.placement
-    made: dict[tuple[str, int], int] = {}
-    awaited: dict[tuple[str, int], int] = {}
+    # By kind of pass and stage, the number of the first microbatch's message.
+    made: dict[str, list[int | None]] = {kind: [None] * stages for kind in KINDS}
+    awaited: dict[str, list[int | None]] = {kind: [None] * stages for kind in KINDS}
     for stage in filter(placement.is_sent, range(stages)):
-        made["F", stage] = awaited["F", stage + 1] = stage * m
+        made["F"][stage] = awaited["F"][stage + 1] = stage * m
         for kind in "BI":
-            made[kind, stage + 1] = awaited[kind, stage] = (stages + stage) * m
+            made[kind][stage + 1] = awaited[kind][stage] = (stages + stage) * m
 
-    def numbers(first: dict[tuple[str, int], int]) -> Callable[[Action], int | None]:
-        def number(action: Action) -> int | None:
-            kind, stage, microbatch = action
-            return first[kind, stage] + microbatch if (kind, stage) in first else None
+    def numbers(first: Mapping[str, Sequence[int | None]], actions: Sequence[Action]) -> list[int | None]:
+        return [None if (start := first[kind][stage]) is None else start + i for kind, stage, i in actions]
 
-        return number
-
-    return numbers(made), numbers(awaited)
+    return lambda actions: (numbers(made, actions), numbers(awaited, actions))
 
 
-def _in_order(ranks: list[list[Event]]) -> list[Event]:
-    """Sort the events so that each comes after the arrival of all its partners, by an execution that ignores time."""
-    arrived = [False] * (ranks[-1][-1][0] + 2)
-    waiting: defaultdict[int, list[int]] = defaultdict(list)  # the ranks that wait, by the event they wait for
-    rests = [iter(events) for events in ranks]
-    order: list[Event] = []
-    current = [next(remaining, None) for remaining in rests]
+def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
+    """The exchanges sorted so that each comes after the arrival of all its partners: an execution that ignores time.
+
+    And by exchange, how many of the sorted ones are done when its rank arrives there: 1 + the place of the last of them
+    that is the rank's, 0 at its first.
+    """
+    following = [0, *accumulate(len(row) + 1 for row in ranks)]  # by rank its next exchange
+    ends = [end - 1 for end in following[1:]]
+    arrived = [-1] * following.pop()
+    for number in following:
+        arrived[number] = 0
+    waiting: defaultdict[int, list[int]] = defaultdict(list)  # the ranks that wait, by the exchange they wait for
+    order: list[int] = []
     ready = list(range(len(ranks)))
-    for events in ranks:
-        arrived[events[0][0]] = True
     while ready:
         rank = ready.pop()
-        event, remaining = current[rank], rests[rank]
-        while event is not None:
-            for other, _ in event[1]:
-                if not arrived[other]:
+        number, end = following[rank], ends[rank]
+        while number < end:
+            for other in partners[number]:
+                if arrived[other] < 0:
                     waiting[other].append(rank)
                     break
             else:
-                order.append(event)
-                number = event[0] + 1
-                arrived[number] = True
+                order.append(number)
+                number += 1
+                arrived[number] = len(order)
                 if number in waiting:
-                    ready.extend(waiting.pop(number))
-                event = next(remaining, None)
+                    ready += waiting.pop(number)
                 continue
             break
-        current[rank] = event
-    stuck = [rank for rank, event in enumerate(current) if event is not None]
+        following[rank] = number
+    stuck = [rank for rank, end in enumerate(ends) if following[rank] < end]
     if stuck:
         raise ValueError(f"program deadlocks on ranks {stuck}; needs matching sends and receives")
-    return order
+    return order, arrived
 
 
 def execute_blocking(events: Events, costs: Costs) -> list[int]:
-    """When a rank arrives at each event's exchange, and at its end, by number, in picoseconds.
+    """When each step ends: its rank has exchanged its messages and run the passes after it; in picoseconds.
 
     A message starts when both sides have arrived; a rank goes on when all its messages are done.
     """
-    wire = events.wire(costs)
-    after = [costs.exchange + received * costs.gather if links else 0 for links, received in events.exchanges]
-    works = [sum(costs.passes[kind][stage] for kind, stage in work) for work in events.works]
-    arrived = [0] * (events.ends[-1] + 1)
-    for number, parts, exchange, work in events.ordered:
-        time = here = arrived[number]
-        for other, link in parts:
-            there = arrived[other]
-            end = (here if here > there else there) + wire[link]
-            if end > time:
-                time = end
-        arrived[number + 1] = time + after[exchange] + works[work]
-    return arrived
+    delays = events.delays(costs)
+    steps = zip(map(delays.__getitem__, events.kind), events.before, *events.partners, strict=True)
+    next(steps)  # the start
+    done = [0]
+    if len(events.partners) > 2:
+        for after, *awaited in steps:
+            done.append(max([done[step] + delay for step, delay in zip(awaited, after, strict=True)]))
+        return done
+    for (alone, with_first, with_second), before, first, second in steps:  # the same, several times as fast
+        alone += done[before]
+        with_first += done[first]
+        if with_first > alone:
+            alone = with_first
+        with_second += done[second]
+        done.append(with_second if with_second > alone else alone)
+    return done

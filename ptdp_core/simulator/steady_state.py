@@ -1,38 +1,38 @@
-"""Executes a pipeline flush of any length in bounded time, exactly, by the periodic steady state of most schedules.
+"""A pipeline flush of any length in bounded time, exactly: by the periodic steady state that most schedules have.
 
 Between warm-up and cool-down a schedule repeats the same events every q microbatches (q = 1 for 1F1B, q = p
-interleaved: `Definition.period`). These events are found in the compiled program: on every rank they are the longest
+interleaved: `Definition.period`). Which events these are is read from the compiled program: on every rank the longest
 stretch in the middle in which each event has a counterpart one period later, with the same passes and messages, and
-with partners that are each other's counterparts, too. The number of a microbatch does not matter for the times.
+partners that are each other's counterparts too. Of which microbatches they are does not matter for their times.
 
-An event begins when its rank arrives at it, which depends only on when the rank and its partners arrived at the rank's
-event before. So, of all events that happened before a moment in the stretch, only the last one of each rank and its
+An event begins when its rank arrives there; that depends only on when the rank and its partners arrived at the rank's
+event before. So, of all events that happened before some moment in the stretch, only the last one of each rank and its
 partners decide what follows. If each of these happened exactly L after its counterpart one period earlier, then what
-follows now is what followed then, but L later. So a longer batch only has more periods of length L, and then the same
-cool-down.
+follows now is what followed then, L later: a longer batch has so many more periods of length L, and the same cool-down.
 
-`flush` executes a short batch, verifies this, and adds the missing periods. If the pipeline has not settled, it
-executes a longer batch, in the end the whole one. Whole picoseconds make the comparison exact.
+`flush` executes a short batch, verifies this, and adds the missing periods; it lengthens the short batch if the
+pipeline has not settled, up to the whole. Whole picoseconds make the comparison exact.
 """
 
 import gc
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
 
 from ptdp_core.schedules import TimelineEvent, build, definition, stash_fronts
-from ptdp_core.simulator.executor import Costs, Event, Events, compile_blocking, execute_blocking
+from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
 
 
 class Flush(NamedTuple):
     """A pipeline flush (Section 2.2), in picoseconds from its start.
 
-    - `ends[r]`: when rank r has finished its last computation and exchange
-    - `communication[r]`: how long its exchanges would take if every peer were ready
-    - `stash_fronts[r]`: see `schedules.stash_fronts`
-    - `executed`: the number of microbatches that were executed; the others are added periods
+    `ends[r]`: when rank r has finished its last computation and exchange; `communication[r]`: how long its exchanges
+    take if every peer is ready; `stash_fronts[r]`: see `schedules.stash_fronts`; `executed`: how many microbatches were
+    executed, the others being added periods.
     """
 
     ends: tuple[int, ...]
@@ -42,20 +42,25 @@ class Flush(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The part of a rank's events that repeats: `events[first]` to `events[last]`, `period` events at a time."""
+    """The part of a rank's steps that repeats: `steps[first]` to `steps[last]`, `period` steps at a time.
 
-    events: list[Event]
+    `kinds` counts the steps of each kind in a period.
+    """
+
+    steps: "array[int]"
     first: int
     last: int
     period: int
+    kinds: Counter[int]
 
 
 class Compiled(NamedTuple):
-    """A schedule's events, its `schedules.stash_fronts` by rank, and by rank the part of its events that
-    repeats; empty if they do not on every rank."""
+    """A schedule's steps, its `schedules.stash_fronts` by rank, by rank how many steps of each kind it has, and by rank
+    the part of its steps that repeats; empty if they do not on every rank."""
 
     events: Events
     stash_fronts: tuple[list[tuple[int, int]], ...]
+    kinds: tuple[Counter[int], ...]
     stretches: tuple[Stretch, ...]
 
 
@@ -63,35 +68,36 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
     for short in short_batches(name, p, m, v):
         compiled = compiled_schedule(name, p, short, v)
-        arrived = execute_blocking(compiled.events, costs)
+        done = execute_blocking(compiled.events, costs)
         if short == m:
-            return _result(compiled, short, arrived, costs)
-        steady = _steady(compiled, arrived)
-        if steady is not None:
+            return _result(compiled, short, done, costs)
+        shift = _steady_shift(compiled, done)
+        if shift is not None:
             q = definition(name).period
             assert q is not None
-            return _result(compiled, short, arrived, costs, (m - short) // q(p), steady)
+            return _result(compiled, short, done, costs, (m - short) // q(p), shift)
     raise AssertionError("the last batch tried is the whole")
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
-    """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
+    """Batches to try, in microbatches: just long enough to have settled, then longer, and in the end the whole.
 
-    The first is the most microbatches that are in flight on a rank, and some periods. Without messages nothing repeats.
+    The fullest rank warms up by filling its stash; then come some periods, of which the last is compared with the one
+    before, and some passes over which the ranks differ. Without a message nothing repeats.
     """
     schedule = definition(name)
     if schedule.period is None or p == 1:
         return [m]
     q = schedule.period(p)
-    in_flight = -(-max(schedule.stash(p, m, v)) // v) if schedule.stash else p
+    stash = max(schedule.stash(p, m, v)) if schedule.stash else p * v
     shorts = []
-    for steady in (2 * q + 7, 3 * q + p + 6, 5 * q + 3 * p + 12):
-        least = in_flight - 1 + -(-steady // q) * q
+    for periods, further in ((1, 3), (2, 6), (3, p + 5), (5, 3 * p + 11)):
+        least = periods * q + -(-(stash + further) // v)
         shorts.append(least + (m - least) % q)
-    return [*(short for short in shorts if short < m), m]
+    return [*sorted({short for short in shorts if short < m}), m]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
     collects = gc.isenabled()
@@ -100,45 +106,54 @@ def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
-        return Compiled(events, tuple(stash_fronts(schedule)), stretches)
+        kinds = tuple(_counted(events, steps) for steps in events.ranks)
+        return Compiled(events, tuple(stash_fronts(schedule)), kinds, stretches)
     finally:
         if collects:
             gc.enable()
 
 
+def _counted(events: Events, steps: Iterable[int]) -> Counter[int]:
+    """How many of these steps are of each kind."""
+    return Counter(map(events.kind.__getitem__, steps))
+
+
 def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
-    """The part of each rank's events that repeats every q of m microbatches."""
-    periods = [_period([len(events.works[work]) for *_, work in rank], m, q) for rank in events.ranks]
+    """The part of each rank's steps that repeats every q of m microbatches."""
+    passes = [len(events.passes[number]) for _, _, number in events.kinds]
+    periods = [_period([passes[events.kind[step]] for step in steps], m, q) for steps in events.ranks]
     if 0 in periods:
         return ()
-    # By an event's number, how many numbers later its counterpart is. The last event of each rank is its end.
-    later = [period for period, rank in zip(periods, events.ranks, strict=True) for _ in range(len(rank) + 1)]
+    later = [-1] * len(events.kind)  # by step its counterpart, if there is one
+    for steps, period in zip(events.ranks, periods, strict=True):
+        for step, counterpart in zip(steps, steps[period:], strict=False):
+            later[step] = counterpart
+    kind, partners = events.kind, events.partners
     stretches = []
-    for rank, period in zip(events.ranks, periods, strict=True):
+    for steps, period in zip(events.ranks, periods, strict=True):
 
-        def repeats(i: int, rank: list[Event] = rank, period: int = period) -> bool:
-            """Whether the event one period after a rank's i-th is its counterpart."""
-            if i < 0 or i + period >= len(rank):
+        def repeats(i: int, steps: "array[int]" = steps) -> bool:
+            """Whether the step one period after a rank's i-th is its counterpart."""
+            step = steps[i]
+            other = later[step]
+            if other < 0 or kind[step] != kind[other]:
                 return False
-            (_, parts, *alike), (_, other_parts, *other) = rank[i], rank[i + period]
-            return alike == other and all(
-                partner + later[partner] == counterpart
-                for (partner, _), (counterpart, _) in zip(parts, other_parts, strict=True)
-            )
+            return all(later[column[step]] == column[other] for column in partners)
 
-        first = after = len(rank) // 2 - period // 2
+        first = after = len(steps) // 2 - period // 2
         if not repeats(first):
             return ()
-        while repeats(first - 1):
+        while first > 0 and repeats(first - 1):
             first -= 1
         while repeats(after):
             after += 1
-        stretches.append(Stretch(rank, first, after - 1 + period, period))
+        window = steps[first : first + period]
+        stretches.append(Stretch(steps, first, after - 1 + period, period, _counted(events, window)))
     return tuple(stretches)
 
 
 def _period(passes: list[int], m: int, q: int) -> int:
-    """The number of a rank's events in the middle for q of m microbatches, by the events' passes; 0 for a small m."""
+    """How many events a rank has in the middle for q of m microbatches, given each one's passes; 0 for too few m."""
     starts = [0, *accumulate(passes)]
     length = q * starts[-1] // m
     middle = max(0, (starts[-1] - length) // 2)
@@ -146,69 +161,60 @@ def _period(passes: list[int], m: int, q: int) -> int:
     return last - first if middle + length < starts[-1] else 0
 
 
-class Steady(NamedTuple):
-    """A verified steady state: the length of a period, and by rank the events of one of them."""
-
-    shift: int
-    windows: list[list[Event]]
-
-
-def _steady(compiled: Compiled, arrived: list[int]) -> Steady | None:
-    """The steady state, if the executed batch has settled into one; see the top of the module."""
+def _steady_shift(compiled: Compiled, done: list[int]) -> int | None:
+    """The length of a period, if the executed batch has settled into one; see the top of the module."""
     if not compiled.stretches:
         return None
-    moment = min(arrived[stretch.events[stretch.last][0]] for stretch in compiled.stretches)
+    events = compiled.events
+    awaited = (events.before, *events.partners)
+    moment = min(done[events.before[stretch.steps[stretch.last]]] for stretch in compiled.stretches)
     shifts: set[int] = set()
-    windows = []
     for stretch in compiled.stretches:
-        events = stretch.events
-        last = bisect_left(events, moment, key=lambda event: arrived[event[0]]) - 1
+        steps = stretch.steps
+        last = bisect_left(steps, moment, key=lambda step: done[events.before[step]]) - 1
         if last - stretch.period < stretch.first:
             return None
-        shifts.update(_shifts(events[last - stretch.period], events[last], arrived, moment))
+        step, later = steps[last - stretch.period], steps[last]
+        # How much later the rank, and its partners that came before the moment, arrived than one period earlier.
+        shifts.update(done[column[later]] - done[column[step]] for column in awaited if done[column[later]] < moment)
         if len(shifts) != 1:
             return None
-        windows.append(events[last - stretch.period + 1 : last + 1])
-    return Steady(shifts.pop(), windows)
+    return shifts.pop()
 
 
-def _shifts(event: Event, later: Event, arrived: list[int], moment: int) -> Iterator[int]:
-    """How much later the rank, and its partners that came before the moment, arrived than one period earlier."""
-    yield arrived[later[0]] - arrived[event[0]]
-    for (partner, _), (counterpart, _) in zip(event[1], later[1], strict=True):
-        if arrived[counterpart] < moment:
-            yield arrived[counterpart] - arrived[partner]
-
-
-def _result(
-    compiled: Compiled, m: int, arrived: list[int], costs: Costs, periods: int = 0, steady: Steady | None = None
-) -> Flush:
-    """The executed batch of m microbatches, with so many more periods of its steady state."""
+def _result(compiled: Compiled, m: int, done: list[int], costs: Costs, periods: int = 0, shift: int = 0) -> Flush:
+    """The executed batch of m microbatches, with so many more periods of its steady state, each of length `shift`."""
     durations = compiled.events.durations(costs)
-    ends = [arrived[end] + (periods * steady.shift if steady else 0) for end in compiled.events.ends]
-    exchanged = [sum([durations[event[2]] for event in events]) for events in compiled.events.ranks]
-    for rank, window in enumerate(steady.windows if steady else ()):
-        exchanged[rank] += periods * sum([durations[event[2]] for event in window])
-    return Flush(tuple(ends), tuple(exchanged), compiled.stash_fronts, m)
+
+    def exchanging(kinds: Counter[int]) -> int:
+        return sum([durations[kind] * number for kind, number in kinds.items()])
+
+    communication = [exchanging(kinds) for kinds in compiled.kinds]
+    if periods:
+        repeated = (exchanging(stretch.kinds) for stretch in compiled.stretches)
+        communication = [once + periods * more for once, more in zip(communication, repeated, strict=True)]
+    ends = [done[end] + periods * shift for end in compiled.events.ends]
+    return Flush(tuple(ends), tuple(communication), compiled.stash_fronts, m)
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:
-    """The timeline of each rank, its passes and exchanges in order, in picoseconds from the start of the batch.
+    """Per rank its passes and exchanges in order, in picoseconds from the start of the batch.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
     """
     events = compiled_schedule(name, p, m, v).events
-    arrived, durations = execute_blocking(events, costs), events.durations(costs)
+    done, durations = execute_blocking(events, costs), events.durations(costs)
     timeline: list[list[TimelineEvent[int]]] = []
-    for rank, table in zip(events.ranks, build(name, p, m, v).ranks, strict=True):
+    for steps, table in zip(events.ranks, build(name, p, m, v).ranks, strict=True):
         row: list[TimelineEvent[int]] = []
         actions = iter(table)
-        for number, _, exchange, work in rank:
-            passes = [costs.passes[kind][stage] for kind, stage in events.works[work]]
-            time = arrived[number + 1] - sum(passes)
-            if durations[exchange]:
-                row.append(TimelineEvent("exchange", None, time - durations[exchange], time))
+        for step in steps:
+            kind = events.kind[step]
+            passes = [costs.passes[letter][stage] for letter, stage in events.passes[events.kinds[kind][2]]]
+            time = done[step] - sum(passes)
+            if durations[kind]:
+                row.append(TimelineEvent("exchange", None, time - durations[kind], time))
             for action, duration in zip(islice(actions, len(passes)), passes, strict=True):
                 row.append(TimelineEvent(action.kind, action, time, time + duration))
                 time += duration
