@@ -8,7 +8,7 @@ same however small the microbatches it could hide under.
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.estimate import PHASES, Estimate
+from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.memory import (
     GRADIENT_BYTES,
@@ -51,6 +51,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
         memory_bytes=memory,
         traffic={"pipeline": 0, "tensor": 0, "data": round(sent), "embedding": 0},
         fits=peak <= cluster.usable_memory,
+        bubble_times=dict.fromkeys(BUBBLE_CAUSES, 0.0),
     )
 
 

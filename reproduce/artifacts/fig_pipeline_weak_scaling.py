@@ -22,7 +22,7 @@ ARTIFACT = Artifact(
         "size 20480, 128 heads, t=8, microbatch size 1, 8p GPUs, non-interleaved 1F1B. FLOP/s by the paper's count "
         "(eq. 3)."
     ),
-    quantities=q.USUAL,
+    quantities=(*q.USUAL, q.BUBBLE_TIME, q.FILL_AND_DRAIN, q.STAGE_IMBALANCE, q.MESSAGE_WAITING),
     sweeps={
         "paper": Sweep.published(
             "fig_pipeline_weak_scaling", x=levels("p layers d", *((p, 3 * p, 1) for p in (1, 2, 4, 8)), labels="p={p}")

@@ -21,7 +21,7 @@ from reproduce.output.theme import FORMATS
 from reproduce.running.fidelities import oom_reason, open_cluster
 
 WIDTH = 120
-MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 10 us each
+MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
 
 HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".join(REQUIRED)} are required:
 
@@ -190,14 +190,6 @@ def _intervals(estimate: Estimate, cluster: Cluster) -> dict[str, Any]:
 
 
 WITH_INTERVALS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
-
-
-def _shares(times: Mapping[str, float]) -> list[float]:
-    """What part of the bubble each cause is; none without a bubble."""
-    whole = sum(times.values())
-    return [seconds / whole for seconds in times.values()] if whole else []
-
-
 NUMBERS = (
     "cluster",
     "gpus",
@@ -221,9 +213,15 @@ HEADINGS = (
     "teraFLOP/s per GPU",
     "sequences/s",
     "bubble (%)",
-    "fill, imbalance, messages (%)",
     "memory (GB)",
+    "bubble: fill, imbalance, messages (%)",
 )
+
+
+def _bubble_parts(point: Mapping[str, Any]) -> list[float]:
+    """The parts of `bubble_fraction` by cause, in percent."""
+    percent = 100 * point["bubble_fraction"] / (point["phase_times"]["bubble"] or 1)
+    return [percent * seconds for seconds in point["bubble_times"].values()]
 
 
 def _print(points: Sequence[Mapping[str, Any]]) -> None:
@@ -245,8 +243,8 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
             f"{point['throughput_per_gpu'] / 1e12:.1f}",
             f"{point['sequences_per_s']:.2f}",
             f"{point['bubble_fraction']:.1%}".rstrip("%"),
-            " ".join(f"{100 * point['bubble_fraction'] * share:+.1f}" for share in _shares(point["bubble_times"])),
             f"{point['peak_memory'] / 1e9:.1f}",
+            "{:.1f} {:+.1f} {:+.1f}".format(*_bubble_parts(point)),
         )
 
     out = console(WIDTH)

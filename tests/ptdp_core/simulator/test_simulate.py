@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import Exchange, build, lower
+from ptdp_core.schedules import Exchange, build, definition, lower
 from ptdp_core.simulator import (
     PHASES,
     Cluster,
@@ -26,6 +26,7 @@ from ptdp_core.simulator.bounds import least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.simulate import _bubble_times
+from tests.ptdp_core.schedules.cases import sizes
 
 SELENE = load_cluster("selene")
 GPT3 = ModelConfig(96, 12288, 96)
@@ -149,6 +150,27 @@ def test_where_nothing_takes_time_but_equal_stages_the_whole_bubble_is_fill_and_
     times = _bubble_times(config.parallel, free, bubble=(p - 1) * 16 / PICOSECONDS, message_waiting=0.0)
     assert times == {"fill_and_drain": (p - 1) * 16 / PICOSECONDS, "stage_imbalance": 0.0, "message_waiting": 0.0}
     assert times["fill_and_drain"] / (16 * m / PICOSECONDS) == pytest.approx(formulas.bubble_fraction(p, m))
+
+
+@given(sizes(range(1, 7), range(1, 25)), st.integers(0, 6), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 4]))
+@settings(deadline=None, max_examples=40)
+def test_the_causes_of_the_bubble_add_up_to_it(size: tuple[str, int, int, int], more: int, t: int, d: int) -> None:
+    name, p, m, v = size
+    layers = p * v + more  # stages may differ by a layer
+    parallel = ParallelConfig(p=p, t=t, d=d, v=v, b=2, B=2 * d * m, schedule=name)
+    config = TrainingConfig(ModelConfig(layers, 1024, 16), parallel)
+    estimate = simulate(config, SELENE, bubble_times=True)
+    causes = estimate.bubble_times
+    assert sum(causes.values()) == pytest.approx(estimate.phase_times["bubble"], rel=1e-12, abs=1e-12)  # a picosecond
+    assert replace(estimate, bubble_times={}) == simulate(config, SELENE)
+    bubble = definition(name).bubble
+    if bubble is not None and not definition(name).splits:
+        passes = estimate.phase_times["host"] - SELENE.iteration_host_time
+        passes += sum(estimate.phase_times[phase] for phase in PHASES[:4])
+        chunk = passes / (m * v)
+        assert causes["fill_and_drain"] == pytest.approx(bubble(p, m, v, chunk / 3, 2 * chunk / 3, 0), rel=1e-6)
+    if p == 1:
+        assert causes == {"fill_and_drain": 0.0, "stage_imbalance": pytest.approx(0, abs=1e-9), "message_waiting": 0.0}
 
 
 def test_gpipe_takes_as_long_as_1f1b_and_needs_more_memory() -> None:
