@@ -29,7 +29,7 @@ POINTS = {
     "optimizer_step": 1,
     "checkpoint": 2,
     "data_loading": 4,
-    "simulator_rate": 2,
+    "simulator_rate": 4,
     "startup": 1,
 }
 
