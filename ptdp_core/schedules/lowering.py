@@ -185,14 +185,14 @@ def _blocking_slots(actions: Sequence[Action], made: Sequence[M | None], awaited
     first = 0
     for before, slot in pairwise(("", *_slots("".join([action[0] for action in actions])))):
         after = first + len(slot)
-        receives = _present(awaited[first:after])
+        receives = [message for message in awaited[first:after] if message is not None]
         if sends and receives and before == "F" and slot == "B":
             groups.append((sends, [], []))
             sends = []
         if sends or receives:
             groups.append((sends, receives, []))
         groups[-1][2].extend(actions[first:after])
-        sends = _present(made[first:after])
+        sends = [message for message in made[first:after] if message is not None]
         first = after
     if sends:
         groups.append((sends, [], []))

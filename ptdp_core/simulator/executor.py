@@ -87,7 +87,7 @@ class Events(NamedTuple):
             for links, received, _ in self.kinds
         ]
 
-    def delays(self, costs: Costs) -> list[list[int]]:
+    def delays(self, costs: Costs) -> list[tuple[int, ...]]:
         """By kind, the least time from the arrival of the rank, and of each partner, to the end of the step."""
         wire, times = self._wire(costs), costs.passes
         computing = [sum([times[kind][stage] for kind, stage in passes]) for passes in self.passes]
@@ -95,7 +95,7 @@ class Events(NamedTuple):
         for links, received, passes in self.kinds:
             after = computing[passes] + (costs.exchange + received * costs.gather if any(links) else 0)
             alone = [wire[k] + after for k in links]
-            delays.append([max(alone), *alone])
+            delays.append((max(alone), *alone))
         return delays
 
     def _wire(self, costs: Costs) -> list[int]:
@@ -110,51 +110,63 @@ def compile_blocking(schedule: Schedule) -> Events:
     groups = list(blocking_groups(schedule, _numbering(schedule)))
     # Exchanges are numbered rank by rank; after those of a rank comes its end, an exchange of nothing.
     exchanges = [exchange for rank_groups in groups for exchange in (*rank_groups, ([], [], []))]
-    sent, received = [messages for messages, _, _ in exchanges], [messages for _, messages, _ in exchanges]
-    sends, receives = list(map(len, sent)), list(map(len, received))
     # A message's number is (the boundary it crosses, plus p*v for a gradient) * m + its microbatch.
     sent_at, received_at = [-1] * (2 * stages * m), [-1] * (2 * stages * m)
-    for rows, at in ((sent, sent_at), (received, received_at)):
-        for number, messages in enumerate(rows):
-            for message in messages:
-                at[message] = number
-    links: list[dict[int, Links]] = [{} for _ in exchanges]  # by the number of the partner's exchange
-    for rows, there_at, here, there in ((sent, received_at, sends, receives), (received, sent_at, receives, sends)):
-        for number, messages in enumerate(rows):
-            for message in messages:
-                other = there_at[message]
-                link = message // m % stages
-                if here[number] > 1 or there[other] > 1:
-                    link += stages
-                links[number][other] = (*links[number].get(other, ()), link)
-    partners = list(map(tuple, links))
+    for number, (sent, received, _) in enumerate(exchanges):
+        for message in sent:
+            sent_at[message] = number
+        for message in received:
+            received_at[message] = number
+    partners, links = _partners(exchanges, sent_at, received_at, stages)
     order, arrived = _in_order(groups, partners)
-
-    def by_step(values: Sequence[int]) -> "array[int]":
-        return array("i", [0, *[values[number] for number in order]])
-
     width = max(2, *map(len, partners))
-    padded = [tuple(between.values()) + ((),) * (width - len(between)) for between in links]
-    link_numbers, distinct_links = _numbered((one for row in padded for one in row), ())
-    link_rows: Iterable[tuple[int, ...]] = zip(*[iter(link_numbers)] * width, strict=True)
-    passes = [tuple([action[:2] for action in actions]) for _, _, actions in exchanges]
-    pass_numbers, distinct_passes = _numbered(passes, ())
-    kind_numbers, kinds = _numbered(zip(link_rows, receives, pass_numbers, strict=True), ((0,) * width, 0, 0))
+    pass_numbers, passes = _numbered((tuple([action[:2] for action in actions]) for _, _, actions in exchanges), ())
+    numbers = zip(
+        (tuple(row.values()) for row in partners), (len(r) for _, r, _ in exchanges), pass_numbers, strict=True
+    )
+    kind_numbers, kinds = _numbered(numbers, ((), 0, 0))
     ends = accumulate(len(rank_groups) + 1 for rank_groups in groups)
+    sources = [(*row, *[number] * (width - len(row))) for number, row in enumerate(partners)]
     return Events(
-        before=by_step(arrived),
-        partners=[
-            by_step([arrived[row[k] if k < len(row) else number] for number, row in enumerate(partners)])
-            for k in range(width)
-        ],
-        kind=by_step(kind_numbers),
-        kinds=kinds,
-        links=distinct_links,
-        passes=distinct_passes,
+        before=array("i", [0, *[arrived[number] for number in order]]),
+        partners=[array("i", [0, *[arrived[sources[number][k]] for number in order]]) for k in range(width)],
+        kind=array("i", [0, *[kind_numbers[number] for number in order]]),
+        kinds=[((*row, *[0] * (width - len(row))), received, number) for row, received, number in kinds],
+        links=links,
+        passes=passes,
         # The step of an exchange is the one that its rank has done when it arrives at the next.
         ranks=[array("i", arrived[end - len(row) : end]) for end, row in zip(ends, groups, strict=True)],
         stages=stages,
     )
+
+
+def _partners(
+    exchanges: Sequence[tuple[list[int], list[int], list[Action]]],
+    sent_at: Sequence[int],
+    received_at: Sequence[int],
+    stages: int,
+) -> tuple[list[dict[int, int]], list[Links]]:
+    """By exchange, the partners' exchanges and the number of the links between; and the links by their number."""
+    several = [(len(sent) > 1, len(received) > 1) for sent, received, _ in exchanges]
+    partners: list[dict[int, int]] = [{} for _ in exchanges]
+    links: list[Links] = [(), *((link,) for link in range(2 * stages))]
+    joined: dict[tuple[int, int], int] = {}
+    m = len(sent_at) // (2 * stages)
+    for boundary in range(2 * stages):
+        alone = 1 + boundary % stages
+        messages = slice(boundary * m, (boundary + 1) * m)
+        for sender, receiver in zip(sent_at[messages], received_at[messages], strict=True):
+            if sender < 0:
+                continue  # between two stages of one rank
+            number = alone + stages if several[sender][0] or several[receiver][1] else alone
+            if receiver in partners[sender]:
+                pair = partners[sender][receiver], number
+                if pair not in joined:
+                    joined[pair] = len(links)
+                    links.append(links[pair[0]] + links[pair[1]])
+                number = joined[pair]
+            partners[sender][receiver] = partners[receiver][sender] = number
+    return partners, links
 
 
 def _numbered(keys: Iterable[K], first: K) -> tuple[list[int], list[K]]:
@@ -181,7 +193,7 @@ def _numbering(schedule: Schedule) -> Callable[[Sequence[Action]], tuple[list[in
     return lambda actions: (numbers(made, actions), numbers(awaited, actions))
 
 
-def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
+def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[Iterable[int]]) -> tuple[list[int], list[int]]:
     """The exchanges sorted so that each comes after the arrival of all its partners: an execution that ignores time.
 
     And by exchange, how many of the sorted ones are done when its rank arrives there: 1 + the place of the last of them

@@ -101,7 +101,8 @@ def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[Stag
     boundaries = model.boundaries_between_nodes(config)
 
     def wire(concurrent: int) -> list[int]:
-        return [round(model.message(config, between, concurrent) * PICOSECONDS) for between in boundaries]
+        times = {k: round(model.message(config, k, concurrent) * PICOSECONDS) for k in set(boundaries)}
+        return [times[between] for between in boundaries]
 
     return Costs(
         forward=[round(stage.forward * PICOSECONDS) for stage in stages],
