@@ -1,18 +1,18 @@
-"""From a schedule to what each rank does: computations, and the messages between them (Sections 2.2 and 4.1).
+"""Lowers a schedule to a program: each rank's computations and the messages between them (Sections 2.2 and 4.1).
 
 `lower` is a pure function of the schedule and the exchange mode:
 
 - `blocking`, the paper's: each exchange is one batched group of sends and receives, and the rank goes on only
   when the whole group is done (a rendezvous: both sides have posted every message). Communication is exposed.
-- `overlapped`: an exchange only posts its sends and receives; a computation waits for its own input, which
-  was asked for one action ahead.
+- `overlapped`: an exchange only posts its sends and receives. A computation waits for its own input, whose receive
+  was posted one action ahead.
 
-Messages carry no tag on the wire: between two ranks the n-th receive gets the n-th send. So the order has to
-agree (`checks.check_order`), which matters most for p = 2 with chunks, where the next rank is also the
-previous one, and activations and gradients share the way.
+Messages carry no tag: between two ranks the n-th receive gets the n-th send. So both ranks need the same order
+(`checks.check_order`). This matters most for p = 2 with chunks, where the next rank is also the previous one, so that
+activations and gradients go between the same two ranks.
 
-How a blocking program groups its messages is the schedule's `exchanges`: as the authors' code did without chunks
-('neighbours') and with chunks ('slots'), or for any other schedule as its table demands ('derived').
+The schedule's `exchanges` says how a blocking program groups its messages: as the authors' code did without chunks
+('neighbours') and with chunks ('slots'), or, for any other schedule, as derived from its table ('derived').
 """
 
 import re
@@ -40,18 +40,18 @@ from ptdp_core.schedules.program import (
 MESSAGES_AT_ONCE = {"neighbours": 2, "slots": 4, "derived": 4}
 
 M = TypeVar("M")
-# For some passes, the message that each makes, or None, and the message that each waits for, or None. What stands for a
-# message is the caller's choice; it is the same at both ends. The simulator uses whole numbers, `lower` a `Message`.
+# Given some passes, the message that each of them makes, or None, and the one that each waits for, or None. The caller
+# decides what stands for a message, the same for both of its ends: whole numbers in the simulator, a `Message` here.
 Messages = Callable[[Sequence[Action]], tuple[list[M | None], list[M | None]]]
 # Of a rank: what an exchange sends, what it receives, and the computations up to the next exchange.
 Groups = list[tuple[list[M], list[M], list[Action]]]
 
 
 def lower(schedule: Schedule, mode: str) -> Program:
-    """Place every send and receive of a schedule: `mode` is 'blocking' (the paper's) or 'overlapped'.
+    """Place every send and receive of a schedule. `mode` is 'blocking' (the paper's) or 'overlapped'.
 
-    Neither mode reorders the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges of a
-    table that cannot run.
+    No mode changes the order of the computations. Raises `ValueError` for an unknown mode, and for 'derived' exchanges
+    of a table that cannot run.
     """
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is unknown; needs one of {', '.join(MODES)}; try mode='blocking'")
@@ -75,7 +75,7 @@ def _messages(actions: Sequence[Action], place: StagePlacement) -> tuple[list[Me
 
 
 def blocking_groups(schedule: Schedule, messages: Messages[M]) -> Iterator[Groups[M]]:
-    """Per rank of a blocking program its exchanges and what it computes after each; the first exchange is empty."""
+    """The exchanges of each rank of a blocking program, and what it computes after each. The first one is empty."""
     if schedule.exchanges == "derived":
         for instructions in derived(schedule, MESSAGES_AT_ONCE["derived"]):
             groups: Groups[M] = [([], [], [])]
@@ -111,7 +111,7 @@ def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:
 
 
 def _exchange(sends: Iterable[Message | None], receives: Iterable[Message | None]) -> Iterator[Exchange]:
-    """One exchange of the messages that exist; none if there are none."""
+    """A list of one exchange of these messages; empty if there are no messages."""
     group = Exchange(tuple(filter(None, sends)), tuple(filter(None, receives)))
     if group.sends or group.receives:
         yield group
@@ -123,7 +123,7 @@ def _blocking_neighbours(
     awaited: Sequence[M | None],
     then: Mapping[M | None, M | None],
 ) -> Groups[M]:
-    """Without chunks: one group of what goes to and comes from the same neighbour, else send, then receive.
+    """The groups without chunks: a send to and a receive from the same neighbour make one, else send, then receive.
 
     After F the send goes to the next stage and before B the receive comes from it; after B and before F it is
     the previous stage. Two F, or two B, in a row have different neighbours: the authors' code made two calls
@@ -137,31 +137,31 @@ def _blocking_neighbours(
     instead of running the W. Otherwise the gradient goes first, and the receive comes after the W, just in time.
     """
     groups: Groups[M] = [([], [], [])]
-    sent: M | None = None
+    to_send: M | None = None
     weights: list[Action] = []
-    for action, output, received in zip(actions, made, awaited, strict=True):
+    for action, output, to_receive in zip(actions, made, awaited, strict=True):
         if action[0] == WEIGHT_GRADIENT:
             weights.append(action)
             continue
-        if sent is not None and received is not None and then.get(received) == sent:
+        if to_send is not None and to_receive is not None and then.get(to_receive) == to_send:
             groups[-1][2].extend(weights)
-            groups.append(([sent], [received], []))
+            groups.append(([to_send], [to_receive], []))
         else:
-            if sent is not None:
-                groups.append(([sent], [], []))
+            if to_send is not None:
+                groups.append(([to_send], [], []))
             groups[-1][2].extend(weights)
-            if received is not None:
-                groups.append(([], [received], []))
+            if to_receive is not None:
+                groups.append(([], [to_receive], []))
         groups[-1][2].append(action)
-        sent, weights = output, []
-    if sent is not None:
-        groups.append(([sent], [], []))
+        to_send, weights = output, []
+    if to_send is not None:
+        groups.append(([to_send], [], []))
     groups[-1][2].extend(weights)
     return groups
 
 
 def _slots(kinds: str) -> list[str]:
-    """What runs between two exchanges, of passes of these kinds: F in the warm-up, then FB, then B in the cool-down.
+    """The slots, which run between two exchanges, of passes of these kinds: F in the warm-up, FB, B in the cool-down.
 
     If all forward passes come before all backward passes there is no steady state (interleaved with m = p).
     """
@@ -169,7 +169,7 @@ def _slots(kinds: str) -> list[str]:
 
 
 def _blocking_slots(actions: Sequence[Action], made: Sequence[M | None], awaited: Sequence[M | None]) -> Groups[M]:
-    """With chunks: one group between two slots, of all the finished slot sends and all the next slot needs.
+    """The groups with chunks: one between two slots, of all that the finished slot sends and the next one needs.
 
     Receives are placed just in time, as late as they can be, and need not move: every message is sent and
     received on the same diagonal. Number the group after slot i of rank r by i + r. Forward step k is slot k
@@ -200,7 +200,7 @@ def _blocking_slots(actions: Sequence[Action], made: Sequence[M | None], awaited
 
 
 def _overlapped(schedule: Schedule) -> Iterator[Iterator[Instruction]]:
-    """After each action post its send and the receive of the action after next, to arrive while one runs.
+    """Post after each action its send, and the receive of the action after next, which arrives while the next one runs.
 
     So at most two receive buffers per direction are in use, the running action's and the next one's, where a rank uses
     what another sends it in the order in which it is sent. Where it does not (both directions of a V come from one

@@ -1,14 +1,14 @@
 """A pipeline flush of any length in bounded time, exactly: by the periodic steady state that most schedules have.
 
-Between warm-up and cool-down a schedule repeats the same events every q microbatches (q = 1 for 1F1B, q = p
-interleaved: `Definition.period`). Which events these are is read from the compiled program: on every rank the longest
-stretch in the middle in which each event has a counterpart one period later, with the same passes and messages, and
+Between warm-up and cool-down a schedule repeats the same steps every q microbatches (q = 1 for 1F1B, q = p
+interleaved: `Definition.period`). Which steps these are is read from the compiled program: on every rank the longest
+stretch in the middle in which each step has a counterpart one period later, with the same passes and messages, and
 partners that are each other's counterparts too. Of which microbatches they are does not matter for their times.
 
-An event begins when its rank arrives there; that depends only on when the rank and its partners arrived at the rank's
-event before. So, of all events that happened before some moment in the stretch, only the last one of each rank and its
-partners decide what follows. If each of these happened exactly L after its counterpart one period earlier, then what
-follows now is what followed then, L later: a longer batch has so many more periods of length L, and the same cool-down.
+When a rank arrives at a step depends only on when it and its partners arrived at its step before. So, of all that
+happened before some moment in the stretch, only the last arrival of each rank and those of its partners there decide
+what follows. If each of these happened exactly L after its counterpart one period earlier, then what follows now is
+what followed then, L later: a longer batch has so many more periods of length L, and the same cool-down.
 
 `flush` executes a short batch, verifies this, and adds the missing periods; it lengthens the short batch if the
 pipeline has not settled, up to the whole. Whole picoseconds make the comparison exact.
