@@ -1,9 +1,9 @@
-"""Event-driven execution of a schedule: when every computation and every exchange starts and ends.
+"""Executes a schedule event by event: when every computation and every exchange starts and ends.
 
-A schedule's blocking program (`schedules.lower`) is compiled once into steps, in an order in which everything a step
-waits for comes before it; executing it for given costs is one pass over them. Steps are flat arrays of whole numbers;
-what is alike in many of them is a kind, with one number and one cost. Times are whole picoseconds, so that sums are
-exact and two runs comparable.
+A schedule's blocking program (`schedules.lower`) is compiled once into steps, in an order in which everything that a
+step waits for comes before it. To execute it for given costs is one pass over the steps. For speed and memory, steps
+are flat arrays of whole numbers, and equal exchanges and computations share one number and one cost. Times are whole
+picoseconds, so that sums are exact and two runs can be compared.
 """
 
 from array import array
@@ -21,12 +21,14 @@ PICOSECONDS = 10**12
 
 @dataclass(frozen=True)
 class Costs:
-    """What things take, in picoseconds.
+    """The durations of all parts of a program, in picoseconds.
 
-    `forward[stage]` and `backward[stage]` of one microbatch; `message[k - 1][stage]` on the wire over the boundary
-    between `stage` and the next one, in either direction, while k messages of a GPU go the same way; `gather` to put
-    together one received message; `exchange` on the host for one group of messages; `weight_gradient[stage]` the part
-    of `backward` that a split backward pass does later, if any is split.
+    - `forward[stage]` and `backward[stage]`: the passes of one microbatch
+    - `message[k - 1][stage]`: a message on the wire over the boundary between `stage` and the next one, in either
+      direction, while k messages of a GPU go the same way
+    - `gather`: putting one received message together
+    - `exchange`: the host's time for one group of messages
+    - `weight_gradient[stage]`: the part of `backward` that a split backward pass does later, if any is split
     """
 
     forward: Sequence[int]
@@ -38,7 +40,7 @@ class Costs:
 
     @cached_property
     def passes(self) -> dict[str, Sequence[int]]:
-        """The times of each kind of pass, by stage."""
+        """The durations of each kind of pass, by stage."""
         passes = {"F": self.forward, "B": self.backward}
         if self.weight_gradient:
             pairs = zip(self.backward, self.weight_gradient, strict=True)
@@ -53,7 +55,7 @@ Links = tuple[int, ...]
 
 
 class Events(NamedTuple):
-    """A blocking program, compiled.
+    """A compiled blocking program.
 
     A step is one exchange of a rank, if any, and the passes after it up to its next exchange. It starts when its rank
     is done with step `before[step]`, and its partners, which come to the exchange too, with `partners[k][step]`; where
@@ -80,7 +82,7 @@ class Events(NamedTuple):
         return [steps[-1] for steps in self.ranks]
 
     def durations(self, costs: Costs) -> list[int]:
-        """What the exchange of each of the `kinds` takes if every peer is ready, in picoseconds."""
+        """The duration of the exchange of each of the `kinds` if every peer is ready, in picoseconds."""
         wire = self._wire(costs)
         return [
             max([wire[k] for k in links]) + costs.exchange + received * costs.gather if any(links) else 0
@@ -99,7 +101,7 @@ class Events(NamedTuple):
         return delays
 
     def _wire(self, costs: Costs) -> list[int]:
-        """What the messages on each of the `links` take, in picoseconds."""
+        """The duration of the messages on each of the `links`, in picoseconds."""
         wire = [time for row in costs.message for time in (*row, 0)[: self.stages]]
         return [max([wire[link] for link in links], default=0) for links in self.links]
 
@@ -194,10 +196,10 @@ def _numbering(schedule: Schedule) -> Callable[[Sequence[Action]], tuple[list[in
 
 
 def _in_order(ranks: Sequence[Sequence[object]], partners: Sequence[Iterable[int]]) -> tuple[list[int], list[int]]:
-    """The exchanges sorted so that each comes after the arrival of all its partners: an execution that ignores time.
+    """Sort the exchanges so that each comes after the arrival of all its partners, by an execution that ignores time.
 
-    And by exchange, how many of the sorted ones are done when its rank arrives there: 1 + the place of the last of them
-    that is the rank's, 0 at its first.
+    Also returns, for each exchange, the step before it on its rank: 1 + the place in that order of the rank's exchange
+    before, 0 at its first.
     """
     following = [0, *accumulate(len(row) + 1 for row in ranks)]  # by rank its next exchange
     ends = [end - 1 for end in following[1:]]

@@ -1,17 +1,17 @@
-"""A pipeline flush of any length in bounded time, exactly: by the periodic steady state that most schedules have.
+"""Executes a pipeline flush of any length in bounded time, exactly, by the periodic steady state of most schedules.
 
 Between warm-up and cool-down a schedule repeats the same steps every q microbatches (q = 1 for 1F1B, q = p
-interleaved: `Definition.period`). Which steps these are is read from the compiled program: on every rank the longest
+interleaved: `Definition.period`). These steps are found in the compiled program: on every rank they are the longest
 stretch in the middle in which each step has a counterpart one period later, with the same passes and messages, and
-partners that are each other's counterparts too. Of which microbatches they are does not matter for their times.
+with partners that are each other's counterparts, too. The number of a microbatch does not matter for the times.
 
 When a rank arrives at a step depends only on when it and its partners arrived at its step before. So, of all that
-happened before some moment in the stretch, only the last arrival of each rank and those of its partners there decide
-what follows. If each of these happened exactly L after its counterpart one period earlier, then what follows now is
-what followed then, L later: a longer batch has so many more periods of length L, and the same cool-down.
+happened before a moment in the stretch, only the last arrival of each rank and those of its partners there decide what
+follows. If each of these happened exactly L after its counterpart one period earlier, then what follows now is what
+followed then, but L later. So a longer batch only has more periods of length L, and then the same cool-down.
 
-`flush` executes a short batch, verifies this, and adds the missing periods; it lengthens the short batch if the
-pipeline has not settled, up to the whole. Whole picoseconds make the comparison exact.
+`flush` executes a short batch, verifies this, and adds the missing periods. If the pipeline has not settled, it
+executes a longer batch, in the end the whole one. Whole picoseconds make the comparison exact.
 """
 
 import gc
@@ -30,9 +30,10 @@ from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execut
 class Flush(NamedTuple):
     """A pipeline flush (Section 2.2), in picoseconds from its start.
 
-    `ends[r]`: when rank r has finished its last computation and exchange; `communication[r]`: how long its exchanges
-    take if every peer is ready; `stash_fronts[r]`: see `schedules.stash_fronts`; `executed`: how many microbatches were
-    executed, the others being added periods.
+    - `ends[r]`: when rank r has finished its last computation and exchange
+    - `communication[r]`: how long its exchanges would take if every peer were ready
+    - `stash_fronts[r]`: see `schedules.stash_fronts`
+    - `executed`: the number of microbatches that were executed; the others are added periods
     """
 
     ends: tuple[int, ...]
@@ -80,10 +81,10 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
-    """Batches to try, in microbatches: just long enough to have settled, then longer, and in the end the whole.
+    """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
 
-    The fullest rank warms up by filling its stash; then come some periods, of which the last is compared with the one
-    before, and some passes over which the ranks differ. Without a message nothing repeats.
+    Each has the passes with which the fullest rank fills its stash, some periods, and some passes more, as the ranks do
+    not begin and end to repeat at the same moment. Without messages nothing repeats.
     """
     schedule = definition(name)
     if schedule.period is None or p == 1:
@@ -153,7 +154,7 @@ def _stretches(events: Events, m: int, q: int) -> tuple[Stretch, ...]:
 
 
 def _period(passes: list[int], m: int, q: int) -> int:
-    """How many events a rank has in the middle for q of m microbatches, given each one's passes; 0 for too few m."""
+    """The number of a rank's steps in the middle for q of m microbatches, by the steps' passes; 0 for a small m."""
     starts = [0, *accumulate(passes)]
     length = q * starts[-1] // m
     middle = max(0, (starts[-1] - length) // 2)
@@ -198,7 +199,7 @@ def _result(compiled: Compiled, m: int, done: list[int], costs: Costs, periods: 
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:
-    """Per rank its passes and exchanges in order, in picoseconds from the start of the batch.
+    """The timeline of each rank, its passes and exchanges in order, in picoseconds from the start of the batch.
 
     An exchange lasts from the rank's arrival until its messages are in: waiting for the other side counts as idle time
     and comes first.
