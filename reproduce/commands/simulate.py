@@ -214,7 +214,7 @@ HEADINGS = (
     "sequences/s",
     "bubble (%)",
     "memory (GB)",
-    "bubble: fill, imbalance, messages (%)",
+    "bubble by cause (%)",
 )
 
 
@@ -251,6 +251,7 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
     print_table(out, text_table(HEADINGS, [row(point) for point in points]), title)
+    wrapped(out, "bubble by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
         for line in margins.lines(margins.read(cluster)):
             wrapped(out, f"{cluster}: {line}")
