@@ -7,7 +7,8 @@ far: the N best are the same as if all had been simulated. The result says how m
 
 from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
@@ -19,12 +20,11 @@ from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.simulate import simulate
-from ptdp_core.simulator.space import TrainingJob, configurations
+from ptdp_core.simulator.space import LARGEST_TENSOR_GROUP_NODES, TrainingJob, configurations, divisors
 from ptdp_core.simulator.steady_state import short_batches
 
 # Passes of the part of a schedule that has to be executed; at about 10 us each, cold.
 MAX_PASSES = 1_000_000
-MORE_GPUS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def order(estimate: Estimate) -> tuple[float, ...]:
@@ -177,13 +177,13 @@ def least_memory(job: TrainingJob, cluster: Cluster) -> tuple[int, TrainingConfi
     return min(needs, key=lambda need: need[0], default=None)
 
 
-def enough_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
-    """The smallest of some multiples of n GPUs on which some legal configuration fits; None if there is none."""
-    model = CostModel(cluster)
-    for factor in MORE_GPUS:
-        larger = TrainingJob(job.model, job.n * factor, job.B)
-        if any(fits(config, model, cluster) for config in configurations(larger, cluster.gpus_per_node)):
-            return larger.n
+def nearest_gpus(job: TrainingJob, cluster: Cluster) -> int | None:
+    """The number of GPUs nearest to n on which some legal configuration fits, the smaller of two; None if none does."""
+    model, per_node = CostModel(cluster), cluster.gpus_per_node
+    sizes = (range(1, LARGEST_TENSOR_GROUP_NODES * per_node + 1), divisors(job.model.layers), divisors(job.B))
+    for n in sorted({t * p * d for t, p, d in product(*sizes)}, key=lambda n: (abs(n - job.n), n)):
+        if any(fits(config, model, cluster) for config in configurations(replace(job, n=n), per_node)):
+            return n
     return None
 
 

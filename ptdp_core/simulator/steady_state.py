@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
 
-from ptdp_core.schedules import TimelineEvent, build, definition, stash_fronts
+from ptdp_core.schedules import TimelineEvent, build, definition, exists, stash_fronts
 from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
 
 
@@ -95,7 +95,7 @@ def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     for periods, further in ((1, 3), (2, 6), (3, p + 5), (5, 3 * p + 11)):
         least = periods * q + -(-(stash + further) // v)
         shorts.append(least + (m - least) % q)
-    return [*sorted({short for short in shorts if short < m}), m]
+    return [*sorted({short for short in shorts if short < m and exists(name, p, short, v)}), m]
 
 
 @lru_cache(maxsize=512)

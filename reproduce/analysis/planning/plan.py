@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate
-from ptdp_core.simulator.search import Search, Takeaways, enough_gpus, least_memory, order, search, takeaways
+from ptdp_core.simulator.search import Search, Takeaways, least_memory, nearest_gpus, order, search, takeaways
 from ptdp_core.simulator.space import TrainingJob, data_parallel_kind, grids, nearest_batch
 from reproduce.analysis.planning.models import main_names, models, table_1_row
 from reproduce.experiment import published
@@ -141,19 +141,24 @@ def make_plan(
 def check_possible(job: TrainingJob, cluster: Cluster) -> None:
     """Raise unless there is a legal configuration that fits: what is missing, in numbers, and the nearest fix."""
     least = least_memory(job, cluster)
+    if least is not None and least[0] <= cluster.usable_memory:
+        return
+    near = nearest_gpus(job, cluster)
     if least is None:
         sizes = sorted({d for _, _, d in grids(job, cluster.gpus_per_node)})
         shown = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
         raise UsageError(
             f"batch={job.B} is divisible by no data-parallel size that {job.n} GPUs allow (d = {shown}); "
             f"needs a multiple of one of them; try batch={nearest_batch(job, cluster.gpus_per_node)}"
+            + (f", or gpus={near}, the nearest number on which this batch fits" if near else "")
         )
     need, config = least
-    if need <= cluster.usable_memory:
-        return
     parallel = config.parallel
-    more = enough_gpus(job, cluster)
-    fix = f"try gpus={more}" if more else "no multiple of these GPUs up to 64 times helps; try a smaller model"
+    fix = (
+        f"try gpus={near}, the nearest number on which it does"
+        if near
+        else "no number of GPUs helps; try a smaller model"
+    )
     raise NothingSelectedError(
         f"nothing fits: of all legal configurations on {job.n} GPUs, p={parallel.p}, t={parallel.t}, d={parallel.d}, "
         f"v={parallel.v}, b={parallel.b}, recompute={parallel.recompute} takes least memory, {need / 1e9:.1f} GB; "

@@ -10,7 +10,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator import search as searching
 from ptdp_core.simulator.bounds import fits, least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.search import Search, enough_gpus, least_memory, order, search, takeaways, time_shares
+from ptdp_core.simulator.search import Search, least_memory, nearest_gpus, order, search, takeaways, time_shares
 from ptdp_core.simulator.space import TrainingJob, configurations, divisors, grids, nearest_batch, tensor_sizes
 
 CLUSTER = load_cluster()
@@ -144,12 +144,19 @@ def test_the_nearest_batch_is_legal_and_nearest():
     assert not any(batch % d == 0 for batch in range(17 - abs(near - 17) + 1, near) for d in sizes)
 
 
-def test_enough_gpus_are_enough():
-    job = TrainingJob(ModelConfig(96, 12288, 96), 16, 192)
-    more = enough_gpus(job, CLUSTER)
-    assert more is not None
-    assert search(replace(job, n=more), CLUSTER, 1).ranked
-    assert not search(job, CLUSTER, 1).ranked
+@pytest.mark.parametrize(("n", "B"), [(16, 192), (97, 192), (24, 96)])
+def test_the_nearest_gpus_are_enough_and_nearest(n, B):
+    job = TrainingJob(ModelConfig(24, 12288, 96), n, B)
+
+    def possible(gpus):
+        return any(
+            fits(config, CostModel(CLUSTER), CLUSTER) for config in configurations(replace(job, n=gpus), PER_NODE)
+        )
+
+    near = nearest_gpus(job, CLUSTER)
+    assert near is not None
+    assert possible(near)
+    assert not any(possible(gpus) for gpus in range(max(1, n - abs(near - n) + 1), n + abs(near - n)) if gpus != near)
 
 
 @pytest.mark.parametrize(("n", "B"), [(64, 128), (512, 512)])

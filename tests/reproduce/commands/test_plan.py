@@ -210,10 +210,16 @@ def test_what_does_not_fit_comes_with_the_gpus_that_would_do(ask):
     assert ask("--model", "175b", "--gpus", fix, "--batch", "192")[0] == 0
 
 
+def test_gpus_of_no_layout_come_with_the_nearest_that_have_one(ask):
+    code, error = ask("--model", "1t", "--gpus", "3001", "--batch", "3072")
+    assert code == 2
+    assert "or gpus=3072, the nearest number on which this batch fits" in error
+
+
 def test_what_never_fits_says_so(ask):
     code, error = ask(*("--layers", "1", "--hidden", "131072", "--heads", "1", "--gpus", "1", "--batch", "64"))
     assert code == 9
-    assert "no multiple of these GPUs up to 64 times helps; try a smaller model" in error
+    assert "no number of GPUs helps; try a smaller model" in error
 
 
 def test_the_takeaways_may_find_nothing_where_the_search_does(answer_of, ask):
