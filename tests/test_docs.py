@@ -11,7 +11,9 @@ import pytest
 from benchmarks.records import read_record
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
+from reproduce.experiment import catalog
 from reproduce.experiment.predictions import PREFIX
+from reproduce.output.answer import answer, claims_of
 from reproduce.running import runner
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,18 @@ BLOCKS = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 def masked(text: str) -> str:
     """The text without its numbers: those of a simulation change with its model."""
     return NUMBER.sub(" #", text)
+
+
+def test_the_readme_answers_as_the_reference_results_do() -> None:
+    """Results made again may change the answer: then the README says the new one."""
+    reference = ROOT / "results" / "reference"
+    records = [read_record(path) for id in catalog.ids() for path in sorted((reference / id).glob("*/record.json"))]
+    whole = answer(claims_of(records))
+    assert whole.unjudged == 0
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert whole.headline in readme
+    for judged in whole.of("contradicted"):
+        assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
 
 
 @pytest.mark.parametrize("page", ["python.md"])

@@ -8,8 +8,9 @@ from pathlib import Path
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
 from benchmarks.records import Record, RecordError, atomic_write_bytes, errors, read_record
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
-from reproduce.commands.options import add_results
+from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
@@ -49,6 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"column: {theme.COLUMN} in, page: {theme.PAGE} in (default: what the figure was made for)",
     )  # fmt: skip
     parser.add_argument("--font", choices=tuple(theme.FONTS), default=theme.USUAL.font)
+    add_json(parser)
     add_results(parser)
 
 
@@ -72,12 +74,12 @@ def _width(text: str) -> float:
 def _paths(text: str) -> tuple[Path, ...]:
     if not all(text.split(",")):
         raise ArgumentTypeError(f"an empty name in {text!r}; needs folders, separated by commas")
-    return tuple(map(Path, text.split(",")))
+    return tuple(map(path_of, text.split(",")))
 
 
 def run(parsed: Namespace) -> int:
     """Draw the figures of the names given, or of all there is; returns the exit code."""
-    names, results, program = parsed.names, parsed.results, parsed.program
+    names, results, program = catalog.named(parsed.names), parsed.results, parsed.program
     known = (*catalog.ids(), *BENCHMARKS)
     for name in names:
         if name not in known:
@@ -97,8 +99,10 @@ def run(parsed: Namespace) -> int:
         drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
     if not drawn:
         raise NothingSelectedError(f"nothing to draw in {shown_path(results)}; try {program} fig_interleaved")
-    for path in drawn:
-        print(shown_path(path))
+    if parsed.json:
+        print_document("plot", 1, {"files": [str(path) for path in drawn]})
+    else:
+        print(*map(shown_path, drawn), sep="\n")
     return errors.DONE
 
 

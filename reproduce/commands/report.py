@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from benchmarks.records import RecordError, atomic_write_bytes, read_record, storage
+from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import options
 from reproduce.experiment import catalog
@@ -29,6 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=options.path_of, metavar="FILE", help="where to write (default: report.html in --results)"
     )
+    options.add_json(parser)
     options.add_results(parser)
 
 
@@ -43,9 +45,14 @@ def run(parsed: Namespace) -> int:
     text = page(found)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
     have = sum(bool(entry.results) for entry in found.entries)
+    if parsed.json:
+        counts = {"artifacts": len(found.entries), "with_results": have, "counts": found.answer.counts}
+        print_document("report", 1, {"file": str(out), "answer": found.answer.headline, **counts})
+        return DONE
     print(*textwrap.wrap(found.answer.headline, 100), sep="\n")
     print(f"{have} of {len(found.entries)} artifacts: {shown_path(out)}")
-    if missing := [entry for entry in found.entries if entry.artifact and not entry.results]:
+    missing = [entry for entry in found.entries if entry.artifact and not entry.results]
+    if missing and not parsed.quiet:
         print(f"next: {missing[0].command}  (or {found.command('all')}), then {found.command('report')}")
     return DONE
 

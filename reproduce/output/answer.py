@@ -21,7 +21,7 @@ WORDS = {
     "paper inconsistent": ("the paper's own numbers contradict", "the paper's own numbers contradict"),
     "not testable here": ("cannot be tested here", "cannot be tested here"),
 }
-BRIEFLY = ("paper inconsistent", "not testable here")  # these verdicts need no sentence beside the reason
+BRIEFLY = ("inconclusive", "paper inconsistent", "not testable here")  # the reason alone is shown
 SENTENCE, REASON = 150, 180  # characters of a sentence, and of a reason, where they are shortened
 
 

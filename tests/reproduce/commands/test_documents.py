@@ -1,6 +1,7 @@
 """What `--json` prints: a document that names its schema and is what that describes; schemas explain every property."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ PRINTED = {
     "compare": (reproduce, ["compare", REFERENCE, REFERENCE]),
     "verify": (reproduce, ["verify", "fig_squares", "--results", "TMP"]),
     "doctor": (reproduce, ["doctor"]),
+    "plot": (reproduce, ["plot", "Figure", "6", "--results", "TMP"]),
+    "report": (reproduce, ["report", "--results", "TMP"]),
     "benchmarks-list": (benchmarks, ["list"]),
 }
 FILES = sorted(SCHEMAS.glob("*.schema.json"))
@@ -50,6 +53,7 @@ def test_a_command_prints_a_document_of_its_schema(
     fits = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
     points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
     (tmp_path / "points.json").write_text(json.dumps(points))
+    shutil.copytree(REFERENCE, tmp_path / "fig_bubble")
     command, arguments = PRINTED[name]
     command([argument.replace("TMP", str(tmp_path)) for argument in arguments] + ["--json"])
     document = json.loads(capsys.readouterr().out)
