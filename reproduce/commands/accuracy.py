@@ -190,6 +190,7 @@ def print_ledger(document: Mapping[str, Any]) -> None:
     out = console()
     out.print(Text("Throughput that others measured: errors of the prediction, none of them fitted", style="bold"))
     print_table(out, ledger_text.study_table(document))
+    wrapped(out, "inside: share of the times inside the margin that the paper's own cluster has (docs/margins.md)")
     for line in ledger_text.study_lines(document):
         wrapped(out, line)
     out.print(Text("\nMemory of a GPU of the first pipeline rank, in bytes that others published", style="bold"))

@@ -175,21 +175,11 @@ def answer(
             "phase_times": dict(estimate.phase_times),
             "memory_bytes": dict(estimate.memory_bytes),
             "traffic": dict(estimate.traffic),
-            "intervals": _intervals(estimate, cluster),
+            "intervals": margins.of_estimate(estimate),
         }
     return document | {name: numbers[name] for name in NUMBERS}
 
 
-def _intervals(estimate: Estimate, cluster: Cluster) -> dict[str, Any]:
-    known = margins.read(cluster.name)
-    if known is None:
-        return {}
-    values = {name: getattr(estimate, name) for name in WITH_INTERVALS}
-    intervals = known.intervals(values, estimate.config.to_plain())
-    return {name: interval.to_json() for name, interval in intervals.items()}
-
-
-WITH_INTERVALS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
 NUMBERS = (
     "cluster",
     "gpus",

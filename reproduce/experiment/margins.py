@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations
 from math import exp, log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Interval, PointResult
 from benchmarks.records.storage import PROJECT
 from reproduce.experiment.predictions import where
 from reproduce.experiment.results import Alternative, Results
+
+if TYPE_CHECKING:
+    from ptdp_core.simulator import Estimate
 
 FILE = PROJECT / "results" / "reference" / "accuracy" / "margins.json"
 
@@ -28,6 +31,7 @@ TIMES = ("iteration_time", "microbatch_time", "training_time", "training_time_eq
 RELATIVE = ("normalised_throughput",)  # ratios already
 SIGNS = {**dict.fromkeys((*RATES, *RELATIVE), 1), **dict.fromkeys(TIMES, -1)}
 MEMORY = ("peak_memory", "peak_without_recomputation")
+IN_ESTIMATES = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
 MOST_SERIES = 5  # of which not only single ones are moved, but every half or less of them
 
 
@@ -102,6 +106,14 @@ def read(cluster: str) -> Margins | None:
     if document["cluster"] != cluster:
         return None
     return Margins(**{name: Margin(**margin) for name, margin in document["margins"].items()})
+
+
+def of_estimate(estimate: "Estimate") -> dict[str, dict[str, Any]]:
+    """The intervals of a simulated iteration as plain data, by metric; none on a cluster without margins."""
+    known = read(estimate.cluster)
+    values = {name: getattr(estimate, name) for name in IN_ESTIMATES}
+    intervals = known.intervals(values, estimate.config.to_plain()) if known else {}
+    return {name: interval.to_json() for name, interval in intervals.items()}
 
 
 def lines(margins: Margins | None) -> list[str]:

@@ -84,6 +84,7 @@ def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
         "memory_bytes": dict(estimate.memory_bytes),
         "traffic": dict(estimate.traffic),
         "phase_times": dict(estimate.phase_times),
+        "intervals": margins.of_estimate(estimate),
     }
 
 

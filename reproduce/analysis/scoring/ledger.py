@@ -16,6 +16,7 @@ from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.schedules import build, stash_fronts
 from ptdp_core.simulator import Cluster, Software, load_cluster, rank_memories, simulate
 from reproduce.analysis.scoring.scores import Score, ScoredPair, score
+from reproduce.experiment.margins import read
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
@@ -182,6 +183,7 @@ def _as_plain(scored: StudyScore) -> dict[str, Any]:
         "score": {**_plain_score(scored.score), "median": scored.median},
         "alternative": other
         and {"settings": dict(study.alternative), "score": {**_plain_score(other.score), "median": other.median}},
+        "inside_margin": _inside(scored),
         "memory": scored.memory and _plain_score(scored.memory),
         "points": [
             {
@@ -194,6 +196,16 @@ def _as_plain(scored: StudyScore) -> dict[str, Any]:
             for point, seconds, size in rows
         ],
     }
+
+
+def _inside(scored: StudyScore) -> float | None:
+    """The share of a study's times inside the margin of simulated times on the paper's cluster."""
+    margins = read("selene")
+    if margins is None:
+        return None
+    ratios = (point.iteration_time / ours for point, ours in zip(scored.study.points, scored.seconds, strict=True))
+    factor = margins.throughput.factor
+    return sum(1 / factor <= ratio <= factor for ratio in ratios) / len(scored.seconds)
 
 
 def _plain_score(score: Score) -> dict[str, Any]:

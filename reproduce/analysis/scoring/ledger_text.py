@@ -14,12 +14,11 @@ def study_table(document: Mapping[str, Any]) -> "DataFrame":
     """One row per study, and one more for each that is scored with alternative settings."""
     rows = []
     for study in document["studies"]:
-        memory = percent(study["memory"]["bias"], signed=True) if study["memory"] else NONE
-        rows.append((study["id"], *_numbers(study["score"]), memory, study["cluster"]))
+        rows.append((study["id"], *_numbers(study["score"]), percent(study["inside_margin"]), study["cluster"]))
         if study["alternative"]:
             settings = ", ".join(f"{name}={value}" for name, value in study["alternative"]["settings"].items())
             rows.append((f"  {settings}", *_numbers(study["alternative"]["score"]), NONE, study["cluster"]))
-    headings = ("study", "n", "mean", "median", "bias", "worst", "rank", "memory", "cluster")
+    headings = ("study", "n", "mean", "median", "bias", "worst", "rank", "inside", "cluster")
     return text_table(headings, rows)
 
 

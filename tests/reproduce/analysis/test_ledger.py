@@ -12,6 +12,7 @@ from reproduce.analysis.scoring.ledger import LedgerPoint, Study, first_rank_byt
 from reproduce.analysis.scoring.scores import ScoredPair, score
 from reproduce.cli import main
 from reproduce.commands import accuracy as accuracy_command
+from reproduce.experiment.margins import read
 
 SELENE = load_cluster("selene")
 CONFIG = TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=4, t=2, d=2, b=1, B=64))
@@ -43,6 +44,14 @@ def test_errors_are_of_throughput():
     assert found.score.worst == pytest.approx(-0.2)
     assert found.score.mean == found.median == pytest.approx(0.15)
     assert found.memory is None
+
+
+def test_times_inside_the_margin_are_counted(entries):
+    factor = read("selene").throughput.factor
+    for entry in entries.values():
+        times = [point["iteration_time"] for point in entry["points"]]
+        inside = sum(1 / factor <= time["published"] / time["ours"] <= factor for time in times)
+        assert entry["inside_margin"] == inside / len(times)
 
 
 def test_a_published_throughput_becomes_seconds_by_equation_3():

@@ -48,6 +48,15 @@ def test_the_answer_is_the_simulators(ask):
     assert (answer["gpus"], answer["cluster"]) == (96, "selene")
 
 
+def test_what_is_published_somewhere_has_an_interval(ask):
+    _, (answer,) = ask([GPT3])
+    assert answer["intervals"].keys() == {"iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory"}
+    for name, interval in answer["intervals"].items():
+        assert interval["low"] < answer[name] < interval["high"]
+    _, (elsewhere,) = ask([{**GPT3, "cluster": "jean_zay"}])
+    assert elsewhere["intervals"] == {}
+
+
 def test_options_reach_the_simulator(ask):
     variants = [{}, {"scatter_gather": False}, {"recompute": "none"}, {"schedule": "gpipe"}, {"b": 2}, {"seq": 1024}]
     code, answers = ask([{**GPT3, "d": 2, "data_parallel": kind, **v} for kind in ("local", "torch") for v in variants])
