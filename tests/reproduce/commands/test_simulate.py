@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from benchmarks.records import errors
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce import ROOT
@@ -127,8 +128,11 @@ def test_a_point_that_is_no_object(ask, entry):
     assert "needs an object with the keys" in answer["reason"]
 
 
-def test_an_empty_list(ask):
-    assert ask([]) == (0, [])
+def test_an_empty_list_is_refused(tmp_path, capsys):
+    path = tmp_path / "points.json"
+    path.write_text("[]")
+    assert main(["simulate", str(path)]) == errors.NOTHING_SELECTED
+    assert "holds no points" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
