@@ -7,10 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from ptdp_core.schedules import Schedule, build, check_complete, execute, names, peak_stash
+from ptdp_core.schedules import Schedule, build, check_complete, execute, exists, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
+from ptdp_core.simulator.steady_state import short_batches
+from reproduce import ROOT
+from reproduce.analysis.schedule_family import family
 from reproduce.analysis.schedule_search import exact, greedy, lower_bound, makespan
 from reproduce.cli import main
+from reproduce.commands.schedule import cells
 
 EQUAL = (1, 2, 1)
 
@@ -144,3 +148,14 @@ def test_the_solver_is_no_worse_than_the_heuristic_and_its_schedule_runs():
     execute(found, 1, 2, 1)
     assert max(peak_stash(found)) <= 2 * found.v
     assert lower_bound(2, 3, EQUAL) <= bound <= makespan(found, EQUAL) <= makespan(start, EQUAL)
+
+
+def test_the_gallery_of_the_documentation_is_what_the_command_prints():
+    page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    rows = [f"| {' | '.join(cells(member))} |" for member in family(4, 8)]
+    assert [line for line in page.splitlines() if line.startswith("| ")][1:] == rows
+
+
+def test_a_short_batch_of_a_steady_state_is_one_that_exists():
+    """DualPipeV needs m >= 2p: no batch below that is tried in place of a long one."""
+    assert all(exists("dualpipev", 12, m, 2) for m in short_batches("dualpipev", 12, 48, 2))

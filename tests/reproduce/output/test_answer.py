@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.records import VERDICTS, ClaimResult
 from reproduce.experiment import catalog
+from reproduce.experiment.results import OURS
 from reproduce.output.answer import WORDS, answer, claims_of
 from reproduce.running.runner import Run
 
@@ -15,7 +16,7 @@ def result(id: str, verdict: str) -> ClaimResult:
 
 
 def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_12: Run) -> None:
-    everything = sum(len(catalog.load(id).claims) for id in catalog.ids())
+    everything = sum(claim.place != OURS for id in catalog.ids() for claim in catalog.load(id).claims)
     found = answer(claims_of([figure_12.record, replace(figure_12.record, fidelity="emulated", scale="laptop")]))
     verdicts = [claim.verdict for claim in figure_12.record.claims]
     assert found.counts == {verdict: verdicts.count(verdict) for verdict in VERDICTS}
