@@ -1,9 +1,11 @@
 """Checkpoints by global name with `torch.distributed.checkpoint`: readable at any other (p, t, d, v).
 
-Every rank writes 1/d of what its model-parallel rank holds: master parameters and Adam's moments, as rectangles of the
-global tensors, without padding. A checkpoint is written under another name, durably, gets a manifest with the checksum
-of each file, and is renamed last (`checkpoint_folder`). So a crash leaves the previous one as it was. It says what run
-it belongs to: another model, batch size, seed or other data are refused.
+A checkpoint holds the master parameters and Adam's two moments, as rectangles of the global tensors, without padding.
+The d replicas of a model-parallel rank share the writing: each writes 1/d of what all of them hold.
+
+A checkpoint is written under a temporary name and synchronised to disk, gets a manifest with the checksum of each file,
+and is renamed last (`checkpoint_folder`), so that a crash leaves the previous checkpoint as it was. It also records the
+settings and the data of its run: loading it into a run with another model, batch size, seed or data is refused.
 """
 
 import contextlib
@@ -32,12 +34,15 @@ from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.trainer import Trainer
 
 T = TypeVar("T")
-# Errors that keep their type on the way to other ranks, which all raise what one of them has found.
+# Errors that keep their type when all ranks raise what went wrong on one of them.
 SHARED_ERRORS = (ValueError, UnavailableError, DivergedError)
 
 
 def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
-    """What this rank writes (its share, each value once in the world), or what it has to read (all it owns)."""
+    """The pieces of global tensors that this rank writes or reads, by the name in the checkpoint.
+
+    When saving, every value is written by exactly one rank. When loading, a rank reads all that its optimizer updates.
+    """
     out: dict[str, Pieces] = {}
     shares = {id(e): _share(trainer, b) for b in trainer.buffer.buckets for e in b.entries}
     for segment in trainer.optimizer.segments:
@@ -87,10 +92,12 @@ class Progress:
 
 
 class Checkpoints:
-    """Saves and loads the checkpoints of a run. `folder` holds one subfolder per checkpoint.
+    """Saves and loads the checkpoints of a run. `folder` has one subfolder per checkpoint.
 
-    `data` identifies the training data (`data.fingerprint`). Of the checkpoints the newest `keep` stay; 0: all. All
-    ranks make one together, and call its methods together. `notes` says what a user should know about the last load.
+    `data` identifies the training data (`data.fingerprint`). The newest `keep` checkpoints stay, and all of them if
+    `keep` is 0. With `background`, `save` returns before the files are written. The constructor and all methods are
+    collective: every rank calls them. `notes` has one sentence for each thing that a user should know about the last
+    load.
     """
 
     def __init__(
@@ -107,9 +114,9 @@ class Checkpoints:
         self._pending: Future[None] | None = None
 
     def claim(self) -> None:
-        """Take the folder for this run, and remove what a killed run has left half-written in it.
+        """Lock the folder for this run, and remove half-written checkpoints of runs that were killed.
 
-        Raises `ValueError` while another run has it, and `UnavailableError` if it cannot be written.
+        Raises `ValueError` while another run uses the folder, and `UnavailableError` if it cannot be written.
         """
 
         def take() -> None:
@@ -121,10 +128,10 @@ class Checkpoints:
         self._together(take)
 
     def begin(self, step: int) -> None:
-        """Begin to save, in a run that starts after `step` steps.
+        """Check that a run which starts after `step` steps may save into the folder.
 
-        Raises `ValueError` if the folder holds later checkpoints: with those of this run they would make one
-        sequence out of two.
+        Raises `ValueError` if the folder holds later checkpoints: they belong to another run, and could not be told
+        from those that this run will save.
         """
 
         def look() -> None:
@@ -138,10 +145,11 @@ class Checkpoints:
         self._together(look)
 
     def save(self, consumed: int) -> Path:
-        """Save the state after the last step; in the background if asked for (tensors are copied first).
+        """Save the state after the last step, and return the checkpoint's folder.
 
-        Raises `DivergedError` if the state is not finite, and `UnavailableError` if it cannot be written; the
-        checkpoints before are as they were.
+        `consumed` is the number of samples trained on so far. If saving in the background, the tensors are copied to
+        the CPU before this returns. Raises `DivergedError` if the state is not finite, and `UnavailableError` if it
+        cannot be written; earlier checkpoints stay as they are.
         """
         self.wait()
         progress = Progress.of(self.trainer, consumed)
@@ -157,7 +165,7 @@ class Checkpoints:
         return path
 
     def wait(self) -> None:
-        """Wait for a save in the background; raises what went wrong in it."""
+        """Wait until a save in the background is done, and raise its error if it failed."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
@@ -193,7 +201,7 @@ class Checkpoints:
             raise
 
     def _save_shards(self, partial: Path, pieces: dict[str, Any]) -> None:
-        """Write the tensors with DCP, which synchronises its files."""
+        """Write the tensors with `torch.distributed.checkpoint` (DCP), which synchronises its files to disk."""
         try:
             with quietly():
                 dcp.save(
@@ -203,11 +211,14 @@ class Checkpoints:
                     process_group=self.group,
                     no_dist=self.alone,
                 )
-        except (Exception, CheckpointException) as error:  # the latter is no Exception
+        except (Exception, CheckpointException) as error:  # CheckpointException derives from BaseException
             raise self._shared(_cause(error)) from error
 
     def _shared(self, error: BaseException) -> Exception:
-        """An error as it is raised on all ranks: one line, and how things are if it came from saving."""
+        """The error that all ranks raise for an error of one: a single line that can be pickled.
+
+        If a file could not be written, it names the newest checkpoint that can be used.
+        """
         if isinstance(error, SHARED_ERRORS):
             return error
         if isinstance(error, OSError):
@@ -216,7 +227,7 @@ class Checkpoints:
         return RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def _together(self, work: Callable[[], T]) -> list[T]:
-        """Run `work` on every rank; the results of all. What it raises on one rank is raised on all."""
+        """Run `work` on every rank, and return the results of all ranks. An error on one rank is raised on all."""
         result: T | None = None
         error: Exception | None = None
         try:
@@ -258,7 +269,10 @@ class Checkpoints:
         return progress
 
     def _choose(self, source: Path) -> Path:
-        """The newest whole checkpoint at or in `source`; damaged ones that are passed over are noted."""
+        """The checkpoint to load: `source` itself, or the newest whole one in it.
+
+        Damaged checkpoints that are passed over are added to `notes`.
+        """
         is_checkpoint = folders.NAME.fullmatch(source.name) is not None
         folder = source.parent if is_checkpoint else source
         paths = self._together(
@@ -338,14 +352,14 @@ def _check_finite(pieces: Mapping[str, Pieces], step: int) -> None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """torch warns that a single process saves as a single process."""
+    """Silence torch's warning that a checkpoint is saved or loaded by a single process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         yield
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first cause inside DCP's wrapper of all ranks' errors."""
+    """The first rank's error inside DCP's `CheckpointException`, or the error itself if it is of another type."""
     for wrapped in getattr(error, "failures", {}).values():
         cause: BaseException = wrapped[0] if isinstance(wrapped, tuple) else wrapped
         return cause

@@ -1,8 +1,8 @@
-"""Checkpoints as folders `step_<n>` in the folder of a run: which are there, whether they are whole, which may go.
+"""Checkpoints as folders `step_<n>` in the folder of a run: lists, checks, completes and removes them.
 
-A checkpoint's manifest names each of its files with size and checksum, and has a checksum of its own. The manifest,
-the state and DCP's metadata are checked wherever a checkpoint is looked at; the shards, which may be terabytes, when it
-is loaded, by all ranks together. Loads no torch.
+A checkpoint is whole if all its files are as they were saved. Its manifest names each file with size and checksum, and
+has a checksum of its own. Manifest, state and DCP's metadata are checked every time; the contents of the shards, which
+may be terabytes, only when the checkpoint is loaded, by all ranks together. This module imports no torch.
 """
 
 import json
@@ -22,14 +22,14 @@ ALWAYS_CHECKED = (STATE, METADATA)
 
 
 class FileSum(NamedTuple):
-    """What a file was when it was saved."""
+    """Size in bytes and CRC-32 of a file when it was saved."""
 
     size: int
     crc32: str
 
     @classmethod
     def of(cls, path: Path) -> "FileSum":
-        """Of a file as it is now."""
+        """Size and checksum of a file as it is now."""
         return cls(path.stat().st_size, checksum(path))
 
 
@@ -39,7 +39,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def partial_path(path: Path) -> Path:
-    """Where a checkpoint is while it is written or removed."""
+    """The temporary name of a checkpoint while it is written or removed."""
     return path.with_name(f".{path.name}.partial")
 
 
@@ -81,7 +81,7 @@ def manifest(path: Path) -> dict[str, FileSum] | None:
 
 
 def problem(path: Path) -> str | None:
-    """Why a checkpoint cannot be used, looking at everything but the contents of its shards; None if it seems whole."""
+    """Why a checkpoint cannot be used, or None if it seems whole. The contents of the shards are not read."""
     files = manifest(path)
     if files is None:
         return f"has a {MANIFEST} that is missing or damaged"
@@ -95,7 +95,7 @@ def problem(path: Path) -> str | None:
 
 
 def damage(path: Path, names: Iterable[str]) -> str | None:
-    """Which of these files of a checkpoint does not have the contents that were saved."""
+    """What is wrong with the contents of these files of a checkpoint, or None if they are as they were saved."""
     files = manifest(path) or {}
     for name in names:
         if name not in files:
@@ -106,14 +106,17 @@ def damage(path: Path, names: Iterable[str]) -> str | None:
 
 
 def newest(folder: Path, before: str = "~") -> Path | None:
-    """The newest checkpoint in a folder that seems whole (see `problem`)."""
+    """The newest checkpoint in a folder that seems whole (see `problem`) and whose name sorts below `before`."""
     paths = [path for path in checkpoints_in(folder) if path.name < before]
     return next((path for path in reversed(paths) if problem(path) is None), None)
 
 
 def resolve(path: str | Path) -> Path:
-    """A checkpoint that seems whole: `path` itself, or the newest in it. `ValueError` names what is wrong, and one
-    before it."""
+    """A checkpoint that seems whole: `path` if it is one, otherwise the newest one in the folder `path`.
+
+    Raises `ValueError` if there is none; for a damaged checkpoint the error says what is wrong, and names an earlier
+    whole one.
+    """
     path = Path(path)
     if NAME.fullmatch(path.name):
         if wrong := problem(path):
@@ -126,13 +129,13 @@ def resolve(path: str | Path) -> Path:
 
 
 def not_whole(path: Path, wrong: str, other: Path | None) -> ValueError:
-    """The error for a checkpoint that cannot be loaded, with the way back to another one."""
+    """The error for a checkpoint that cannot be loaded; its fix is to load `other`, an earlier one, if there is any."""
     fix = f"load={str(other)!r}, the newest before it" if other else "without load: there is none before it"
     return ValueError(f"load={str(path)!r} {wrong}; needs a whole checkpoint; try {fix}")
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged checkpoint, so that nothing takes it for one; for the user to look at or remove."""
+    """Rename a damaged checkpoint to `damaged-step_<n>`, so that it is no longer listed, and return its new path."""
     other = path.with_name(f"damaged-{path.name}")
     shutil.rmtree(other, ignore_errors=True)
     os.replace(path, other)
@@ -143,11 +146,11 @@ def prune(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints that seem whole; 0 keeps all."""
     whole = [path for path in checkpoints_in(folder) if problem(path) is None]
     for path in whole[:-keep] if keep else []:
-        os.replace(path, partial_path(path))  # at once: a crash meanwhile leaves nothing that looks like a checkpoint
+        os.replace(path, partial_path(path))  # renamed first: if a crash interrupts, no half is listed
         shutil.rmtree(partial_path(path))
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what an earlier run that was killed while saving has left."""
+    """Remove the partial checkpoints of earlier runs that were killed while saving."""
     for path in folder.glob(".*.partial"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""When a rank's device does things, in seconds of the machine's monotonic clock."""
+"""Clocks for timelines: when a rank's device begins and ends its work, in seconds of the machine's monotonic clock."""
 
 import time
 from typing import Any, Protocol
@@ -7,28 +7,32 @@ import torch
 
 
 class Clock(Protocol):
-    """`mark` is called where something begins or ends, `seconds` when all of it is over."""
+    """Takes times in two steps: `mark` where something begins or ends, `seconds` when all of the work is done.
+
+    Reading a GPU's time makes the host wait, so it is done once the timeline is complete.
+    """
 
     def mark(self) -> Any: ...
     def seconds(self, mark: Any) -> float: ...
 
 
 class HostClock:
-    """For a CPU: what the host has called is done when the call returns."""
+    """Clock of a CPU, where work is done when the call that asks for it returns."""
 
     def mark(self) -> float:
-        """Now."""
+        """The present time."""
         return time.monotonic()
 
     def seconds(self, mark: float) -> float:
-        """The mark itself."""
+        """The time of a mark, which is the mark itself."""
         return mark
 
 
 class EventClock:
-    """For a GPU, which runs behind the host: events on its compute stream. Nothing is waited for until `seconds`.
+    """Clock of a GPU, which runs behind the host: marks are events on its compute stream.
 
-    So a pass begins when its input is there, not when the host has asked for it, and waiting counts as waiting.
+    So a pass begins when its input has arrived on the device, not when the host queues it. The host does not wait for
+    the device before `seconds` is called.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -37,17 +41,17 @@ class EventClock:
         self._start = time.monotonic()
 
     def mark(self) -> torch.cuda.Event:
-        """The moment when the device has done all that was asked of it so far."""
+        """An event that happens when the device has done all work that was queued before."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def seconds(self, mark: torch.cuda.Event) -> float:
-        """Wait for the mark; the time since the clock was made is the device's own."""
+        """Wait for a mark; its time is that of the clock's creation plus the time that the device measured since."""
         mark.synchronize()
         return self._start + self._origin.elapsed_time(mark) / 1e3
 
 
 def clock_of(device: torch.device) -> Clock:
-    """The clock of a device."""
+    """The clock for a device: events on a GPU, the host's clock on a CPU."""
     return EventClock(device) if device.type == "cuda" else HostClock()

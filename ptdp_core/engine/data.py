@@ -1,11 +1,11 @@
 """Training data: a memory-mapped stream of tokens, cut into sequences, drawn in an order that any layout shares.
 
-Sample i of a run is fixed by the seed: a permutation of all sequences per epoch. Step k trains on samples k*B ... and
-microbatch j of data-parallel rank r takes its b from there, so that all layouts see the same batches, and a run goes on
-where it stopped from nothing but the number of samples it has consumed.
+The seed fixes sample i of a run: each epoch is a permutation of all sequences. Step k (from 0) trains on samples k*B to
+(k+1)*B - 1; microbatch j of data-parallel rank r has b of them, starting at number (j*d + r)*b. So every layout sees
+the same batches, and a run can be resumed from the number of samples consumed alone.
 
 Sources: by default bytes of the Python standard library's source; a text file or a folder of them (bytes too);
-Megatron's `.bin/.idx` pairs; and `.tokens` files, which the first two are turned into.
+Megatron's `.bin/.idx` pairs; and `.tokens` files, into which the first two are converted.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ WIDTHS = {1: "<u1", 2: "<u2", 4: "<u4"}
 MEGATRON_DTYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 DEFAULT_BYTES = 16 << 20
 BYTE_VOCAB = 256
-BLOCK = 1 << 22  # tokens looked at at a time
+BLOCK = 1 << 22  # tokens that are checked at a time
 MAX_CHECKED = 1 << 32  # tokens of a file that are compared with the vocabulary before training
 FINGERPRINT_BLOCKS, FINGERPRINT_BLOCK = 64, 4096
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A stream of token ids: a read-only memory map, with where it came from."""
+    """A stream of token ids, as a read-only memory map of the file `path`."""
 
     path: Path
     ids: np.ndarray
@@ -104,7 +104,10 @@ def _corrupt(path: Path, why: str) -> ValueError:
 
 
 def fingerprint(tokens: Tokens) -> str:
-    """Identifies a stream of tokens, wherever it lies: its length, and a hash of blocks spread evenly over it."""
+    """A text that identifies a stream of tokens by its contents, not by its path.
+
+    It is the number of tokens and a hash of blocks spread evenly over the stream.
+    """
     count = len(tokens.ids)
     digest = hashlib.sha256(str(count).encode())
     for start in np.linspace(0, max(0, count - FINGERPRINT_BLOCK), FINGERPRINT_BLOCKS, dtype=np.int64):
@@ -164,7 +167,7 @@ def prepare(data: str, cache: str = "") -> Path:
 
 
 def _is_whole(cached: Path) -> bool:
-    """Whether a token file made earlier can be used; one that is damaged is made again."""
+    """Whether a token file in the cache exists and is intact."""
     with contextlib.suppress(ValueError, OSError):
         _open_own(cached)
         return True
@@ -187,7 +190,7 @@ def _stdlib_files() -> Iterator[Path]:
 
 
 def _bytes_of(files: Iterable[Path], limit: int | None) -> np.ndarray:
-    """All files one after the other, each ended by a zero byte."""
+    """The bytes of all files, one after the other, each followed by a zero byte; at most `limit` bytes in all."""
     parts, total = [], 0
     for path in files:
         parts.append(path.read_bytes() + b"\0")
@@ -198,7 +201,7 @@ def _bytes_of(files: Iterable[Path], limit: int | None) -> np.ndarray:
 
 
 def write_tokens(path: Path, ids: np.ndarray, vocab: int) -> None:
-    """Write a `.tokens` file: temporary, then renamed."""
+    """Write a `.tokens` file under a temporary name, then rename it."""
     width = 1 if vocab <= 1 << 8 else 2 if vocab <= 1 << 16 else 4
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -269,9 +272,9 @@ class Sequences:
 class Batches:
     """The microbatches of one replica, step by step.
 
-    While a step runs the tokens of the next are read in the background. They go to the device once a step, from pinned
-    memory: a copy from pageable memory would hold up the host until the device has done all that it was asked to do,
-    the receives of an overlapped exchange included.
+    While a step runs, the tokens of the next are read in the background. They are copied to the device once per step,
+    from pinned memory: a copy from pageable memory would make the host wait until the device has done all queued work,
+    including the receives of an overlapped exchange.
     """
 
     def __init__(self, sequences: Sequences, parallel: ParallelConfig, dp_rank: int, device: torch.device) -> None:
@@ -280,9 +283,9 @@ class Batches:
         self._next: tuple[int, Future[torch.Tensor]] | None = None
 
     def step(self, consumed: int) -> Callable[[int], Batch]:
-        """The microbatches of the B samples from `consumed` on: number j*d + r of them is replica r's microbatch j.
+        """A function from j to the tokens and labels [b, s] of this replica's microbatch j in one step.
 
-        Nothing is read for a rank that asks for none.
+        The step trains on the B samples from number `consumed` on. A rank that never calls the function reads nothing.
         """
         b, rows = self.parallel.b, torch.empty(0)
 
@@ -295,7 +298,7 @@ class Batches:
         return batch
 
     def _take(self, consumed: int) -> torch.Tensor:
-        """All rows of a step [m*b, s+1], on the device."""
+        """The m*b sequences of this replica in a step, [m*b, s+1] on the device; starts to read the next step's."""
         if self._next is None or self._next[0] != consumed:
             self._next = consumed, self._reader.submit(self._read, consumed)
         rows = self._next[1].result()

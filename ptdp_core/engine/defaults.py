@@ -1,4 +1,4 @@
-"""What 'auto' means on a device."""
+"""Settings whose value is 'auto' are decided here, when the device is known."""
 
 from dataclasses import replace
 
@@ -9,10 +9,11 @@ from ptdp_core.engine.settings import Settings
 
 
 def decided(settings: Settings, device: torch.device) -> Settings:
-    """The settings with what is 'auto' decided for a device: on a GPU the fastest that it can do.
+    """The settings, with every 'auto' replaced by a choice for the device.
 
-    On a CPU the paper's attention from plain operators, which is faster there than compiling is worth. With
-    fused=False nothing is fused anywhere. Raises ValueError for kernels that cannot run on the device.
+    A GPU gets PyTorch's attention (`sdpa`) and the fastest kernels that run on it. A CPU gets the paper's attention,
+    built from operators. With fused=False nothing is fused, on any device. Raises `ValueError` for kernels that cannot
+    run on the device.
     """
     engine = settings.engine
     fast = device.type == "cuda" and settings.parallel.fused
@@ -22,9 +23,9 @@ def decided(settings: Settings, device: torch.device) -> Settings:
 
 
 def set_up(device: torch.device) -> None:
-    """Let a GPU multiply fp32 matrices in TF32, where it can: 10 bits of mantissa, sums in fp32.
+    """Let a GPU that has TF32 multiply fp32 matrices in it: factors with 10 bits of mantissa, sums in fp32.
 
-    The environment variable NVIDIA_TF32_OVERRIDE=0 forbids it.
+    Setting the environment variable NVIDIA_TF32_OVERRIDE=0 prevents this.
     """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")

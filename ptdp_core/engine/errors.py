@@ -1,6 +1,6 @@
-"""Errors of a training run that a user can do something about: one line each, `<what is wrong>; needs ...; try ...`.
+"""Errors of a training run that a user can correct: one line each, `<what is wrong>; needs <rule>; try <fix>`.
 
-A configuration or data that cannot work raise `ValueError`.
+An invalid configuration and unusable data raise `ValueError`; the classes here are for everything else.
 """
 
 import errno
@@ -13,11 +13,11 @@ class DivergedError(FloatingPointError):
 
 
 class UnavailableError(RuntimeError):
-    """This machine cannot do it: a place cannot be written or is full, a port is in use."""
+    """This machine lacks something that the run needs: a writable folder, disk space, a free port, a package."""
 
 
 def not_writable(setting: str, path: object, error: OSError) -> UnavailableError:
-    """What to say of a file or folder, asked for by this setting, that the operating system refuses to write."""
+    """The error for a file or folder that the operating system refuses to write; `setting` asked for it."""
     reason = error.strerror or str(error)
     if error.errno in NO_SPACE:
         return UnavailableError(

@@ -1,4 +1,4 @@
-"""The loss of a batch without training: the forward passes of a schedule, nothing stashed, no dropout."""
+"""The loss of a batch without training: only a schedule's forward passes run, without stashing and dropout."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ def forward_schedule(schedule: Schedule) -> Schedule:
 
 
 class Evaluator:
-    """Runs the forward passes of a program on this pipeline rank, with the communicators of its training."""
+    """Runs the forward passes of a program on this pipeline rank, over the same communicators as training."""
 
     def __init__(self, program: Program, stages: Sequence[nn.Module], p2p: P2PCommunicator, rank: int) -> None:
         self.schedule, self.stages, self.p2p = program.schedule, stages, p2p
@@ -26,7 +26,7 @@ class Evaluator:
 
     @torch.no_grad()
     def run(self, batch: Callable[[int], Batch]) -> list[torch.Tensor]:
-        """The mean loss of each microbatch, on the last stage; elsewhere none."""
+        """The mean loss of each microbatch (scalars) on the rank of the last stage; an empty list on other ranks."""
         placement, last = self.schedule.placement, self.schedule.stages - 1
         outgoing: dict[Message, torch.Tensor] = {}
         kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank

@@ -14,7 +14,7 @@ LOCK = ".lock"  # in a folder that belongs to one run at a time
 
 
 def checksum(path: Path) -> str:
-    """CRC-32 of a file, as hexadecimal digits: it finds damage, by chance and not by intent."""
+    """CRC-32 of a file, as eight hexadecimal digits. It detects accidental damage, not tampering."""
     value = 0
     with path.open("rb") as file:
         while data := file.read(CHUNK):
@@ -23,7 +23,7 @@ def checksum(path: Path) -> str:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write a file that survives a crash of the machine from here on, if its folder is synchronised, too."""
+    """Write a file and synchronise its contents to disk; `synchronise` of its folder makes its name durable, too."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -31,7 +31,7 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def synchronise(folder: Path) -> None:
-    """Make the names in a folder survive a crash of the machine."""
+    """Synchronise a folder to disk, so that the names of its files survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,10 @@ def synchronise(folder: Path) -> None:
 
 
 def check_writable(setting: str, folder: Path) -> None:
-    """Make a folder and a file in it, and remove the file. Raises `UnavailableError` naming the setting."""
+    """Create a folder, if it does not exist, and check that files can be written to it.
+
+    Raises `UnavailableError` naming the setting if they cannot.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -50,9 +53,9 @@ def check_writable(setting: str, folder: Path) -> None:
 
 
 def lock(setting: str, path: Path) -> IO[bytes]:
-    """Open a file to append to, for this run alone until it is closed or the process ends, however it ends.
+    """Open a file for appending, and lock it until it is closed or the process ends, killed or not.
 
-    Raises `ValueError` if another run has it, and `UnavailableError` if it cannot be written.
+    Raises `ValueError` if another run has locked it, and `UnavailableError` if it cannot be written.
     """
     try:
         file = path.open("ab", buffering=0)

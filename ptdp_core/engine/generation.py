@@ -1,4 +1,4 @@
-"""Text from a checkpoint: the model in one piece, sampled token by token."""
+"""Text from a checkpoint: the whole model on one device, sampled token by token."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,10 @@ from ptdp_core.engine.trainer import Trainer
 
 
 def load(source: str | Path, device: torch.device) -> Trainer:
-    """The model of a checkpoint, or of the newest whole one in a folder, on one device, whatever layout it has.
+    """Load the whole model of a checkpoint onto one device; the checkpoint may have been saved with any (p, t, d, v).
 
-    Raises `ValueError` if there is none, or if it is damaged.
+    `source` is a checkpoint, or a folder whose newest whole one is taken. Raises `ValueError` if there is none, or if
+    it is damaged.
     """
     path = resolve(source)
     saved = from_mapping(json.loads((path / STATE).read_text(encoding="utf-8"))["settings"])
@@ -40,10 +41,11 @@ def load(source: str | Path, device: torch.device) -> Trainer:
 def sample(
     trainer: Trainer, prompt: Sequence[int], count: int, *, temperature: float, seed: int, tokens: int
 ) -> Iterator[int]:
-    """`count` tokens after the prompt, each drawn by the probabilities that the model gives the first `tokens` of its
-    vocabulary, with the logits divided by `temperature`; the most likely one if that is 0.
+    """Generate `count` tokens that follow the prompt, one at a time.
 
-    The model sees the last s tokens. Raises `ValueError` for a prompt that is empty or outside the vocabulary.
+    Each is drawn from the softmax of the logits divided by `temperature`; with a temperature of 0 the most likely token
+    is taken. Only the first `tokens` ids of the vocabulary can be drawn. The model sees the last s tokens. Raises
+    `ValueError` for a prompt that is empty or has other ids.
     """
     seq = trainer.settings.model.seq
     if not prompt or not all(0 <= token < tokens for token in prompt):
@@ -52,7 +54,7 @@ def sample(
     context = list(prompt)
     for _ in range(count):
         window = context[-seq:]
-        padded = torch.zeros(1, seq, dtype=torch.int64)  # what comes after the window changes nothing before it
+        padded = torch.zeros(1, seq, dtype=torch.int64)  # causal attention: the padding behind changes nothing
         padded[0, : len(window)] = torch.tensor(window)
         logits = trainer.chunks[0].logits(padded.to(trainer.groups.device))[len(window) - 1, 0, :tokens].float().cpu()
         if temperature == 0:

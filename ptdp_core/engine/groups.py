@@ -1,6 +1,6 @@
 """Process groups of the p*t*d ranks of `layout.RankGrid`, along its axes pp, dp and tp (Section 3.1).
 
-Nothing here is global: a `Groups` object is made once and passed to whoever communicates.
+There is no global state: a `Groups` object is made once and passed to everything that communicates.
 """
 
 import os
@@ -23,9 +23,9 @@ reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduc
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the grid, as this rank sees it: its group, its place in it, and what went over it.
+    """One axis of the grid, as this rank sees it: its process group, and its rank in it.
 
-    The collectives return at once where the axis has one rank. `calls` counts those that communicated.
+    On an axis with one rank the collectives do nothing. `calls` counts the collectives that communicated, by name.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Axis:
         return x
 
     def all_gather(self, flat: torch.Tensor) -> torch.Tensor:
-        """[n] on every rank -> [size*n], in the order of ranks."""
+        """Concatenate the flat tensors [n] of all ranks of the axis, in the order of ranks: [size*n]."""
         if self.size == 1:
             return flat
         self.calls["all_gather"] += 1
@@ -51,16 +51,16 @@ class Axis:
         return out
 
     def part(self, x: torch.Tensor) -> torch.Tensor:
-        """This rank's 1/size of the flattened `x`, a view where `x` is contiguous."""
+        """This rank's 1/size of the flattened `x`, which is a view if `x` is contiguous."""
         return x.reshape(-1).chunk(self.size)[self.rank]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Everything a rank needs to communicate: its axes, its device, and two one-way lanes along the pipeline.
+    """Everything a rank needs to communicate: its axes, its device, and two more groups along the pipeline.
 
-    The lanes separate messages to higher ranks from those to lower ranks: on NCCL a pending receive would hold up
-    a later send to the same peer on the same communicator, and overlapped exchanges would deadlock.
+    `up` carries messages to higher pipeline ranks, `down` those to lower ranks. With one group for both, NCCL would let
+    a pending receive hold up a later send to the same peer, and overlapped exchanges would deadlock.
     """
 
     pp: Axis
@@ -77,9 +77,9 @@ class Groups:
 
     @classmethod
     def create(cls, parallel: ParallelConfig, device: torch.device | str = "cpu") -> "Groups":
-        """Make the groups of this rank; every rank of the initialised default group calls this.
+        """Make the groups of this rank. Every rank of the default process group, which is initialised, calls this.
 
-        Raises `ValueError` if the world has not p*t*d ranks.
+        Raises `ValueError` if the default group does not have p*t*d ranks.
         """
         check_world_size(dist.get_world_size(), parallel)
         grid = RankGrid.of(parallel)
@@ -106,19 +106,19 @@ class Groups:
 
     @property
     def is_first(self) -> bool:
-        """On the first pipeline rank."""
+        """Whether this rank is the first of its pipeline."""
         return self.pp.rank == 0
 
     @property
     def is_last(self) -> bool:
-        """On the last pipeline rank."""
+        """Whether this rank is the last of its pipeline."""
         return self.pp.rank == self.pp.size - 1
 
 
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
-    """A group of these ranks; none is made for a rank alone. Only its ranks call this.
+    """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So a rank makes its own 5 groups, and not all of the grid's, which are 1,040 for the 3,072 ranks of the paper.
+    So each rank makes its own 5 groups, and not all groups of the grid, which are 1,040 for the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None
@@ -127,9 +127,10 @@ def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
 
 
 def initialise(device: torch.device, timeout: float = 600.0, store: str | None = None) -> None:
-    """Join the default process group under torchrun's environment contract, or through a file (`store`).
+    """Join the default process group, described by torchrun's environment variables, or by the file `store` if given.
 
-    gloo on CPUs; on GPUs NCCL, with gloo for what stays on the host (checkpoint planning).
+    The backend is gloo on CPUs. On GPUs it is NCCL, with gloo for tensors on the host (planning of checkpoints).
+    `timeout` is in seconds.
     """
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     backend = "gloo"
@@ -144,9 +145,10 @@ def initialise(device: torch.device, timeout: float = 600.0, store: str | None =
 
 
 def local_device(name: str) -> torch.device:
-    """The device of this rank: 'cpu', 'cuda' (by LOCAL_RANK), or 'auto': a GPU where there is one.
+    """The device of this rank. `name` is 'cpu', 'cuda', or 'auto', which means a GPU if there is one.
 
-    Where a rank sees one GPU only, as Slurm may have it, that is its own, whatever its LOCAL_RANK.
+    With several GPUs the environment variable LOCAL_RANK says which is this rank's. A rank that sees a single GPU, as
+    Slurm may arrange, uses that one. Raises `ValueError` for an unknown name or a missing GPU.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -36,7 +36,7 @@ from ptdp_core.schedules import StagePlacement
 
 STD = 0.02
 EPSILON = 1e-5
-EMBEDDING_LAYER = -1  # as a place for random draws
+EMBEDDING_LAYER = -1  # the embedding's layer number in `RNGTracker`
 ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
 
 
@@ -69,7 +69,7 @@ class Build:
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation over H (computed redundantly on every tensor rank)."""
+    """Layer normalisation over H, computed alike on every tensor rank (Section 2.3)."""
 
     def __init__(self, build: Build, name: str) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Attention(nn.Module):
         return context_NSD.transpose(0, 1)
 
     def _with_sdpa(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
-        """PyTorch's attention, which never writes the scores: what came after the paper."""
+        """PyTorch's fused attention, which never writes the [S, S] scores to memory; it came after the paper."""
         build, s = self.build, q_SND.size(0)
         dropout = build.dropout if self.training else 0.0
         if dropout:
@@ -167,10 +167,10 @@ class Layer(nn.Module):
 class Chunk(nn.Module):
     """Layers [first, last) of the model, with the embedding before layer 0 and the loss after the last one.
 
-    `forward(x, tokens_BS, labels_BS)` gives the next stage's x, or the mean loss over the microbatch. `received` and
-    `sent` say whether its input comes from and its output goes to another pipeline rank: with scatter/gather (Section
-    4.1) such a tensor is flat and this tensor rank's 1/t; otherwise it is [S, B, H]. `word` is the embedding's weight
-    where the first stage is on this rank and this is the last.
+    `forward(x, tokens_BS, labels_BS)` returns the next stage's x, or, in the last chunk, the microbatch's mean loss.
+    `received` says whether x comes from another pipeline rank, `sent` whether the output goes to another one. With
+    scatter/gather (Section 4.1) such a tensor is flat, and this tensor rank has 1/t of it; otherwise it is [S, B, H].
+    `word` is the embedding's weight [V/t, H], given to the last chunk if the first one is on the same rank.
     """
 
     def __init__(
@@ -200,13 +200,13 @@ class Chunk(nn.Module):
 
     @contextmanager
     def defer_weight_gradients(self, microbatch: int) -> Iterator[None]:
-        """Of a backward pass in here, the linear layers' weight gradients come later (`pipeline.SplitStage`)."""
+        """A backward pass run inside leaves out the linear layers' weight gradients (see `pipeline.SplitStage`)."""
         with self.build.make.weight_gradients.defer() as deferred:
             yield
         self._deferred[microbatch] = deferred
 
     def add_weight_gradients(self, microbatch: int) -> None:
-        """Add the weight gradients that were deferred."""
+        """Compute the weight gradients that a microbatch's backward pass left out, and add them."""
         self.build.make.weight_gradients.add(self._deferred.pop(microbatch))
 
     def forward(
@@ -220,7 +220,7 @@ class Chunk(nn.Module):
             assert tokens_BS is not None
             x = self._embed(tokens_BS)
         assert x is not None
-        if self.received and scattered:  # once per message: the recomputed blocks stash what is gathered
+        if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
         step = build.recompute_layers or max(1, len(self.layers))
         distributed = build.tp if build.distribute_checkpoints else None

@@ -1,7 +1,8 @@
 """AdamW on the flat buffers: fp32 master weights, loss scaling, clipping, cosine schedule, optionally sharded (ZeRO-1).
 
-Every rank of a model-parallel group decides alike whether to skip a step, and clips by the same norm: each parameter's
-owner counts it once, and the sums travel over the tensor, the pipeline and, if sharded, the data-parallel axis.
+All ranks of a model-parallel group skip the same steps and clip by the same gradient norm. For this norm every
+parameter is counted on one rank only, and the squares are summed over the tensor-parallel axis, the pipeline and, if
+the optimizer is sharded, the data-parallel axis.
 """
 
 from dataclasses import dataclass
@@ -37,14 +38,14 @@ class LossScale:
 
     @classmethod
     def of(cls, settings: OptimizerSettings) -> "LossScale":
-        """As configured; a dynamic scale begins at 65536."""
+        """The scale that the settings ask for; a dynamic one begins at 65536."""
         if settings.loss_scale == "dynamic":
             return cls(65536.0, dynamic=True, interval=settings.loss_scale_interval)
         return cls(float(settings.loss_scale))
 
     @property
     def can_fall(self) -> bool:
-        """Whether an overflow may come from the scale itself, and a smaller one cure it."""
+        """Whether the scale is dynamic and above 1, so that a smaller one may avoid an overflow."""
         return self.dynamic and self.value > 1
 
     def update(self, overflow: bool) -> None:
@@ -59,10 +60,10 @@ class LossScale:
 
 
 def must_skip(step: int, loss: float, norm: float, scale: LossScale, settings: OptimizerSettings) -> bool:
-    """Whether a step leaves the parameters as they are, because its loss or gradient norm is not finite.
+    """Whether to skip a step because its loss or gradient norm is not finite: the parameters then stay as they are.
 
-    That is routine under a loss scale that can still fall, and accepted with on_nan='skip'. Otherwise training has
-    diverged: raises `DivergedError`.
+    This is normal while a dynamic loss scale adapts, and accepted with on_nan='skip'. Otherwise training has diverged,
+    and `DivergedError` is raised.
     """
     if isfinite(loss) and isfinite(norm):
         return False
@@ -78,7 +79,7 @@ def must_skip(step: int, loss: float, norm: float, scale: LossScale, settings: O
 
 @dataclass(frozen=True)
 class Segment:
-    """A run [start, stop) of the flat buffers inside one parameter: what this rank updates of it."""
+    """The part of one parameter that this rank updates: elements [start, stop) of the flat buffers."""
 
     entry: Entry
     start: int
@@ -121,7 +122,7 @@ class Optimizer:
             eps=settings.eps,
             fused=True,
         )
-        for segment in self.segments:  # made here and not at the first step, so that a checkpoint can fill it
+        for segment in self.segments:  # before the first step, so that a checkpoint can be loaded into it
             self.adam.state[segment.master] = {
                 "step": torch.zeros((), device=groups.device),
                 "exp_avg": torch.zeros_like(segment.master, requires_grad=False),
@@ -145,11 +146,11 @@ class Optimizer:
         return self.buffer.grad_data[segment.start : segment.stop]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
-        """Update the parameters from the reduced main gradients of this step, which has this mean loss.
+        """Update the parameters from the reduced main gradients of step number `step`, whose mean loss is `loss`.
 
-        All of it is queued on the device, which leaves the parameters as they are if loss or norm are not finite; only
-        then does the host wait, once a step, for the two numbers. All ranks see the same. Raises `DivergedError` (see
-        `must_skip`).
+        The whole update is queued on the device, which leaves the parameters as they are if loss or norm is not finite.
+        Only then does the host wait for these two numbers, once per step. They are the same on all ranks. Raises
+        `DivergedError` (see `must_skip`).
         """
         scale, norm = self.scale.value, self._norm()
         norm /= scale
@@ -161,13 +162,16 @@ class Optimizer:
         return StepResult(loss_value, norm_value, skip)
 
     def _update(self, lr: float, scale: float, norm: torch.Tensor, both: torch.Tensor) -> None:
-        """AdamW on gradients divided by the loss scale and clipped, unless one of the two numbers is not finite."""
+        """Divide the gradients by the loss scale, clip them, and run AdamW.
+
+        `both` is the norm and the loss; unless both are finite, AdamW leaves parameters and moments as they are.
+        """
         clip = self.settings.clip
         if clip > 0 or scale != 1:
             divisor = scale * ((norm + 1e-6) / clip).clamp(min=1.0) if clip > 0 else torch.full_like(norm, scale)
-            if self.buffer.dtype == torch.float32:  # AdamW divides on its way
+            if self.buffer.dtype == torch.float32:  # fused AdamW divides by `grad_scale` itself
                 self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
-            else:  # what it divides by is fp32
+            else:  # `grad_scale` would be fp32, not fp64
                 self.buffer.grad_data.div_(divisor)
         self.adam.found_inf = (~torch.isfinite(both)).any().float()  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
@@ -177,18 +181,18 @@ class Optimizer:
 
     @property
     def updates(self) -> int:
-        """Steps that were not skipped: Adam's own count."""
+        """The number of steps that were not skipped, as AdamW counts it for its bias correction."""
         return int(self.adam.state[self.segments[0].master]["step"].item())
 
     def restore(self, updates: int, scale: float, good: int) -> None:
-        """Go on from a checkpoint whose tensors are already in place."""
+        """Restore AdamW's step count and the loss scale from a checkpoint whose tensors are loaded already."""
         for segment in self.segments:
             self.adam.state[segment.master]["step"].fill_(updates)
         self.scale.value, self.scale.good = scale, good
         self.publish()
 
     def publish(self) -> None:
-        """Copy master weights to the parameters, and share what a sharded optimizer updated."""
+        """Copy the master weights to the parameters; if sharded, gather what the other replicas updated."""
         if self.mixed:
             torch._foreach_copy_(self._weights, [segment.master.detach() for segment in self.segments])
         self.buffer.gather_parameters()
@@ -207,6 +211,6 @@ class Optimizer:
 
 
 def on_host(numbers: torch.Tensor) -> list[float]:
-    """Numbers of the device, for which the host waits."""
+    """The values of a tensor on the device; the host waits until they are computed."""
     values: list[float] = numbers.tolist()
     return values

@@ -1,12 +1,12 @@
 """Messages between neighbouring pipeline stages: checked, counted, posted in groups (Section 4.1).
 
-NCCL makes a communicator at its first use, which holds up the host until every peer comes to use it, too. In the middle
-of a schedule a peer may never come, because it waits for what this rank would have sent next. So all communicators of
-a program are made by `connect`, before its first step. (Read in NCCL's and PyTorch's sources and checked against a
-model of their rules, tests/ptdp_core/engine/nccl.py; no GPU has run it.)
+NCCL creates a communicator at its first use, and blocks the host until every peer uses it, too. In the middle of a
+schedule this can deadlock: the peer may be waiting for a message that this rank would have sent next. So `connect`
+creates all communicators of a program before its first step. (This comes from reading NCCL's and PyTorch's sources, and
+is checked against a model of their rules in tests/ptdp_core/engine/nccl.py; it has not run on several GPUs.)
 
-gloo aborts the process on a wrong length and reinterprets a wrong data type in silence. So both ends agree on shape and
-type once, when the communicator is made, and every tensor is checked against that before it is sent.
+gloo aborts the process if a message has a wrong length, and silently reinterprets a wrong data type. So all ranks
+compare shape and type once, when the `P2PCommunicator` is made, and every tensor is checked before it is sent.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ Pair = tuple[Message, torch.Tensor]
 
 @dataclass
 class P2PStatistics:
-    """What was sent so far; buffers are those posted or holding a tensor not yet used."""
+    """What this rank has sent so far.
+
+    A receive buffer counts from the moment it is posted until the tensor in it is used.
+    """
 
     messages: int = 0
     bytes: int = 0
@@ -31,7 +34,10 @@ class P2PStatistics:
 
 
 class P2PCommunicator:
-    """This pipeline rank's end of all its boundaries. Tensors have one shape and type, known to all ranks."""
+    """Sends and receives the boundary tensors of this pipeline rank; all of them have the same shape and type.
+
+    Raises `ValueError` if the ranks of the pipeline do not agree on them.
+    """
 
     def __init__(self, groups: Groups, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         self.groups, self.shape, self.dtype = groups, torch.Size(shape), dtype
@@ -42,7 +48,7 @@ class P2PCommunicator:
             self._agree()
 
     def _agree(self) -> None:
-        """Compare this rank's boundary with every other's, through the host."""
+        """Compare this rank's shape and type with those of all pipeline ranks; raises `ValueError` if they differ."""
         mine = (tuple(self.shape), str(self.dtype))
         boundaries: list[tuple[tuple[int, ...], str]] = [mine] * self.groups.pp.size
         dist.all_gather_object(boundaries, mine, group=self.groups.pp.group)
@@ -54,12 +60,12 @@ class P2PCommunicator:
                 )
 
     def connect(self, program: Program) -> None:
-        """Make the communicators that a training step uses, by one element over each; all ranks call this.
+        """Create the communicators that a training step uses, by sending one element over each; all ranks call this.
 
-        The groups of the axes reduce one: that of the pipeline carries blocking exchanges and the tied embedding, that
-        of the replicas may be used in the middle of a backward pass. Then each pair of pipeline ranks exchanges one on
-        each lane that it uses, all in the order of `channels`, so that no two ranks wait for each other, and half of
-        the pairs go at the same time.
+        First the groups of the three axes all-reduce an element. The pipeline's group carries blocking exchanges and
+        the gradient of the tied embedding; the data-parallel group may be used in the middle of a backward pass. Then,
+        for an overlapped program, each pair of pipeline ranks sends an element on each lane that it uses. All ranks
+        follow the order of `channels`, in which no two ranks wait for each other and half of the pairs go at once.
         """
         pp, element = self.groups.pp, torch.zeros(1, device=self.groups.device)
         for axis in (pp, self.groups.dp, self.groups.tp):
@@ -81,7 +87,10 @@ class P2PCommunicator:
         return tensor.contiguous()
 
     def post(self, exchange: Exchange, outgoing: dict[Message, torch.Tensor], blocking: bool) -> None:
-        """Start a group of messages; `blocking` also waits until all are done, and the device with them."""
+        """Start a group of messages; the tensors to send are taken out of `outgoing`.
+
+        With `blocking`, also wait until all messages are done and the device is idle.
+        """
         sends = [(message, self._checked(outgoing.pop(message), message)) for message in exchange.sends]
         receives = [
             (message, torch.empty(self.shape, dtype=self.dtype, device=self.groups.device))
@@ -95,7 +104,7 @@ class P2PCommunicator:
         statistics.peak_receive_buffers = max(statistics.peak_receive_buffers, len(self._receiving))
 
     def _batch(self, sends: list[Pair], receives: list[Pair]) -> None:
-        """The paper's way: one batch on one communicator, waited for, then a full device synchronisation."""
+        """As in the paper's code: one batch on one communicator, a wait for it, and a synchronisation of the device."""
         group = self.groups.pp.group
         batch = [dist.P2POp(dist.isend, x, group=group, group_peer=m.destination) for m, x in sends]
         batch += [dist.P2POp(dist.irecv, x, group=group, group_peer=m.source) for m, x in receives]
@@ -106,7 +115,7 @@ class P2PCommunicator:
         self._receiving.update({message: (buffer, None) for message, buffer in receives})
 
     def _post_each(self, sends: list[Pair], receives: list[Pair]) -> None:
-        """Each message on the lane of its direction, waited for when it is needed."""
+        """Post each message on the lane of its direction; `take` and `flush` wait for it."""
         for message, tensor in sends:
             lane = self._lane(message.source, message.destination)
             sending = dist.isend(tensor, group=lane, group_dst=message.destination)
@@ -120,7 +129,7 @@ class P2PCommunicator:
         return self.groups.up if destination > source else self.groups.down
 
     def take(self, message: Message) -> torch.Tensor:
-        """Wait for a message that has been posted, and hand over its buffer."""
+        """Wait for a message whose receive was posted, and return the tensor received."""
         buffer, work = self._receiving.pop(message)
         if work is not None:
             work.wait()
@@ -128,7 +137,7 @@ class P2PCommunicator:
         return buffer
 
     def flush(self) -> None:
-        """Wait for the sends still under way; called at the pipeline flush."""
+        """Wait for all sends that are not complete; called at the pipeline flush."""
         for _, work in self._sending:
             work.wait()
         self._sending.clear()

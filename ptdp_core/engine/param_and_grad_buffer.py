@@ -2,13 +2,15 @@
 
 Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-parallel ranks.
 
-Parameters lie in the buffer in the order in which backward passes finish them, cut into buckets. 'local' has one
-bucket, reduced after the pipeline flush; 'torch' has many, each reduced while the last backward pass goes on (Section
-2.1). Buckets are padded to a multiple of d, so that a sharded optimizer owns 1/d of each.
+Parameters lie in the buffer in the order in which backward passes finish their gradients, cut into buckets.
+`data_parallel='local'` has one bucket, reduced after the pipeline flush; 'torch' has many, and each is reduced while
+the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded optimizer
+each of the d ranks owns 1/d of each bucket.
 
-The tied embedding of a model with several stages gets gradients from two of them, which are summed over their ranks
-last, as own + other on both: so its copies stay equal to the bit. Not before the sum over d: the order of that depends
-on where a parameter lies in its bucket, which differs between the stages. Its bucket is reduced after the flush.
+In a model with several stages the tied embedding has a copy on the first and on the last, and each gets a gradient. The
+two are summed after the reduction over d: both ranks then compute the same sum of two numbers, so the copies stay
+bitwise equal. The other way round they would not, because the order of summation over d depends on a parameter's place
+in its bucket, which differs between the stages. The embedding's bucket is reduced after the flush.
 """
 
 from collections.abc import Sequence
@@ -36,19 +38,19 @@ class Entry:
 
     @property
     def stop(self) -> int:
-        """Where the next one may begin."""
+        """One past its last element in the flat buffers."""
         return self.start + self.parameter.numel()
 
 
 @dataclass
 class Bucket:
-    """A piece [start, stop) of the buffers, reduced as one."""
+    """Elements [start, stop) of the flat buffers, which one collective reduces."""
 
     start: int
     stop: int = 0
     entries: list[Entry] = field(default_factory=list)
     tied: bool = False
-    missing: int = 0  # parameters whose last gradient is still to come
+    missing: int = 0  # number of parameters whose gradient is not complete yet
     work: dist.Work | None = None
     launched: bool = False
 
@@ -84,10 +86,10 @@ class ParamAndGradBuffer:
                 entry.parameter.register_post_accumulate_grad_hook(self._hook(entry, bucket))
 
     def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
-        """Cut the parameters into buckets, last made first.
+        """Place the parameters into buckets, in the reverse order of their creation; `limit` is a bucket's elements.
 
-        The tied embedding has its own if there are several, or if ranks own parts of them: the same parts then on
-        both of its stages.
+        The tied embedding has a bucket of its own if buckets overlap, or if the optimizer is sharded: each rank then
+        owns the same part of both copies.
         """
         alone = self.overlap or self.sharded
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
@@ -126,28 +128,28 @@ class ParamAndGradBuffer:
             self._attach(entry)
 
     def _attach(self, entry: Entry) -> None:
-        """Let backward passes add to the main gradient directly, where types agree."""
+        """Let backward passes add to the main gradient directly, if it has the parameter's type."""
         if entry.parameter.dtype == self.dtype:
             entry.parameter.grad = self.main_grad(entry)
 
     def main_grad(self, entry: Entry) -> torch.Tensor:
-        """The main gradient of a parameter."""
+        """The main gradient of a parameter, a view of `grad_data` in the parameter's shape."""
         return self.grad_data[entry.start : entry.stop].view(entry.parameter.shape)
 
     def zero(self) -> None:
-        """Start a batch: gradients zero, no bucket reduced."""
+        """Start a batch: set the gradients to zero, and mark all buckets as not reduced."""
         self.grad_data.zero_()
         self._last.clear()
         for bucket in self.buckets:
             bucket.missing, bucket.work, bucket.launched = len(bucket.entries), None, False
 
     def expect_last(self, chunk: int) -> None:
-        """The next backward pass of a chunk is its last: its buckets may be reduced as they fill."""
+        """Announce that a chunk's next backward pass is its last, during which full buckets may be reduced."""
         self._last.add(chunk)
 
     def _hook(self, entry: Entry, bucket: Bucket):  # type: ignore[no-untyped-def]
         def accumulated(parameter: nn.Parameter) -> None:
-            if parameter.grad is None:  # deferred: its W is still to come
+            if parameter.grad is None:  # the weight gradient is deferred to a later W
                 return
             if parameter.dtype != self.dtype:
                 self.main_grad(entry).add_(parameter.grad)
@@ -173,7 +175,7 @@ class ParamAndGradBuffer:
             bucket.work = dist.all_reduce(whole, group=group, async_op=True)
 
     def owned(self, bucket: Bucket) -> tuple[int, int]:
-        """The part of a bucket whose reduced gradient and optimizer state this rank has: all, or 1/d if sharded."""
+        """The elements [start, stop) of a bucket that this rank reduces and updates: all of it, or 1/d if sharded."""
         if not self.sharded:
             return bucket.start, bucket.stop
         share = (bucket.stop - bucket.start) // self.groups.dp.size
@@ -181,7 +183,10 @@ class ParamAndGradBuffer:
         return start, start + share
 
     def finish(self) -> None:
-        """After the flush: reduce what is not reduced yet, take the mean over d, and sum the tied embedding."""
+        """Complete the reduction after the pipeline flush.
+
+        Reduces the remaining buckets, takes the mean over d, and sums the two gradients of the tied embedding.
+        """
         for bucket in self.buckets:
             if not bucket.launched:
                 self._launch(bucket)
@@ -197,7 +202,7 @@ class ParamAndGradBuffer:
                     self._sum_over_stages(self.grad_data[max(first, entry.start) : min(end, entry.stop)])
 
     def _sum_over_stages(self, gradient: torch.Tensor) -> None:
-        """Sum a part of the tied embedding's gradient over its two ranks, if they are two."""
+        """Sum a part of the tied embedding's gradient over the first and the last stage, if their ranks differ."""
         if self.tied_ranks is None or self.tied_ranks[0] == self.tied_ranks[1] or not gradient.numel():
             return
         pp = self.groups.pp
@@ -213,7 +218,7 @@ class ParamAndGradBuffer:
         gradient.add_(other)
 
     def gather_parameters(self) -> None:
-        """Sharded optimizer: give every data-parallel rank the parameters that the others updated."""
+        """If the optimizer is sharded, gather the parameters that the other data-parallel ranks updated."""
         if not self.sharded or self.groups.dp.size == 1:
             return
         for bucket in self.buckets:

@@ -1,7 +1,7 @@
-"""The parameters of a rank: how the whole tensor is initialised, and the part of it that this rank holds.
+"""The parameters of a rank, with initial values that do not depend on the layout.
 
-A parameter's values come from a seed derived from its name, and are then sliced as its `layout.ShardSpec` says. So
-weights are equal for every (p, t, d, v), and a checkpoint can be read at another one.
+The values of a whole parameter come from a seed derived from its name; a rank then takes its slice of them
+(`layout.ShardSpec`). So the initial weights are equal for every (p, t, d, v).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from ptdp_core.engine.weight_gradients import WeightGradients
 
 
 class LocalParameter(NamedTuple):
-    """A parameter tensor on this rank, which part of which global one it is, and the model chunk it belongs to."""
+    """A parameter tensor on this rank, the part of the global parameter that it is, and its model chunk's number."""
 
     tensor: nn.Parameter
     shard: layout.ShardSpec
@@ -45,7 +45,7 @@ class ParameterStore:
         self._to_make: dict[str, layout.Parameter] = {}
 
     def begin_chunk(self, chunk: int, parameters: Iterable[layout.Parameter]) -> None:
-        """The next parameters to be made are those of a model chunk, each of them once."""
+        """Begin a model chunk, which has these parameters; its modules then make each of them once."""
         assert not self._to_make, f"chunk {self._chunk} has no module for {list(self._to_make)}"
         self._chunk, self._to_make = chunk, {parameter.name: parameter for parameter in parameters}
 

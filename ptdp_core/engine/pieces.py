@@ -1,7 +1,7 @@
-"""What a rank holds of global tensors, as rectangles, and planners by which torch writes and reads them.
+"""A rank's parts of global tensors, as rectangles, and the planners with which torch writes and reads them.
 
-Flat buffers are cut without regard to rows: any run of a flattened part is at most a partial row, whole rows, and a
-partial row.
+Flat buffers are cut without regard to rows. So a rank's part of a matrix is at most three rectangles: the end of a row,
+whole rows, and the beginning of a row.
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,18 @@ from ptdp_core.layout import ShardSpec
 
 
 class Pieces:
-    """Rectangles of one global tensor that this rank holds, by where they begin."""
+    """The rectangles of one global tensor that are on this rank, by the global offsets at which they begin."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = torch.Size(shape)
         self.held: dict[torch.Size, torch.Tensor] = {}
 
     def chunks(self) -> list[ChunkStorageMetadata]:
-        """What is held, as torch describes it."""
+        """The offsets and sizes of the rectangles, as torch describes them."""
         return [ChunkStorageMetadata(offsets, tensor.size()) for offsets, tensor in self.held.items()]
 
     def at(self, index: MetadataIndex) -> torch.Tensor:
-        """The tensor that a write or a read item is about."""
+        """The rectangle that a write or read item of a plan refers to."""
         assert index.offset is not None
         return self.held[index.offset]
 
@@ -60,7 +60,7 @@ class SavePlanner(dcp.DefaultSavePlanner):
 
 
 class LoadPlanner(dcp.DefaultLoadPlanner):
-    """torch's planner, for a flat dictionary of `Pieces`; tensors of other ranks are not missed."""
+    """torch's planner, for a flat dictionary of `Pieces`, which need not have all tensors of the checkpoint."""
 
     def __init__(self) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
@@ -84,10 +84,9 @@ class LoadPlanner(dcp.DefaultLoadPlanner):
 
 
 def rectangles(shard: ShardSpec, start: int, stop: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
-    """Cut the run [start, stop) of a flattened local parameter into rectangles of the global one, without padding.
+    """Cut elements [start, stop) of a flattened local parameter into rectangles of the global one, without padding.
 
-    Yields (global offsets, sizes, where it starts in the local parameter). At most a partial row, whole rows, a partial
-    row.
+    Yields (global offsets, sizes, first element in the flattened local parameter) of at most three rectangles.
     """
     split, held = shard.parameter.split, shard.stop - shard.start
     if len(shard.shape) == 1:

@@ -1,11 +1,11 @@
 """One executor for every pipeline schedule (Section 2.2): it walks this rank's instructions of a lowered program.
 
-A forward pass leaves its input (a leaf) and the end of its graph behind; the output tensor itself is dropped once it
-is sent. A backward pass starts from that end with the gradient it received. Nothing else is kept, so that the stash is
-what the schedule says, and a schedule is nothing but the order of instructions.
+A forward pass stashes its input (a leaf of the autograd graph) and the graph's output edge; the output tensor itself is
+dropped once it is sent. The backward pass starts from that edge with the gradient received from the next stage. Nothing
+else is kept, so memory follows from the schedule's order of passes.
 
-A split backward pass (I and W) needs stages that can defer their weight gradients: `SplitStage`. Its I is the
-ordinary backward pass without them.
+A split backward pass (I and W) needs stages that can defer their weight gradients (`SplitStage`). I is the backward
+pass without these gradients, W computes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,19 +36,23 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 @runtime_checkable
 class SplitStage(Protocol):
-    """A stage whose backward passes can be split: per microbatch `defer`, and any time later `add`."""
+    """A stage whose backward passes can be split: for each microbatch first an I, and any time later a W."""
 
     def defer_weight_gradients(self, microbatch: int) -> AbstractContextManager[None]:
-        """Of a backward pass run inside, the weight gradients are deferred; what they need is kept (I)."""
+        """A backward pass run inside (I) leaves out the weight gradients, and keeps the tensors that they need."""
 
     def add_weight_gradients(self, microbatch: int) -> None:
-        """Compute the weight gradients that were deferred, and add them to the weights' (W)."""
+        """Compute the weight gradients that were left out, and add them to the weights' gradients (W)."""
 
 
 @dataclass
 class Run:
-    """What one batch left: the mean loss of each microbatch (on the last stage), the timeline if it was recorded, in
-    seconds of the machine's monotonic clock, and the most microbatches that this rank stashed at once."""
+    """The results of one batch on this rank.
+
+    `losses` are the mean losses by microbatch, on the rank of the last stage only. `timeline` is in seconds of the
+    machine's monotonic clock, and empty unless it was recorded. `peak_stash` is the largest number of
+    microbatches that were stashed at once, summed over chunks; those between I and W count, too.
+    """
 
     losses: dict[int, torch.Tensor] = field(default_factory=dict)
     timeline: list[TimelineEvent[float]] = field(default_factory=list)
@@ -58,10 +62,10 @@ class Run:
 class Executor:
     """Runs a lowered program on this pipeline rank.
 
-    `stages[c](x, tokens, labels)` is chunk c: x is None on the first stage, tokens are given to the first and the last
-    stage only, and the last one returns the loss. `before(action)` is called ahead of every pass (random streams,
-    gradient buckets). With `record` the timeline is kept. Making one makes the program's communicators: all pipeline
-    ranks do so together.
+    `stages[c](x, tokens, labels)` is chunk c. The first stage gets None for x; only the first and the last stage get
+    tokens and labels; the last stage returns the loss. `before(action)` is called before every pass, to set random
+    streams and gradient buckets. `record` keeps a timeline. The constructor creates the program's communicators, so all
+    pipeline ranks call it. Raises `ValueError` for a schedule with split passes if a stage is not a `SplitStage`.
     """
 
     def __init__(
@@ -84,19 +88,19 @@ class Executor:
                 f"schedule={self.schedule.name!r} splits backward passes; needs stages that can defer their weight "
                 "gradients (SplitStage); try schedule='1f1b'"
             )
-        self._deferred: set[tuple[int, int]] = set()  # stage and microbatch between I and W
+        self._deferred: set[tuple[int, int]] = set()  # (stage, microbatch) whose I has run, and whose W has not
         self._stash: dict[tuple[int, int], tuple[torch.Tensor | None, GradientEdge]] = {}
         self._outgoing: dict[Message, torch.Tensor] = {}
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
         p2p.connect(program)
 
     def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> Run:
-        """Run one batch of m microbatches, and flush: `batch(j)` gives tokens and labels [B, S] of microbatch j.
+        """Run one batch of m microbatches, and flush. `batch(j)` returns tokens and labels [B, S] of microbatch j.
 
-        Gradients of the mean loss over the microbatches, times `loss_scale`, are added to the parameters'.
+        The gradients of `loss_scale` times the mean loss of the m microbatches are added to the parameters' gradients.
         """
         run, clock = Run(), clock_of(self.groups.device) if self.record else None
-        marks: list[tuple[Any, Any]] = []  # of the beginning and the end of every instruction
+        marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
             if isinstance(instruction, Compute):
                 self.before(instruction.action)
@@ -127,7 +131,10 @@ class Executor:
         return run
 
     def _input(self, action: Action) -> torch.Tensor | None:
-        """The activation or the gradient that a pass starts from; None at the ends of the pipeline, and for a W."""
+        """The activation or gradient from which a pass starts.
+
+        It is None for a forward pass of the first stage, a backward pass of the last, and every W.
+        """
         message = message_into(action, self.placement)
         if message is not None:
             return self.p2p.take(message)
@@ -172,7 +179,7 @@ class Executor:
         return stage
 
     def _send(self, action: Action, tensor: torch.Tensor) -> None:
-        """Leave a pass's output for the exchange that sends it, or for the next stage if that is on this rank."""
+        """Keep a pass's output for the exchange that sends it, or for the next stage if that is on this rank."""
         message = message_out_of(action, self.placement)
         if message is not None:
             self._outgoing[message] = tensor
@@ -187,7 +194,7 @@ def _event(instruction: Compute | Exchange, start: float, end: float) -> Timelin
 
 
 def last_backward(program: Program, rank: int) -> set[Action]:
-    """The final backward pass, or W, of each chunk of a rank: after it the chunk's gradients are complete."""
+    """The last B or W of each chunk of a rank; when it has run, the chunk's gradients are complete."""
     last: dict[int, Action] = {}
     for action in program.schedule.ranks[rank]:
         if action.kind in "BW":

@@ -1,6 +1,6 @@
-"""Activation recomputation (Section 3.5): keep a block's input only, run the block again just before its backward.
+"""Activation recomputation (Section 3.5): only a block's input is kept, and the block runs again in its backward pass.
 
-The input may be distributed: every tensor rank keeps 1/t of it, and it is gathered before the block runs again.
+The input may be distributed: every tensor rank keeps 1/t of it, and gathers the whole before the block runs again.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ class _Recomputed(torch.autograd.Function):
 def recomputed(
     block: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, distributed: Axis | None = None
 ) -> torch.Tensor:
-    """block(x), with only x stashed for its backward pass, or this rank's part of it with an axis to distribute over.
+    """block(x), of which only x is stashed for the backward pass, or 1/t of x if given an axis to distribute it over.
 
-    Random operators in the block must depend on nothing that has moved on by then (`rng_tracker.py`). `x` has to
-    require a gradient, as every boundary tensor and embedding does.
+    Random operators in the block must draw the same numbers when it runs again (see `rng_tracker`). `x` must require a
+    gradient, as every boundary tensor and embedding does.
     """
     if not torch.is_grad_enabled():
         return block(x)

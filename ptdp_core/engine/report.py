@@ -1,6 +1,6 @@
-"""What a training run says about itself: one line per step on the terminal, one JSON object per step in a file.
+"""The log of a training run: one line per step on the terminal, and one JSON object per step in a file.
 
-Each object carries the run's id, so that runs that went on in the same file can be told apart.
+Each object has the run's id, because a resumed run may append to the same file.
 """
 
 import contextlib
@@ -25,10 +25,11 @@ from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, p
 
 
 class Report(contextlib.AbstractContextManager["Report"]):
-    """Writes the log of a run, on one rank. FLOP/s are per device and named by their formula: `eq3` is the paper's
-    (it counts the recomputed forward pass, whether there is one or not), `model` leaves that out.
+    """Writes the log of a run, on one rank.
 
-    Raises `ValueError` if another run writes to the same log file.
+    FLOP/s are per device, by two formulas: `eq3` is the paper's Equation 3, which counts a recomputed forward pass
+    whether there is one or not; `model` leaves that pass out. Raises `ValueError` if another run writes to the same log
+    file, and `UnavailableError` if the file cannot be written.
     """
 
     def __init__(self, settings: Settings, device: torch.device, out: IO[str] | None = None) -> None:
@@ -51,7 +52,10 @@ class Report(contextlib.AbstractContextManager["Report"]):
         self.model = model_flops_per_iteration(settings.model, B) / n
 
     def begin(self, step: int, training: int, validation: int) -> None:
-        """Say what is trained how, on how many sequences, from which step on."""
+        """Print the header: the model, the layout and the data, with the number of sequences to train and validate on.
+
+        `step` is the number of steps that were done before, in an earlier run.
+        """
         s, model, par, engine = self.settings, self.settings.model, self.settings.parallel, self.settings.engine
         on = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "CPU"
         held_out = f", {validation:,} held out" if validation else ""
@@ -77,7 +81,7 @@ class Report(contextlib.AbstractContextManager["Report"]):
         self._write({"event": "begin", "step": step, "settings": to_mapping(s)})
 
     def step(self, result: TrainStep, seconds: float) -> None:
-        """One step, which took `seconds` of wall-clock time on this rank."""
+        """Log one step, which took `seconds` of wall-clock time on this rank."""
         row: dict[str, Any] = {
             "event": "step",
             "step": result.step,
@@ -105,7 +109,7 @@ class Report(contextlib.AbstractContextManager["Report"]):
             )
 
     def evaluation(self, step: int, loss: float, sequences: int) -> None:
-        """The loss on held-out sequences after a step."""
+        """Log the loss on held-out sequences after a step."""
         self.validation = loss
         self._say(f"step {step:5d}  validation loss {loss:.4f} on {sequences} held-out sequences")
         self._write({"event": "evaluation", "step": step, "loss": loss, "sequences": sequences})
@@ -132,7 +136,7 @@ class Report(contextlib.AbstractContextManager["Report"]):
                 self.board.add_scalar(name, value, step)
 
     def note(self, text: str, **values: Any) -> None:
-        """An event other than a step."""
+        """Log an event other than a step, with `values` as further fields of its JSON object."""
         self._say(text)
         self._write({"event": "note", "text": text, **values})
 
@@ -140,10 +144,10 @@ class Report(contextlib.AbstractContextManager["Report"]):
         print(text, file=self.out, flush=True)
 
     def _write(self, row: dict[str, Any]) -> None:
-        """Append a line: all of it, or, where there is no space, nothing."""
+        """Append a line to the log file. If it cannot be written in full, for want of space, nothing of it stays."""
         if self.file is None:
             return
-        # JSON has no NaN.
+        # JSON has neither NaN nor infinity.
         clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
         data = memoryview((json.dumps({"run": self.run_id, **clean}, allow_nan=False) + "\n").encode())
         end = os.fstat(self.file.fileno()).st_size

@@ -1,9 +1,9 @@
-"""Random streams for dropout: a draw depends on where it belongs in the training run, not on who makes it when.
+"""Random streams for dropout: a mask depends on its place in the training run, not on the rank or the time.
 
-Before a random operator the default generator is seeded from (seed, step, microbatch, layer, site), and inside
-tensor-parallel regions the tensor rank. So a mask is equal on the ranks of a tensor-parallel group where the tensor is
-replicated and different where it is split; it is the same for every p, v, d and schedule, when it is recomputed, and
-after a restart: the whole state of the generators is (seed, step).
+Before each random operator the default generator is seeded from (seed, step, microbatch, layer, site); for a tensor
+that is split over tensor-parallel ranks, from the tensor rank, too. So the masks of replicated tensors are equal on all
+tensor ranks, and those of split tensors differ. A mask is the same for every p, v, d and schedule, in a recomputed
+forward pass, and after a restart, for which (seed, step) is all that must be known.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ def _mix(*values: int) -> int:
 
 @dataclass
 class RNGTracker:
-    """The random streams of one rank; `begin` says for which microbatch the next draws are.
+    """The random streams of one rank; `begin` sets the microbatch to which the next draws belong.
 
-    The microbatch is counted over all replicas: number j of data-parallel rank r is j*d + r.
+    Microbatches are numbered over all replicas: microbatch j of data-parallel rank r has number j*d + r.
     """
 
     seed: int

@@ -1,6 +1,6 @@
 """A complete training configuration from one TOML file or a named recipe, with `name=value` overrides.
 
-Sections are the classes below; every field name belongs to one section only, so that `--set p=2` says enough.
+Sections are the classes below. Every field name belongs to one section only, so `--set p=2` needs no section's name.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ from ptdp_core.schedules import MODES
 
 ATTENTION = ("operators", "sdpa", "auto")
 ON_NAN = ("stop", "skip")
-MAX_MICROBATCHES = 1_000_000  # of one step: a schedule is a list of them
+MAX_MICROBATCHES = 1_000_000  # per step, because a schedule is a list of all their passes
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How the engine runs: what the simulator has no word for, because it concerns the machine or the numbers."""
+    """How the engine computes: settings of the machine and of numerics, which the simulator does not know."""
 
     exchange: str = described(
         "'blocking' waits for each exchange of the pipeline as the paper's code does, 'overlapped' computes meanwhile.",
@@ -68,7 +68,7 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How long, on which data, and what is kept."""
+    """How long a run trains, on which data, and what it writes."""
 
     steps: int = described("Training steps in all, those before a restart included.", 50)
     data: str = described("Text file or folder, or token file; empty: the source of Python's standard library.", "")
@@ -129,7 +129,7 @@ FIELDS = {f.name: section for section, cls in SECTIONS.items() for f in dataclas
 
 
 def check(settings: Settings) -> None:
-    """Raise `ValueError` naming the field, the rule and a fix, for what the sections cannot see by themselves."""
+    """Check all settings together; raises `ValueError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
     for section in (engine, optimizer, run):
         _check_types(section)
@@ -197,7 +197,7 @@ def check_world_size(world: int, parallel: ParallelConfig) -> None:
 
 
 def _check_sense(settings: Settings) -> None:
-    """Raise `ValueError` for values that are numbers of the right kind, but make no sense."""
+    """Raise `ValueError` for numbers of the right type that are out of range or contradict each other."""
     engine, optimizer, parallel = settings.engine, settings.optimizer, settings.parallel
     _at_least("seed", engine.seed, 0)
     _at_least("decay_steps", optimizer.decay_steps, 0)
@@ -285,7 +285,10 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Apply `name=value` texts; values are read as TOML, or as plain text where that fails."""
+    """The sections with `name=value` texts applied; a value that is not valid TOML is taken as plain text.
+
+    Setting v without a schedule resets the schedule to v's default. Raises `ValueError` for unknown names.
+    """
     out = {section: dict(values) for section, values in sections.items()}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -297,7 +300,7 @@ def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) ->
         out.setdefault(FIELDS[name], {})[name] = _parse(value.strip())
     changed = {text.partition("=")[0].strip() for text in assignments}
     if "v" in changed and "schedule" not in changed:
-        out["parallel"].pop("schedule", None)  # follows v
+        out["parallel"].pop("schedule", None)  # ParallelConfig chooses it from v
     return out
 
 

@@ -20,9 +20,11 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + bias. Backward ends with f's all-reduce if `tp` is given: it finds the input's gradient in a tensor of
-    its own, where an all-reduce in place cannot touch what also belongs to the residual branch. `gradients` computes
-    the weight's gradient, or defers it."""
+    """x W^T + bias. With `tp` the backward pass ends with f's all-reduce of the input's gradient.
+
+    The all-reduce is in place. That is safe here, because the gradient is a new tensor, which the residual branch does
+    not share. `gradients` computes the weight's gradient, or defers it.
+    """
 
     @staticmethod
     def forward(
@@ -85,7 +87,7 @@ class _Gather(torch.autograd.Function):
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, tp: Axis | None, gradients: WeightGradients
 ) -> torch.Tensor:
-    """x W^T + bias; with `tp`, x enters a split region here, which is f of Figure 5: all-reduce backward."""
+    """x W^T + bias. With `tp` it begins with f of Figure 5: x is replicated, and its gradient is all-reduced."""
     reduced = tp if tp is not None and tp.size > 1 else None
     if reduced is None and not gradients.accumulate and not gradients.split:
         return functional.linear(x, weight, bias)
@@ -94,20 +96,20 @@ def linear(
 
 
 def g(x: torch.Tensor, tp: Axis) -> torch.Tensor:
-    """All-reduce forward, in place; identity backward (Figure 5): where partial sums leave a split region."""
+    """g of Figure 5, which sums the tensor ranks' partial results: all-reduce in place forward, identity backward."""
     return _G.apply(x, tp) if tp.size > 1 else x
 
 
 def split(x: torch.Tensor, tp: Axis) -> torch.Tensor:
-    """Replicated x -> this rank's flat 1/t of it; all-gather backward: the scatter of Section 4.1.
+    """The scatter of Section 4.1: from x, equal on all tensor ranks, this rank's flat 1/t; all-gather backward.
 
-    Every rank has the same x and the same gradient of it, so nothing is summed.
+    Every rank has the same x and needs the same gradient of it, so the backward pass gathers and does not sum.
     """
     return _Split.apply(x, tp) if tp.size > 1 else x
 
 
 def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> torch.Tensor:
-    """Flat parts -> the whole tensor on every rank; backward each rank keeps its part (Section 4.1)."""
+    """The gather of Section 4.1: from every rank's flat 1/t the whole tensor; backward each rank takes its part."""
     return _Gather.apply(x, torch.Size(shape), tp) if tp.size > 1 else x
 
 
@@ -144,7 +146,7 @@ class RowParallelLinear(nn.Module):
 
 
 def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis) -> torch.Tensor:
-    """Rows of a table split by vocabulary: a rank contributes zeros for tokens of others. Returns [S, B, H]."""
+    """Look up tokens in a table split by vocabulary, [S, B, H]: a rank adds zeros for the tokens of other ranks."""
     if tp.size == 1:
         return functional.embedding(tokens_SB, weight_VtH)
     local = tokens_SB - tp.rank * weight_VtH.size(0)
@@ -156,16 +158,16 @@ def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis) -> torch.
 class _CrossEntropy(torch.autograd.Function):
     """Per-token loss from logits split by vocabulary: three all-reduces of [S, B], none of [S, B, V].
 
-    Only the logits are kept, in their own precision, and the gradient is written over them. Wider copies are made of a
-    block of rows at a time, which stays in the cache: so a 16-bit logit costs 8 bytes of memory traffic, in place of
-    the 60 of whole tensors (fp32 copy, difference, exponential, softmax, its gradient).
+    Only the logits are kept, in their own precision, and the gradient is written over them. Copies in fp32 are made of
+    one block of rows at a time, small enough for the cache. So a 16-bit logit costs 8 bytes of memory traffic; with
+    whole tensors (fp32 copy, difference, exponential, softmax, its gradient) it would cost 60.
     """
 
     @staticmethod
     def forward(ctx: Any, logits_SBVt: torch.Tensor, labels_SB: torch.Tensor, vocab: int, tp: Axis) -> torch.Tensor:
         wide, width = torch.promote_types(logits_SBVt.dtype, torch.float32), logits_SBVt.size(-1)
         rows_NVt, first = logits_SBVt.view(-1, width), tp.rank * width
-        if first + width > vocab:  # padding is no token
+        if first + width > vocab:  # padded logits get no probability
             rows_NVt[:, max(0, vocab - first) :] = -torch.inf
         peak_N = tp.all_reduce(rows_NVt.amax(-1).to(wide), op=dist.ReduceOp.MAX)
         local_N = labels_SB.reshape(-1) - first
@@ -191,11 +193,11 @@ class _CrossEntropy(torch.autograd.Function):
         return logits_SBVt, None, None, None
 
 
-CPU_BLOCK, GPU_BLOCK = 1 << 20, 16 << 20  # bytes of a wide copy: what a core's and a GPU's cache holds besides others
+CPU_BLOCK, GPU_BLOCK = 1 << 20, 16 << 20  # bytes of a block in the wide type that fit a core's or a GPU's cache
 
 
 def _blocks(rows: torch.Tensor, wide: torch.dtype) -> Iterator[slice]:
-    """Slices of consecutive rows, of about a block in the wide type."""
+    """Slices of consecutive rows; a slice of `rows` has about the size of a block in the type `wide`."""
     size = (GPU_BLOCK if rows.is_cuda else CPU_BLOCK) // (rows.size(1) * wide.itemsize)
     count = max(1, size)
     return (slice(start, start + count) for start in range(0, rows.size(0), count))
@@ -204,6 +206,6 @@ def _blocks(rows: torch.Tensor, wide: torch.dtype) -> Iterator[slice]:
 def cross_entropy(logits_SBVt: torch.Tensor, labels_SB: torch.Tensor, vocab: int, tp: Axis) -> torch.Tensor:
     """Loss of every token, [S, B], in at least fp32; `vocab` is V without the padding, which is masked.
 
-    Takes over the logits, a contiguous tensor: what it holds is undefined from here on.
+    The logits must be contiguous, and are overwritten: the caller must not use them afterwards.
     """
     return _CrossEntropy.apply(logits_SBVt, labels_SB, vocab, tp)

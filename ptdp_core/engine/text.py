@@ -16,13 +16,13 @@ import numpy as np
 from ptdp_core.engine.data import BYTE_VOCAB, MEGATRON_DTYPES, MEGATRON_MAGIC, text_files
 from ptdp_core.engine.errors import UnavailableError, not_writable
 
-END = "<|endoftext|>"  # token 0, after each document; the byte 0 where tokens are bytes
+END = "<|endoftext|>"  # BPE's token 0, which ends a document; with bytes as tokens that is the byte 0
 MAX_VOCAB = 1 << 16
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """`encode` and `decode`; `size` tokens, of which 0 ends a document."""
+    """Converts text to token ids below `size` and back; id 0 ends a document."""
 
     size: int
     encode: Callable[[str], Sequence[int]]
@@ -30,16 +30,17 @@ class Tokenizer:
 
 
 def bytes_tokenizer() -> Tokenizer:
-    """Each byte of the text in UTF-8 is a token."""
+    """The tokenizer whose tokens are the bytes of the text in UTF-8."""
     return Tokenizer(
         BYTE_VOCAB, lambda text: list(text.encode()), lambda ids: bytes(ids).decode("utf-8", errors="replace")
     )
 
 
 def tokenizer_beside(data: str, vocab: int) -> Tokenizer:
-    """The tokenizer that the token file `data` was made with, for a model of `vocab` tokens.
+    """The tokenizer with which the token file `data` was made; `vocab` is the model's vocabulary.
 
-    Raises `ValueError` if that is not known.
+    It is read from the `.tokenizer.json` beside the file; without one it is bytes if `vocab` is 256. Otherwise
+    `ValueError` is raised.
     """
     prefix = Path(data).with_suffix("") if Path(data).suffix in (".bin", ".idx") else Path(data)
     path = Path(f"{prefix}.tokenizer.json")
@@ -54,10 +55,11 @@ def tokenizer_beside(data: str, vocab: int) -> Tokenizer:
 
 
 def write_corpus(sources: Iterable[Path], prefix: Path, vocab: int = BYTE_VOCAB) -> tuple[int, int]:
-    """Tokenise text files, or folders of them, to `prefix`.bin and .idx; how many documents and tokens these are.
+    """Tokenise text files, or folders of them, into `prefix`.bin and .idx; returns the numbers of documents and tokens.
 
-    A file is a document. With `vocab` = 256 tokens are bytes, beyond that byte-level BPE is trained on the files.
-    Raises `ValueError` for sources or a vocabulary that cannot be, `UnavailableError` for a place or a package.
+    Each file is one document. With `vocab` = 256 the tokens are bytes; above that, byte-level BPE is trained on the
+    files. Raises `ValueError` for sources that cannot be read or a vocabulary out of range, and `UnavailableError` if
+    the pair cannot be written or the package tokenizers is missing.
     """
     if not BYTE_VOCAB <= vocab <= MAX_VOCAB:
         raise ValueError(f"vocab={vocab} is out of range; needs {BYTE_VOCAB} <= vocab <= {MAX_VOCAB}; try vocab=4096")
@@ -110,7 +112,7 @@ def _trained(tokenizer: Any) -> Tokenizer:
 
 
 def _write(prefix: Path, documents: Iterator[Sequence[int]], vocab: int, bpe: Any) -> tuple[int, int]:
-    """The pair, document by document under temporary names; the index is renamed last, and without it nothing is."""
+    """Write the pair document by document under temporary names, then rename; the index last, as readers need it."""
     kind = np.uint8 if vocab <= 1 << 8 else np.uint16
     code = next(code for code, dtype in MEGATRON_DTYPES.items() if dtype is kind)
     names = {suffix: Path(f"{prefix}.{suffix}.{os.getpid()}.tmp") for suffix in ("bin", "tokenizer.json", "idx")}

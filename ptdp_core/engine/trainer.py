@@ -1,4 +1,4 @@
-"""One training step of PTD-P on this rank: the parts put together.
+"""One training step of PTD-P on this rank, put together from the engine's other modules.
 
 trainer = Trainer(settings, groups, operators)
 result = trainer.step(batch)          # batch(j): tokens and labels [b, s] of microbatch j of this replica
@@ -27,7 +27,11 @@ from ptdp_core.schedules import Action, build, check_order, lower
 
 @dataclass(frozen=True)
 class TrainStep:
-    """What a step did; `loss` is the mean over the whole batch, and the same on every rank."""
+    """The results of a step.
+
+    `loss` is the mean over the whole batch, and `norm` the gradient's before clipping; both are equal on all ranks.
+    `lr` and `scale` are the learning rate and loss scale that the step used.
+    """
 
     step: int
     loss: float
@@ -47,7 +51,7 @@ class Trainer:
         dtype = TORCH_DTYPES[engine.dtype]
         self.done = 0
         self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank)
-        # Buckets that overlap need autograd's hooks, and 16-bit gradients a sum in fp32.
+        # GEMMs may add to the main gradients only if no bucket waits for autograd's hooks, and types are equal.
         overlap = parallel.data_parallel == "torch"
         accumulate = not overlap and dtype in (torch.float32, torch.float64)
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), engine.exchange)
@@ -87,7 +91,7 @@ class Trainer:
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
-        """Random draws belong to a microbatch of the whole batch; the last backward pass may reduce gradients."""
+        """Before a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
         self.rng.begin(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
@@ -100,14 +104,14 @@ class Trainer:
         return self._mean_loss(list(run.losses.values())), run
 
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
-        """The mean loss of a batch (a scalar on the device), without dropout; the trainer stays as it is."""
+        """The mean loss of a batch (a scalar on the device), without dropout. The trainer's state does not change."""
         return self._mean_loss(self.evaluator.run(batch))
 
     def step(self, batch: Callable[[int], Batch]) -> TrainStep:
         """Forward, backward, pipeline flush, reduction and optimizer step: strict optimizer semantics.
 
-        Raises `DivergedError` if loss or gradients are not finite (see `optimizer.must_skip`); the parameters are as
-        they were then.
+        Raises `DivergedError` if loss or gradients are not finite (see `optimizer.must_skip`); the parameters then stay
+        as they were.
         """
         scale, lr = self.optimizer.scale.value, learning_rate(self.done, self.settings.optimizer)
         loss, run = self.forward_backward(batch)
@@ -116,13 +120,13 @@ class Trainer:
         return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run)
 
     def restore(self, done: int, seed: int) -> None:
-        """Go on after `done` steps: with the seed, that is all the state of the random streams."""
+        """Go on after `done` steps. Seed and step are the whole state of the random streams."""
         self.done, self.rng.seed = done, seed
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
-        """The batch's loss on every rank, from the ranks that hold the last stage.
+        """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.
 
-        A mean of means: microbatches are equally long.
+        All microbatches have equally many tokens, so a mean of means is the mean over all tokens.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
         if losses:

@@ -1,7 +1,7 @@
-"""When the gradients of linear layers' weights are computed: in the backward pass, or in a pass of their own.
+"""Computes the gradients of linear layers' weights, in the backward pass or later.
 
-Only the optimizer waits for them. So a split backward pass (I and W of `ptdp_core.schedules`) defers their GEMMs:
-within `defer` a linear layer leaves what its weight's gradient needs, and `add` computes it later.
+Only the optimizer needs these gradients. So a backward pass may be split (I and W of `ptdp_core.schedules`): within
+`defer` a linear layer keeps the two factors of its weight's gradient, and `add` multiplies them later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ class DeferredWgrad(NamedTuple):
 class WeightGradients:
     """How the linear layers of a rank get the gradients of their weights.
 
-    With `accumulate` the GEMM adds to `weight.grad` itself and autograd gets none: no hook of the weight is called.
-    Only with `split` may they be deferred.
+    With `accumulate` the GEMM adds to `weight.grad` directly, autograd gets no gradient, and the weight's hooks are not
+    called. Deferring needs `split`.
     """
 
     def __init__(self, accumulate: bool = False, split: bool = False) -> None:
@@ -32,7 +32,7 @@ class WeightGradients:
 
     @contextmanager
     def defer(self) -> Iterator[list[DeferredWgrad]]:
-        """The weight gradients that a backward pass in here defers are in the list afterwards."""
+        """Defer the weight gradients of a backward pass run inside; the list yielded collects them."""
         assert self.split
         deferred: list[DeferredWgrad] = []
         self._deferred = deferred
@@ -42,7 +42,7 @@ class WeightGradients:
             self._deferred = None
 
     def compute(self, wgrad: DeferredWgrad) -> torch.Tensor | None:
-        """The gradient for autograd to add to the weight's; None if it has been added, or is deferred."""
+        """The weight's gradient [F, H] for autograd to add, or None if it is added here already, or deferred."""
         if self._deferred is not None:
             self._deferred.append(wgrad)
             return None
@@ -52,7 +52,7 @@ class WeightGradients:
         return wgrad.grad.t() @ wgrad.x
 
     def add(self, deferred: Iterable[DeferredWgrad]) -> None:
-        """Compute what was deferred; a weight's hooks are called as in a backward pass."""
+        """Compute the deferred gradients and add them to the weights', whose hooks run as in a backward pass."""
         with torch.no_grad():
             for wgrad in deferred:
                 gradient = self.compute(wgrad)

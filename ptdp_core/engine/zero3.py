@@ -1,7 +1,7 @@
-"""The ZeRO-3 baseline (Section 5.2): the same model, data and optimizer, with FSDP2's `fully_shard` in PTD-P's place.
+"""The ZeRO-3 baseline (Section 5.2): the same model, data and optimizer under FSDP2's `fully_shard`, without PTD-P.
 
-Parameters, gradients and optimizer state are sharded over all ranks; each layer is gathered for its forward and again
-for its backward pass, and its gradients are reduce-scattered for every microbatch.
+Parameters, gradients and optimizer state are sharded over all ranks. Each layer's parameters are gathered for its
+forward pass and again for its backward pass, and its gradients are reduce-scattered for every microbatch.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,7 @@ class Zero3Trainer:
         return TrainStep(self.done, loss, norm, lr, skip, scale, run)
 
     def _update(self, gradients: list[torch.Tensor], norm: float, scale: float, lr: float) -> None:
-        """Divide the gradients by the loss scale, clip them, and step."""
+        """Divide the gradients by the loss scale, clip them, and run AdamW."""
         clip = self.settings.optimizer.clip
         factor = (min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0) / scale
         if factor != 1.0:
@@ -102,7 +102,7 @@ class Zero3Trainer:
 
     @torch.no_grad()
     def evaluate(self, batch: Callable[[int], Batch]) -> torch.Tensor:
-        """The mean loss of a batch, without dropout."""
+        """The mean loss of a batch (a scalar on the device), without dropout."""
         self.model.eval()
         losses = [self.model(None, *batch(j)) for j in range(self.settings.parallel.m)]
         self.model.train()
