@@ -31,6 +31,7 @@ PANELS: dict[str, Rows] = {
     "collectives": ((Panel("bus_bandwidth", 1e9, "bus bandwidth (GB/s)", "bytes", _BYTES),),),
     "pipeline_step": ((Panel("time", MS, "time of a batch (ms)"),),),
     "train_step": ((Panel("ratio", 1.0, "their time over the engine's", target=1.0),),),
+    "gpu_step": ((Panel("mfu", 0.01, "model FLOPs utilisation (%)"),),),
     "optimizer_step": ((Panel("time", MS, "time of a step (ms)"),),),
     "checkpoint": ((Panel("bandwidth", 1e9, "bandwidth (GB/s)"),),),
     "data_loading": ((Panel("tokens", 1e6, "million tokens/s"),),),
