@@ -65,5 +65,6 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
 
 def own_member_first(table: Schedule, times: Sequence[Time]) -> list[Member]:
     """A schedule of one's own, made known to the simulator, and the family for its p and m."""
+    members = family(table.p, table.m, times, [table])
     register_table(table)
-    return family(table.p, table.m, times, [table])
+    return members

@@ -8,13 +8,12 @@ from ptdp_core.schedules import (
     MODES,
     Definition,
     Schedule,
-    build,
     check_complete,
     check_groups,
     check_order,
     check_progress,
     lower,
-    register,
+    names,
 )
 from reproduce.output.timeline_colours import colour, text_colour
 from reproduce.output.traces import Timeline
@@ -37,7 +36,7 @@ def read_schedule(path: Path, sizes: dict[str, int | None]) -> Schedule:
             if path.suffix != ".csv":
                 rows = (line.partition("#")[0].split() for line in text.splitlines())
                 text = "\n".join(",".join(row) for row in rows if row)
-            schedule = Schedule.from_csv(text, path.stem)
+            schedule = Schedule.from_csv(text, own_name(path.stem))
         check(schedule)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
@@ -58,13 +57,12 @@ def check(schedule: Schedule) -> None:
 
 
 def _from_python(path: Path, sizes: dict[str, int]) -> Schedule:
-    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    module: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
-        exec(compile(path.read_bytes(), str(path), "exec"), names)
-        definition, order = names.get("SCHEDULE"), names.get("order")
+        exec(compile(path.read_bytes(), str(path), "exec"), module)
+        definition, order = module.get("SCHEDULE"), module.get("order")
         if isinstance(definition, Definition):
-            register(definition)
-            return build(definition.name, sizes["p"], sizes["m"], max(sizes["v"], definition.chunks[0]))
+            return _table(definition, sizes["p"], sizes["m"], max(sizes["v"], definition.chunks[0]))
         rows = order(*sizes.values()) if callable(order) else None
     except ValueError:
         raise
@@ -74,7 +72,21 @@ def _from_python(path: Path, sizes: dict[str, int]) -> Schedule:
         raise ValueError(
             "no SCHEDULE and no order in it; needs a Definition called SCHEDULE, or order(p, m, v); see docs/adding.md"
         )
-    return Schedule.from_csv("\n".join(",".join(map(str, row)) for row in rows), path.stem)
+    return Schedule.from_csv("\n".join(",".join(map(str, row)) for row in rows), own_name(path.stem))
+
+
+def _table(definition: Definition, p: int, m: int, v: int) -> Schedule:
+    """The table of a definition, under a name that no other schedule has. Raises `ValueError` if there is none."""
+    why = definition.problem(p, m, v) if definition.has_chunks(v) else f"v={v}; needs {definition.chunks} model chunks"
+    if why:
+        raise ValueError(why)
+    rows = tuple(map(tuple, definition.order(p, m, v)))
+    return Schedule(own_name(definition.name), definition.placement(p, v), m, rows, definition.exchanges)
+
+
+def own_name(name: str) -> str:
+    """The name, or 'NAME (own)' if it is that of a schedule there is: the two are compared."""
+    return f"{name} (own)" if name in names() else name
 
 
 def tikz(timeline: Timeline) -> str:

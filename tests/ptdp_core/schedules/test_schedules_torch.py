@@ -144,3 +144,17 @@ def test_torch_loads_our_split_csv(tmp_path: Path) -> None:
     assert table(runtime.pipeline_order) == schedule.ranks
     computed = {r: [a for a in row if a.is_compute_op] for r, row in runtime.pipeline_order_with_comms.items()}
     assert table(computed) == schedule.ranks
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (3, 8, 3), (4, 6, 2), (4, 12, 3)])
+def test_split_interleaving_equals_torch(p: int, m: int, v: int) -> None:
+    theirs = torch_schedules.ScheduleInterleavedZeroBubble(stages(p, v), m).pipeline_order
+    assert build("interleaved-zb", p, m, v).ranks == table(theirs)
+
+
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 3, 2), (4, 5, 3)])
+def test_breadth_first_differs_from_torch_only_in_the_order_of_microbatches_backward(p: int, m: int, v: int) -> None:
+    """torch runs the backward passes of a chunk in reverse."""
+    theirs = table(torch_schedules.ScheduleLoopedBFS(stages(p, v), m).pipeline_order)
+    for ours, row in zip(build("breadth-first", p, m, v).ranks, theirs, strict=True):
+        assert ours == tuple(a if a.kind == "F" else a._replace(microbatch=m - 1 - a.microbatch) for a in row)

@@ -118,6 +118,7 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     code, out, _ = run(tmp_path / "mine.py", "-p", "2", "-m", "4", *settings, "--train", "--export", "tikz", "--json")
     document = json.loads(out)
     assert code == 0
+    assert [row["schedule"] for row in document["schedules"]].count("mine") == 1
     mine, others = document["schedules"][0], {row["schedule"]: row for row in document["schedules"][1:]}
     assert mine["schedule"] == "mine"
     assert mine["metrics"]["bubble_fraction"] == others["1f1b"]["metrics"]["bubble_fraction"]
@@ -126,6 +127,20 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     assert [(row["exchange"], row["largest"]) for row in document["gradients"]] == [("blocking", 0), ("overlapped", 0)]
     picture = (Path(document["folder"]) / "timeline.tex").read_text()
     assert picture.count(r"\pass{") == 16 + 1  # a comment explains it
+
+
+def test_a_file_named_like_a_schedule_is_compared_with_it(run, tmp_path):
+    """Also a Definition of that name: here GPipe's order as '1f1b'."""
+    definition = (
+        "from dataclasses import replace\nfrom ptdp_core.schedules.zoo.gpipe import SCHEDULE as gpipe\n"
+        "SCHEDULE = replace(gpipe, name='1f1b')\n"
+    )
+    (tmp_path / "other.py").write_text(definition)
+    (tmp_path / "1f1b.csv").write_text(build("gpipe", 4, 8).to_csv())
+    for name in ("other.py", "1f1b.csv"):
+        _, out, _ = run(tmp_path / name, "--json")
+        rows = {row["schedule"]: row["metrics"]["peak_stash"]["value"] for row in json.loads(out)["schedules"]}
+        assert (rows["1f1b (own)"], rows["1f1b"]) == (8, 4)
 
 
 def test_the_search_keeps_the_memory_and_says_how_far_from_the_bound_it_is(run):
