@@ -190,11 +190,11 @@ def test_an_invalid_earlier_result(capsys, load_small, tmp_path):
 def test_interrupted(capsys, monkeypatch, tmp_path):
     real, calls = simulated.simulate, []
 
-    def simulate(*arguments):
+    def simulate(*arguments, **options):
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(simulated, "simulate", simulate)
     assert main(["fig_interleaved", "--fresh", "--results", str(tmp_path)]) == errors.INTERRUPTED
