@@ -14,7 +14,7 @@ from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
-from reproduce.running.runner import RECORD
+from reproduce.running.runner import RECORD, record_paths
 
 HELP = """\
 NAME is an artifact (reproduce list) or a benchmark (reproduce bench list); without one, everything that has a
@@ -109,14 +109,7 @@ def run(parsed: Namespace) -> int:
 def _records(results: Path, name: str) -> list[Path]:
     if name in BENCHMARKS:
         return [path] if (path := record_path(results, name)).exists() else []
-    return sorted((results / name).glob(f"*/{RECORD}"), key=lambda path: (_rank(name, path), path))
-
-
-def _rank(name: str, path: Path) -> int:
-    """The place of a record's fidelity among the artifact's, whose default comes first."""
-    fidelities = catalog.load(name).fidelities
-    fidelity = path.parent.name.split("-")[0]
-    return fidelities.index(fidelity) if fidelity in fidelities else len(fidelities)
+    return record_paths(results, catalog.load(name))
 
 
 def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:

@@ -18,7 +18,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
-from reproduce.running.runner import PARTIAL, RECORD
+from reproduce.running.runner import PARTIAL, RECORD, record_paths
 
 HELP = ""
 ACCURACY = "accuracy"
@@ -41,7 +41,7 @@ def run(parsed: Namespace) -> int:
     results, out = parsed.results, parsed.out or parsed.results / "report.html"
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; needs a file; try --out {out / 'report.html'}")
-    found = collect(results, out.parent, parsed.program)
+    found = collect(results, parsed.program)
     text = page(found)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
     have = sum(bool(entry.results) for entry in found.entries)
@@ -57,19 +57,18 @@ def run(parsed: Namespace) -> int:
     return DONE
 
 
-def collect(results: Path, base: Path, program: str = "reproduce") -> Report:
+def collect(results: Path, program: str = "reproduce") -> Report:
     """The records below `results`. Raises `InvalidResultsError` for an invalid one, `NothingSelectedError` for none."""
     where = () if results == storage.DEFAULT_RESULTS else ("--results", str(results))
     entries = []
     for id in catalog.ids():
         artifact = catalog.load(id)
-        found = tuple(_result(path, id, artifact) for path in sorted((results / id).glob(f"*/{RECORD}")))
+        found = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
         command = shlex.join([*program.split(), id, *where])
         entries.append(Entry(id, artifact.label, artifact, found, command))
     comparison = results / ACCURACY / RECORD
     report = Report(
         entries=tuple(entries),
-        base=base,
         results=results,
         accuracy=_result(comparison, ACCURACY) if comparison.is_file() else None,
         plans=tuple(_result(path, PLAN) for path in sorted((results / PLAN).glob(f"*/{RECORD}"))),

@@ -49,6 +49,17 @@ SAVE_EVERY_S = 1.0
 REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
 
 
+def record_paths(results: Path, artifact: Artifact) -> list[Path]:
+    """An artifact's records below a results folder, in the order of its fidelities: its default one first."""
+
+    def place(path: Path) -> tuple[int, Path]:
+        fidelity = path.parent.name.split("-")[0]
+        known = fidelity in artifact.fidelities
+        return artifact.fidelities.index(fidelity) if known else len(artifact.fidelities), path
+
+    return sorted((results / artifact.id).glob(f"*/{RECORD}"), key=place)
+
+
 class Exporter(Protocol):
     """What makes the files beside a record (`reproduce.output.export`)."""
 

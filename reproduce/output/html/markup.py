@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_VOID = {"img", "br", "hr", "meta"}
+_VOID = {"img", "br", "hr", "meta", "input"}
 
 
 class Html(str):
@@ -29,7 +29,7 @@ def markup(content: Content) -> Html:
     return Html("".join(markup(part) for part in content))
 
 
-def element(name: str, *content: Content, **attributes: str | int | None) -> Html:
+def element(name: str, /, *content: Content, **attributes: str | int | None) -> Html:
     """An element. An attribute that is None is left out; `class_` is `class`."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value), quote=True)}"'

@@ -1,6 +1,5 @@
 """What the HTML page shows: the records of a results folder, by artifact, with the files beside them."""
 
-import os
 import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,8 +9,6 @@ from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
 from reproduce.output.answer import Answer, answer, claims_of
-
-FIGURE = "figure.png"
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows; links on it start at `base`."""
+    """All that the page shows."""
 
     entries: tuple[Entry, ...]
-    base: Path
     results: Path
     accuracy: Result | None = None
     plans: tuple[Result, ...] = ()
@@ -71,11 +67,3 @@ class Report:
     def command(self, *words: str) -> str:
         """A command of this program for the same results."""
         return shlex.join([*self.program.split(), *words, *self.options])
-
-
-def link(report: Report, path: Path) -> str:
-    """The address of a file as a link on the page has it: relative, with / and quoted."""
-    from urllib.parse import quote
-
-    relative = os.path.relpath(path.absolute(), report.base.absolute())
-    return quote(relative.replace(os.sep, "/"))

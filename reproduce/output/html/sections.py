@@ -1,13 +1,15 @@
 """The sections of the report's page: an artifact with its figure, table, claims and provenance; accuracy; plans."""
 
+import base64
 import shlex
 from collections.abc import Sequence
 
-from benchmarks.records import ClaimResult, PointResult, Record
+from benchmarks.records import VERDICTS, ClaimResult, PointResult, Record
 from benchmarks.records.errors import InvalidResultsError
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.output.html.markup import Content, Html, element, png_image
-from reproduce.output.html.report import FIGURE, Entry, Report, Result, link
+from reproduce.output.html.pictures import picture
+from reproduce.output.html.report import Entry, Report, Result
 from reproduce.output.html.tables import (
     data_table,
     heading,
@@ -20,25 +22,29 @@ from reproduce.output.html.tables import (
 from reproduce.output.latex import plain
 from reproduce.output.tables import failures, origin_of
 
-KINDS_OF_FILES = {
-    "record.json": "JSON",
-    "table.csv": "CSV",
-    "table.md": "Markdown",
-    "table.tex": "LaTeX",
-    "figure.pdf": "figure (PDF)",
-    "figure.png": "figure (PNG)",
-    "timelines.pdf": "time lines (PDF)",
-    "timelines.png": "time lines (PNG)",
-    "sensitivity.pdf": "sensitivity (PDF)",
-    "sensitivity.png": "sensitivity (PNG)",
-    "trace.json": "trace (open in ui.perfetto.dev)",
+CSV = "table.csv"
+DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+FIGURES = {
+    "figure": "Predicted against published",
+    "sensitivity": "How each parameter of the cluster matters",
+    "timelines": "Timelines",
 }
 
 
 def entry_section(report: Report, entry: Entry) -> Html:
-    """An artifact's section: its results, or the command that makes them."""
-    label = entry.label if entry.artifact is None else f"{entry.label}: {entry.title}"
-    body: list[Content] = [element("h2", label)]
+    """An artifact's folded section: the verdicts on its claims; inside, its results, or the command that makes them."""
+    verdicts = [judged.claim.verdict for judged in report.answer.claims if judged.artifact.id == entry.id]
+    tags = [tag(f"{verdicts.count(v)} {v}", verdict_kind(v)) for v in VERDICTS if v in verdicts]
+    if not entry.results:
+        tags = [tag("not run yet" if entry.artifact else "not available in this version")]
+    found = entry.results[0].accuracy if entry.results else None
+    summary = element(
+        "summary",
+        element("h3", element("span", entry.label, class_="label"), " ", entry.title if entry.artifact else None),
+        element("span", *([each, " "] for each in tags), class_="tags"),
+        element("span", f"{found.mean:.1%} from the paper" if found else "", class_="soft small"),
+    )
+    body: list[Content] = []
     if entry.artifact:
         of_paper = " of the paper" if entry.artifact.section != NOT_IN_PAPER else ""
         where = f"{entry.artifact.place}{of_paper} · "
@@ -47,15 +53,17 @@ def entry_section(report: Report, entry: Entry) -> Html:
     if not entry.results:
         text = "Not run yet. Run it with" if entry.artifact else "Not available in this version of the suite."
         body.append(element("p", text))
-        body.append(element("pre", entry.command) if entry.artifact else None)
+        body.append(element("pre", entry.command, tabindex=0) if entry.artifact else None)
     for result in entry.results:
-        if len(entry.results) > 1:
-            body.append(element("h3", result.record.fidelity.capitalize()))
-        body.append(_result(report, entry, result))
-    return element("section", *body, id=entry.id)
+        shown = _result(entry, result)
+        if result is not entry.results[0]:
+            name = element("h4", f"{result.record.fidelity.capitalize()}, scale {result.record.scale}")
+            shown = element("details", element("summary", name), shown)
+        body.append(shown)
+    return element("details", summary, element("div", *body, id=entry.id, class_="body"), class_="entry")
 
 
-def _result(report: Report, entry: Entry, result: Result) -> Content:
+def _result(entry: Entry, result: Result) -> Content:
     record, artifact = result.record, result.artifact
     parts: list[Content] = []
     if artifact and record.scale != artifact.scales[0]:
@@ -68,7 +76,11 @@ def _result(report: Report, entry: Entry, result: Result) -> Content:
                 "p", f"Made by other sources than this version's: run {entry.command} again to be sure.", class_="note"
             )
         )
-    parts.append(figure(result, f"{entry.label}: {entry.title}", f"{entry.label}, {origin_of(record)}"))
+    caption = element("figcaption", f"{entry.label}, {origin_of(record)}")
+    if artifact and artifact.draw and any(point.status == "ok" for point in record.points):
+        drawn = picture(artifact, record, f"{entry.id}-{record.fidelity}-{record.scale}")
+        parts.append(element("figure", drawn, caption))
+    parts += [figure(result, path.name) for path in result.files if path.suffix == ".png" and path.name not in DRAWN]
     if artifact:
         parts.append(points_table(artifact, result))
     if without := failures(record):
@@ -76,19 +88,18 @@ def _result(report: Report, entry: Entry, result: Result) -> Content:
     if record.notes:
         parts.append(element("ul", *(element("li", note) for note in record.notes), class_="plain small"))
     if record.claims:
-        parts += [element("h3", "Claims"), *(_claim(claim) for claim in record.claims)]
-    return [*parts, _files(report, result), _provenance(record)]
+        parts += [element("h4", "Claims"), *(_claim(claim) for claim in record.claims)]
+    return [*parts, _files(result), _provenance(record)]
 
 
-def figure(result: Result, alt: str, caption: str, name: str = FIGURE) -> Html | None:
-    """A figure of the result, inside the page; None if there is none. Raises `InvalidResultsError` if it is none."""
+def figure(result: Result, name: str) -> Html:
+    """A PNG file of the result, inside the page. Raises `InvalidResultsError` if it is none."""
     path = result.folder / name
-    if path not in result.files:
-        return None
     try:
-        image = png_image(path.read_bytes(), alt)
+        image = png_image(path.read_bytes(), FIGURES.get(path.stem, path.stem))
     except (OSError, ValueError) as error:
         raise InvalidResultsError(f"cannot read {path}: {error}") from None
+    caption = f"{FIGURES.get(path.stem, path.stem)}, {result.record.fidelity}"
     return element("figure", image, element("figcaption", caption))
 
 
@@ -114,11 +125,17 @@ def _claim(claim: ClaimResult) -> Html:
     )
 
 
-def _files(report: Report, result: Result) -> Html:
-    order = {name: i for i, name in enumerate(KINDS_OF_FILES)}
-    files = sorted(result.files, key=lambda path: (order.get(path.name, len(order)), path.name))
-    links = [[element("a", KINDS_OF_FILES.get(path.name, path.name), href=link(report, path)), " "] for path in files]
-    return element("p", "Files: ", *links, class_="files")
+def _files(result: Result) -> Html:
+    """The data inside the page, so that it survives being mailed, and the names of the other files."""
+    names = sorted(path.name for path in result.files)
+    folder = f"{result.folder.parent.name}/{result.folder.name}"
+    download: Content = None
+    if CSV in names:
+        data = base64.b64encode((result.folder / CSV).read_bytes()).decode()
+        link = {"href": f"data:text/csv;base64,{data}", "download": f"{folder.replace('/', '-')}.csv"}
+        download = [element("a", "Download the data (CSV)", **link), ". "]
+    files = element("code", f"{folder}/")
+    return element("p", download, "Files in ", files, f": {', '.join(names)}", class_="files soft")
 
 
 def _provenance(record: Record) -> Html:
@@ -143,10 +160,9 @@ def _provenance(record: Record) -> Html:
 
 
 SCORES = ("points", "mean_error", "bias", "worst_error", "rank_correlation")
-FIGURES = {"figure": "Predicted against published", "sensitivity": "How each parameter of the cluster matters"}
 
 
-def accuracy_section(report: Report, result: Result) -> Html:
+def accuracy_section(result: Result) -> Html:
     """What `reproduce accuracy` found: the scores, next to the naive baselines."""
     scores = [point for point in result.record.points if point.series == "score"]
     found = dict.fromkeys(name for point in scores for name in point.metrics)
@@ -155,23 +171,21 @@ def accuracy_section(report: Report, result: Result) -> Html:
     headings: list[Content] = ["points of"]
     headings += [heading(name.replace("_", " "), "", origins[name]) for name in names]
     rows: list[list[Content]] = [[point.label, *(_score(point, name) for name in names)] for point in scores]
-    figures = [
-        figure(result, path.stem, f"{FIGURES.get(path.stem, path.stem)}, {result.record.fidelity}", path.name)
-        for path in result.files
-        if path.suffix == ".png"
-    ]
     return element(
-        "section",
-        element("h2", "Accuracy of the simulator"),
+        "details",
+        element("summary", element("h2", "Accuracy of the simulator")),
         element(
             "p", "Every simulated point against every published one; baselines are fitted to the very same points."
         ),
         data_table(headings, rows, ["short", *["number"] * len(names)]) if scores else None,
-        element("div", *figures, class_="figures"),
+        element(
+            "div", *(figure(result, path.name) for path in result.files if path.suffix == ".png"), class_="figures"
+        ),
         element("ul", *(element("li", note) for note in result.record.notes), class_="plain small"),
-        _files(report, result),
+        _files(result),
         _provenance(result.record),
         id="accuracy",
+        class_="part",
     )
 
 
@@ -186,14 +200,15 @@ def _score(point: PointResult, name: str) -> str:
     return f"{metric.value:+.1%}" if name in ("bias", "worst_error") else f"{metric.value:.1%}"
 
 
-def plans_section(report: Report, plans: Sequence[Result]) -> Html:
+def plans_section(plans: Sequence[Result]) -> Html:
     """What `reproduce plan` found, one table each."""
     return element(
-        "section",
-        element("h2", "Plans"),
+        "details",
+        element("summary", element("h2", "Plans")),
         element("p", "How to train a model on n GPUs: the paper's takeaways and the best by simulation."),
-        *(_plan(report, plan) for plan in plans),
+        *map(_plan, plans),
         id="plans",
+        class_="part",
     )
 
 
@@ -209,7 +224,7 @@ PLAN_METRICS = {
 }
 
 
-def _plan(report: Report, plan: Result) -> Html:
+def _plan(plan: Result) -> Html:
     headings: list[Content] = ["which", *PLAN_COLUMNS]
     headings += [heading(name, unit, plan.record.fidelity) for name, unit, _, _ in PLAN_METRICS.values()]
     rows: list[list[Content]] = []
@@ -222,7 +237,7 @@ def _plan(report: Report, plan: Result) -> Html:
         element("h3", plan.record.title),
         data_table(headings, rows, ["short", *numeric, *["number"] * len(PLAN_METRICS)]),
         element("ul", *(element("li", note) for note in plan.record.notes), class_="plain small"),
-        _files(report, plan),
+        _files(plan),
         _provenance(plan.record),
     )
 

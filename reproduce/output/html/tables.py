@@ -1,6 +1,8 @@
 """Tables and small parts of the report's page: numbers with their units and origins, verdicts as coloured tags."""
 
+import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from benchmarks.records import Number
 from reproduce.experiment.artifact import Artifact
@@ -15,6 +17,7 @@ VERDICT_KINDS = {
     "not testable here": "",
     "paper inconsistent": "odd",
 }
+SIGNED = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 # Units as people read them: base unit -> (factor, name) from the largest; the first that leaves at least 1 counts.
 SHOWN_UNITS = {
     "B": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
@@ -28,6 +31,11 @@ SHOWN_UNITS = {
 def tag(text: str, kind: str = "") -> Html:
     """A coloured word; `kind` is good, bad, warn, odd or nothing."""
     return element("span", text, class_=f"tag {kind}".strip())
+
+
+def slug(text: str) -> str:
+    """The text as a part of an identifier: 'not-testable-here'."""
+    return re.sub(r"\W+", "-", text.lower())
 
 
 def verdict_kind(verdict: str) -> str:
@@ -61,18 +69,29 @@ def number_text(number: Number) -> str:
     return f"{value / factor:.4g} {name}".strip()
 
 
-def data_table(headings: Sequence[Content], rows: Sequence[Sequence[Content]], kinds: Sequence[str]) -> Html:
-    """A table that scrolls by itself where it is too wide; `kinds` are the classes of the columns."""
-    head = element("tr", *(element("th", h, class_=_number(k)) for h, k in zip(headings, kinds, strict=True)))
-    body = [
-        element("tr", *(element("td", cell, class_=kind or None) for cell, kind in zip(row, kinds, strict=True)))
-        for row in rows
-    ]
-    return element("div", element("table", element("thead", head), element("tbody", *body)), class_="wide", tabindex=0)
+def data_table(
+    headings: Sequence[Content], rows: Sequence[Sequence[Content]], kinds: Sequence[str], marks: Sequence[str] = ()
+) -> Html:
+    """A table that can be sorted, and scrolls by itself where it is too wide.
+
+    `kinds` are the classes of the columns, `marks` what each row has as data-verdict. Narrow screens show the rows of a
+    marked table as cards.
+    """
+    titles = zip(headings, kinds, strict=True)
+    head = element("tr", *(element("th", title, class_=kind or None, scope="col") for title, kind in titles))
+    body = []
+    for row, mark in zip_longest(rows, marks):
+        cells = zip(row, kinds, strict=True)
+        tds = (element("td", cell, class_=kind or None, data_sort=_sorted_by(cell)) for cell, kind in cells)
+        body.append(element("tr", *tds, data_verdict=mark))
+    table = element("table", element("thead", head), element("tbody", *body), class_="sortable asc n-last")
+    return element("div", table, class_="wide cards" if marks else "wide", tabindex=0)
 
 
-def _number(kind: str) -> str | None:
-    return "number" if "number" in kind.split() else None
+def _sorted_by(cell: Content) -> str | None:
+    """What a cell is sorted by where that is not its text: the number that '+3.4%' and '1,024' begin with."""
+    match = SIGNED.match(cell.replace(",", "")) if isinstance(cell, str) and not isinstance(cell, Html) else None
+    return match[0] if match else None
 
 
 def heading(name: str, unit: str, where: str | None) -> Content:
@@ -83,11 +102,13 @@ def heading(name: str, unit: str, where: str | None) -> Content:
 def points_table(artifact: Artifact, result: Result) -> Html:
     """The table of results, one row per point, its verdicts as tags."""
     table = result_table(artifact, result.record)
-    headings, kinds = [], []
+    headings: list[Content] = []
+    kinds: list[str] = []
     for column, right in zip(table.columns, numeric(table), strict=True):
         what, unit, where = parts(column)
         headings.append(heading(what, unit, where or ("derived" if what == "ratio" else None)))
         kinds.append(("number ours" if what == "ours" else "number") if right else "short")
         if column in ("verdict", "status"):
+            kinds[-1] = "short verdict"
             table[column] = [tag(verdict, agreement_kind(verdict)) for verdict in table[column]]
     return data_table(headings, table.to_numpy().tolist(), kinds)
