@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 SIZE = 7.5  # points of a figure on a rem of the page: its letters are about as large as the page's
+BROAD = 72 * (theme.COLUMN + theme.PAGE) / 2  # points
 WHITE = (1.0, 1.0, 1.0, 1.0)
 REFERENCE = re.compile(r"url\(#|^#")
 # Letters stay text, so that figures are small and can be searched; Verdana is as wide, where DejaVu is not installed.
-LETTERS = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"]}
+LETTERS: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"]}
 
 
 def picture(artifact: Artifact, record: Record, name: str) -> Html:
@@ -34,7 +35,8 @@ def picture(artifact: Artifact, record: Record, name: str) -> Html:
         for number, (axes, line) in enumerate(_marked(figure)):
             line.set_gid(f"values{number}")
             values[f"values{number}"] = _values(axes, line)
-        for part in (figure, *figure.axes):
+        parts: list[Any] = [figure, *figure.axes]
+        for part in parts:
             part.patch.set_visible(part.get_facecolor() != WHITE)
         drawn = theme.figure_bytes(figure, "svg", artifact.title)
     return _inline(drawn, name, alternative(artifact, record, figure), values)
@@ -121,7 +123,9 @@ def _inline(drawn: bytes, name: str, text: str, values: Mapping[str, Sequence[st
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
     root.attrib |= {"role": "img", "aria-label": text, "style": f"width: {width / SIZE:.1f}rem"}
-    return Html(ElementTree.tostring(root, encoding="unicode"))
+    element = ElementTree.tostring(root, encoding="unicode")
+    # What is as broad as a page can be scrolled on a phone.
+    return Html(f'<div class="broad" tabindex="0">{element}</div>' if width > BROAD else element)
 
 
 def _references(node: ElementTree.Element) -> Iterator[str]:
