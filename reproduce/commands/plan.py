@@ -112,7 +112,7 @@ def _print(plan: "TrainingPlan", folder: Path) -> None:
         for line in lines:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
-    print_table(out, ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}")
+    print_table(out, ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}", "table.md")
     for line in (*comparison_lines(plan), "", *note_lines(plan)):
         out.print(_wrapped(line, out.width))
     out.print(Text(f"files: {shown_path(folder)}{os.sep}  (record.json, table.md, table.csv)"), soft_wrap=True)

@@ -257,7 +257,9 @@ def _print_run(done: Run, seconds: float) -> None:
         f"{seconds:.1f} s",
         highlight=False,
     )
-    print_table(out, result_table(artifact, record), artifact.main.label[:1].upper() + artifact.main.label[1:])
+    print_table(
+        out, result_table(artifact, record), artifact.main.label[:1].upper() + artifact.main.label[1:], "table.md"
+    )
     for line in failures(record):
         out.print(Text(line))
     if record.claims:

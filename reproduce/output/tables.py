@@ -238,9 +238,10 @@ VERDICT_STYLES = {
 }
 
 
-def print_table(console: "Console", table: "DataFrame", title: str | None = None) -> None:
+def print_table(console: "Console", table: "DataFrame", title: str | None = None, file: str = "") -> None:
     """`table` on a terminal: a last column of text wraps; of others, those at the right that do not fit are left out.
 
+    Their headings are told, with the file that has them if there is one.
     Verdicts are coloured, and the row of 'all' is bold, where the terminal can show it.
     """
     from rich import box
@@ -260,7 +261,8 @@ def print_table(console: "Console", table: "DataFrame", title: str | None = None
         shown.add_row(*(Text(cell, style=VERDICT_STYLES.get(cell, style)) for cell in row[:fitting]))
     console.print(shown)
     if left := list(table.columns[fitting:]):
-        console.print(Text(f"in table.md, for a wider terminal: {', '.join(left)}", style="dim"))
+        where = f"in {file}, for" if file else "for"
+        console.print(Text(f"{where} a wider terminal: {', '.join(left)}", style="dim"))
 
 
 def _fitting_columns(table: "DataFrame", width: int) -> int:

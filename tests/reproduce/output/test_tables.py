@@ -68,7 +68,7 @@ def test_csv_leaves_missing_values_empty(with_point):
 
 def shown(table, width):
     console = Console(file=io.StringIO(), width=width)
-    tables.print_table(console, table, "Title")
+    tables.print_table(console, table, "Title", "table.md")
     return console.file.getvalue()
 
 
