@@ -2,17 +2,22 @@
 
     python -m tests.kernels.native <compute capability> <dtype>
 
-Prints JSON: for every kernel its name/columns, and how often its PTX has which load or store of global memory. In a
-process of its own: whether Triton interprets or compiles is settled when the kernels are imported.
+Prints JSON: for every kernel its name/columns, how often its PTX has which load or store of global memory, and what it
+takes of a GPU: registers of a thread, bytes of its stack and of local memory (where spilled registers go), warps of a
+program. In a process of its own: whether Triton interprets or compiles is settled when the kernels are imported.
 """
 
 import json
 import re
+import subprocess
 import sys
+import tempfile
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch
+from triton.backends import nvidia
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from triton.runtime.jit import JITFunction
@@ -29,8 +34,21 @@ POINTERS = {
 }
 
 
-def compile_all(capability: int, dtype: torch.dtype) -> list[tuple[str, Counter[str]]]:
-    found: list[tuple[str, Counter[str]]] = []
+Compiled = tuple[str, Counter[str], dict[str, int]]
+
+
+def usage(cubin: bytes) -> dict[str, int]:
+    """Registers, stack and local memory of the one kernel in a binary, as NVIDIA's tool says, which Triton brings."""
+    tool = Path(nvidia.__path__[0]) / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        shown = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", shown)}
+
+
+def compile_all(capability: int, dtype: torch.dtype) -> list[Compiled]:
+    found: list[Compiled] = []
 
     def run(kernel: JITFunction, *values: Any, grid: object, warmup: bool, num_warps: int, **constants: Any) -> None:
         signature, fixed, hints = {}, {}, {}
@@ -49,7 +67,8 @@ def compile_all(capability: int, dtype: torch.dtype) -> list[tuple[str, Counter[
         )
         columns = constants.get("BLOCK", constants.get("COLUMNS"))
         name = f"{kernel.fn.__module__.removeprefix('kernels.')}.{kernel.fn.__name__}/{columns}"
-        found.append((name, Counter(re.findall(r"(?:ld|st)\.global[.\w]*", made.asm["ptx"]))))
+        accesses = Counter(re.findall(r"(?:ld|st)\.global[.\w]*", made.asm["ptx"]))
+        found.append((name, accesses, usage(made.asm["cubin"]) | {"warps": num_warps}))
 
     JITFunction.run = run
     for s in (65, 2048, 9008):  # several rows per program, the paper's row, and one in two blocks

@@ -1,5 +1,6 @@
 """The Triton kernels compile for real GPUs, without one: the interpreter accepts what the compiler does not."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -11,6 +12,7 @@ import pytest
 HERE = "no Triton compiler for NVIDIA GPUs here"
 
 
+@functools.cache
 def compile_natively(capability, dtype):
     if importlib.util.find_spec("triton") is None or importlib.util.find_spec("triton.backends.nvidia") is None:
         pytest.skip(HERE)
@@ -25,13 +27,24 @@ def compile_natively(capability, dtype):
 def test_half_precision_moves_16_bytes_at_a_time(capability):
     """At the paper's shapes. A mask that changes within 16 bytes would make Triton load element by element."""
     found = compile_natively(capability, "bfloat16")
-    assert {name.split(".")[0] for name, _ in found} == {"softmax_triton", "bias_gelu_triton", "dropout_triton"}
-    for name, accesses in found:
+    assert {name.split(".")[0] for name, _, _ in found} == {"softmax_triton", "bias_gelu_triton", "dropout_triton"}
+    for name, accesses, _ in found:
         if name.startswith("softmax_triton"):
             narrow = [access for access in accesses if not access.endswith(".v4.b32")]
             assert name.endswith("/128") or narrow == [], f"{name}: {accesses}"
         else:
             assert {"ld.global.v4.b32", "st.global.v4.b32"} <= accesses.keys(), name
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_nothing_spills_and_registers_leave_room_for_other_warps(capability):
+    """A multiprocessor has 65,536 registers for up to 64 warps: 64 a thread let half of them run at once.
+
+    Rows of 65 columns take most: several of them are in one program.
+    """
+    for name, _, usage in compile_natively(capability, "bfloat16"):
+        assert (usage["STACK"], usage["LOCAL"]) == (0, 0), name
+        assert usage["REG"] <= (120 if name.endswith("/128") and name.startswith("softmax") else 64), name
 
 
 @pytest.mark.slow
