@@ -62,8 +62,8 @@ BENCHMARKS = {
         Benchmark("pipeline_step", "one batch through a pipeline, by schedule", ("time", "tokens"), "Section 2.2"),
         Benchmark(
             "train_step",
-            "the engine's training step against plain PyTorch, torch's pipelining and parallelize_module",
-            ("time", "other_time", "ratio", "ratio_of_best", "tokens"),
+            "the engine's training step against plain PyTorch, DDP, FSDP2, torch's pipelining, parallelize_module",
+            ("time", "other_time", "ratio", "ratio_of_best", "tokens", "mfu"),
         ),
         Benchmark(
             "gpu_step",

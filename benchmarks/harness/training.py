@@ -1,10 +1,12 @@
 """Builds the engine on one rank for benchmarks of a layer, a pipeline, a step or a checkpoint."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from benchmarks.harness.setup import Setup
+from benchmarks.harness.timing import measure
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
@@ -60,3 +62,12 @@ def batches(
         return data[j * b : (j + 1) * b, :-1], data[j * b : (j + 1) * b, 1:]
 
     return batch, data
+
+
+def fastest_product(setup: Setup, dtype: torch.dtype) -> float:
+    """FLOP/s of the fastest square matrix product on the device: what model FLOP/s are shares of (MFU)."""
+    speeds = []
+    for size in ((4096, 8192) if setup.on_gpu else (512, 1024)) if not setup.quick else (256,):
+        a = torch.randn(size, size, device=setup.device).to(dtype)
+        speeds.append(2 * size**3 / measure(partial(torch.matmul, a, a), setup.device, samples=setup.samples).minimum)
+    return max(speeds)

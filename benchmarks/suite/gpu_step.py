@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, measure, wall_timer
-from benchmarks.harness.training import build, parameters_of
+from benchmarks.harness.training import build, fastest_product, parameters_of
 from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.report import peak_memory
@@ -84,7 +84,7 @@ CASES = tuple(
 def points(setup: Setup) -> Iterator[PointResult]:
     """One point per case; all of a model's share the measured peak."""
     dtype = "bf16" if setup.on_gpu else "fp32"
-    peak = Once(partial(fastest_product, setup))
+    peak = Once(partial(fastest_product, setup, torch.bfloat16 if setup.on_gpu else torch.float32))
     toys = setup.quick or not setup.on_gpu
     for case in CASES:
         model = (TOYS if toys else MODELS)[case.model]
@@ -95,16 +95,6 @@ def points(setup: Setup) -> Iterator[PointResult]:
         yield attempted(
             setup, case.model, case.label, parameters, partial(_metrics, setup, model, parallel, engine, peak)
         )
-
-
-def fastest_product(setup: Setup) -> float:
-    """FLOP/s of the fastest square matrix product, in the precision of the points."""
-    dtype = torch.bfloat16 if setup.on_gpu else torch.float32
-    speeds = []
-    for size in (4096, 8192) if setup.on_gpu and not setup.quick else (256,):
-        a = torch.randn(size, size, dtype=dtype, device=setup.device)
-        speeds.append(2 * size**3 / measure(partial(torch.matmul, a, a), setup.device, samples=setup.samples).minimum)
-    return max(speeds)
 
 
 def _metrics(

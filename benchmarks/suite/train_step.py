@@ -4,13 +4,17 @@
     pipeline    p = 2, forward and backward, against `torch.distributed.pipelining`: 1F1B, and interleaved with v = 2,
                 with the engine's own modules as stages, the same microbatches and backend
     tensor      t = 2, forward and backward, against `parallelize_module`
+    data        d = 2, a whole step: 'torch' data parallelism against DistributedDataParallel, the ZeRO-3 baseline
+                against FSDP2, each around the plain GPT, with AdamW and clipping as one finds them
 
+The serial comparison is made with a large vocabulary and long sequences, too, where the loss takes its share.
 Both sides of a comparison run in the same processes, one thread each, in turn and in random order within each round.
 The ratio of a round is PyTorch's time over the engine's, each of its slowest rank: above 1 the engine is faster.
 Everything is computed in fp32.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -19,28 +23,36 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.harness.points import attempted, rate, seconds
+from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, take_turns
-from benchmarks.harness.training import build, model_for, parameters_of
+from benchmarks.harness.training import batches, build, fastest_product, model_for, parameters_of
 from benchmarks.records import Metric, PointResult
+from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.model import Chunk
 from ptdp_core.engine.pipeline import Batch
-from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.engine.zero3 import Zero3Trainer
+from ptdp_core.formulas import model_flops_per_iteration
 
 STD = 0.02
-LIMIT_S = 8.0  # how long the samples of both sides may take together
+ROUNDS = 15  # fewer moved the medians by up to 30%
+LARGE = ModelConfig(layers=2, hidden=256, heads=4, seq=512, vocab=50257)
 NOTES = (
     "fp32, one thread per rank; both sides in the same processes, in turn, in random order within each round.",
     "ratio: the median of their time over ours, round by round: above 1 the engine is faster.",
     "ratio of best: of both sides' fastest rounds, which a busy machine disturbs least. tokens: the engine's.",
+    "mfu: the engine's fastest step over the fastest matrix product measured here. canary: a small product per round.",
 )
 
 
@@ -54,13 +66,18 @@ class StepComparison:
     exchange: str = "overlapped"
     kernels: str = "reference"
     attention: str = "sdpa"
+    large: bool = False  # `LARGE` in place of the usual model
 
     @property
     def label(self) -> str:
         """The settings that tell it from the other comparisons of its name."""
         if self.name == "serial":
-            return f"{self.kernels}, {self.attention}"
+            return f"{self.kernels}, {self.attention}" + (", large vocabulary" if self.large else "")
         return f"{self.against}, {self.exchange}" if self.name == "pipeline" else self.against
+
+    def model(self, setup: Setup) -> ModelConfig:
+        """The model that both sides train."""
+        return LARGE if self.large and not setup.quick else model_for(setup)
 
 
 def comparisons() -> list[StepComparison]:
@@ -81,7 +98,14 @@ def comparisons() -> list[StepComparison]:
                 ("compiled", "sdpa"),
             )
         ),
+        StepComparison(
+            "serial", "plain PyTorch GPT", ParallelConfig(b=1, B=2, recompute="none"), "blocking", large=True
+        ),
         *pipeline,
+        *(
+            StepComparison("data", against, ParallelConfig(d=2, B=8, data_parallel=kind, **plain), "blocking")  # type: ignore[arg-type]
+            for against, kind in (("DistributedDataParallel", "torch"), ("FSDP2", "zero3"))
+        ),
         StepComparison("tensor", "parallelize_module", ParallelConfig(t=2, B=4, **plain), "blocking"),  # type: ignore[arg-type]
     ]
 
@@ -132,24 +156,49 @@ class PlainGPT(nn.Module):
 def engine(comparison: StepComparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
     """The engine on this rank, with the batch that both sides train on."""
     settings = EngineSettings(exchange=comparison.exchange, attention=comparison.attention)
-    return build(model_for(setup), comparison.parallel, setup.device, settings, comparison.kernels)
+    return build(comparison.model(setup), comparison.parallel, setup.device, settings, comparison.kernels)
 
 
 def serial_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable[[], object]]:
     """Both sides of a whole training step, with clipping and AdamW."""
     trainer, batch, _ = engine(comparison, setup)
-    plain = PlainGPT(model_for(setup), fused=True).to(trainer.groups.device)
-    adam = torch.optim.AdamW(plain.parameters(), lr=1e-3, fused=True)
-    m = comparison.parallel.m
+    plain = PlainGPT(comparison.model(setup), fused=True).to(trainer.groups.device)
+    return {"engine": lambda: trainer.step(batch), "other": plain_step(plain, batch, comparison.parallel.m)}
 
-    def theirs() -> None:
+
+def plain_step(model: nn.Module, batch: Callable[[int], Batch], m: int) -> Callable[[], object]:
+    """A training step as one writes it; DistributedDataParallel reduces after the last microbatch only."""
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step() -> None:
         adam.zero_grad()
         for j in range(m):
-            (plain(*batch(j)) / m).backward()
-        nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+            with model.no_sync() if isinstance(model, DistributedDataParallel) and j < m - 1 else nullcontext():
+                (model(*batch(j)) / m).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
 
-    return {"engine": lambda: trainer.step(batch), "other": theirs}
+    return step
+
+
+def data_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable[[], object]]:
+    """Both sides of a whole step on two replicas, whose gradients are reduced or whose states are sharded."""
+    parallel, model, device = comparison.parallel, comparison.model(setup), local_device(setup.device)
+    groups, operators = Groups.create(parallel, device), select(comparison.kernels, device)
+    settings = Settings(model, parallel, EngineSettings(attention=comparison.attention))
+    batch, _ = batches(model, parallel, device)
+    plain = PlainGPT(model, fused=True).to(device)
+    trainer: Trainer | Zero3Trainer
+    if parallel.data_parallel == "zero3":
+        trainer = Zero3Trainer(settings, groups, operators)
+        mesh = init_device_mesh(device.type, (parallel.d,))
+        for block in plain.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(plain, mesh=mesh)
+    else:
+        trainer = Trainer(settings, groups, operators)
+    other = plain if parallel.data_parallel == "zero3" else DistributedDataParallel(plain)
+    return {"engine": lambda: trainer.step(batch), "other": plain_step(other, batch, parallel.m)}
 
 
 class AsStage(nn.Module):
@@ -222,7 +271,7 @@ def tensor_sides(comparison: StepComparison, setup: Setup) -> dict[str, Callable
     return {"engine": ours, "other": theirs}
 
 
-SIDES = {"serial": serial_sides, "pipeline": pipeline_sides, "tensor": tensor_sides}
+SIDES = {"serial": serial_sides, "data": data_sides, "pipeline": pipeline_sides, "tensor": tensor_sides}
 
 
 def measure_here(beat: Callable[[], None], comparison: StepComparison, setup: Setup) -> dict[str, Samples]:
@@ -232,32 +281,38 @@ def measure_here(beat: Callable[[], None], comparison: StepComparison, setup: Se
     """
     steps = {side: Step.of(call) for side, call in SIDES[comparison.name](comparison, setup).items()}
     device = f"{setup.device}:{torch.cuda.current_device()}" if setup.on_gpu else "cpu"
-    samples = take_turns(steps, slowest_timer(device), setup.samples, warm_up=2, limit_s=LIMIT_S)
+    a = torch.full((512, 512), 0.5, device=device)
+    steps["canary"] = Step.of(lambda: a @ a)
+    rounds = setup.samples if setup.quick else ROUNDS
+    samples = take_turns(steps, slowest_timer(device), rounds, warm_up=2)
     beat()
     return samples
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
     """A point per comparison."""
-    model = model_for(setup)
+    peak = Once(partial(fastest_product, setup, torch.float32))
     for comparison in comparisons():
         if setup.quick and comparison.kernels == "compiled":
             continue  # compiling takes a minute
         settings = {name: getattr(comparison, name) for name in ("against", "exchange", "kernels", "attention")}
         label = comparison.label
-        parameters = {**parameters_of(model, comparison.parallel), **settings}
-        yield attempted(setup, comparison.name, label, parameters, partial(_metrics, setup, comparison))
+        parameters = {**parameters_of(comparison.model(setup), comparison.parallel), **settings}
+        yield attempted(setup, comparison.name, label, parameters, partial(_metrics, setup, comparison, peak))
 
 
-def _metrics(setup: Setup, comparison: StepComparison) -> dict[str, Metric]:
+def _metrics(setup: Setup, comparison: StepComparison, peak: Callable[[], float]) -> dict[str, Metric]:
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
     ours, theirs = samples["engine"], samples["other"]
     ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
-    tokens = comparison.parallel.B * model_for(setup).seq
+    model, B = comparison.model(setup), comparison.parallel.B
+    flops = model_flops_per_iteration(model, B) / comparison.parallel.n
     return {
         "time": seconds(ours),
         "other_time": seconds(theirs),
         "ratio": Metric(median(ratios), "1", "measured", ratios),
         "ratio_of_best": Metric(theirs.minimum / ours.minimum, "1", "derived"),
-        "tokens": rate(tokens, ours, "tokens/s"),
+        "tokens": rate(B * model.seq, ours, "tokens/s"),
+        "mfu": Metric(flops / ours.minimum / peak(), "1", "derived"),
+        "canary": seconds(samples["canary"]),
     }

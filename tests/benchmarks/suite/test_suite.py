@@ -28,6 +28,7 @@ POINTS = {
     "pipeline_step": 1,
     "optimizer_step": 1,
     "checkpoint": 2,
+    "gpu_step": 2,
     "data_loading": 4,
     "simulator_rate": 4,
     "startup": 1,
@@ -79,11 +80,11 @@ def test_the_registry_names_every_module_of_the_suite():
         assert all(isinstance(note, str) and note.endswith(".") for note in notes)
 
 
-@pytest.mark.parametrize(("name", "parts"), [("serial", 1), ("pipeline", 2), ("tensor", 2)])
+@pytest.mark.parametrize(("name", "parts"), [("serial", 1), ("data", 2), ("pipeline", 2), ("tensor", 2)])
 def test_the_engine_runs_beside_what_it_is_compared_with(name, parts):
     comparison = next(c for c in train_step.comparisons() if c.name == name and c.kernels == "reference")
     found = run_ranks(train_step.measure_here, parts, (comparison, TINY), "cpu")
-    assert [set(rank) for rank in found] == [{"engine", "other"}] * parts
+    assert [set(rank) for rank in found] == [{"engine", "other", "canary"}] * parts
     assert len({rank["engine"].seconds for rank in found}) == 1  # the slowest rank's, on all
 
 
