@@ -122,7 +122,10 @@ def _metrics(
 
 
 def shares(step: Callable[[], None], setup: Setup, samples: Samples) -> dict[str, Metric]:
-    """Shares of a step's median time by kind of kernel, from a profile of one step; what is left is idle."""
+    """Shares of a step's median time by kind of kernel, from a profile of one step; what is left is idle.
+
+    A kind that took no time is left out.
+    """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if setup.on_gpu else [])]
     with _without_output(), profile(activities=activities) as profiled:
         step()
@@ -134,7 +137,7 @@ def shares(step: Callable[[], None], setup: Setup, samples: Samples) -> dict[str
         totals[kind_of(event.key)] += spent * 1e-6
     found = {kind: total / samples.median for kind, total in totals.items()}
     found["idle_share"] = max(0.0, 1.0 - sum(found.values()))
-    return {kind: Metric(share, "1", "measured", (share,)) for kind, share in found.items()}
+    return {kind: Metric(share, "1", "measured", (share,)) for kind, share in found.items() if share}
 
 
 @contextmanager
