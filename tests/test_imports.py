@@ -36,6 +36,7 @@ LEVELS = (
     ("reproduce.artifacts",),
     ("reproduce.running",),
     ("reproduce.analysis",),
+    ("reproduce.site",),
     ("reproduce.interface",),
     ("reproduce.commands",),
     ("reproduce.cli",),

@@ -15,6 +15,8 @@ GROUPS = {
         "all": "run every artifact, and answer whether the paper holds",
         "verify": "every claim of the paper, with its verdict",
         "report": "all results as one HTML page",
+        "explore": "the simulator as a page in your browser: figures, what-if, timelines",
+        "site": "write that page, as static files for any file server",
         "plot": "draw figures again, of artifacts and of benchmarks, from their records alone",
         "compare": "two result sets: what differs, and whether they can be compared",
     },

@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.records import (
+    ClaimResult,
     PaperPlace,
     PointResult,
     Provenance,
@@ -161,6 +162,25 @@ def run(
     return Run(plan, record, files, session.computed, len(plan.points) - session.computed)
 
 
+class Judged(NamedTuple):
+    """Evaluated points with their intervals, the claims judged on them, and what a reader has to know of them."""
+
+    points: tuple[PointResult, ...]
+    claims: tuple[ClaimResult, ...]
+    notes: tuple[str, ...]
+
+
+def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult]) -> Judged:
+    """What a plan's evaluated points come to."""
+    artifact, results = plan.artifact, evaluate.results(points, plan.scale)
+    difference = accuracy(artifact, results.points)
+    notes = [str(difference)] if difference else []
+    notes += predictions.notes(results.points, plan.fidelity)
+    notes += artifact.notes(results) if artifact.notes else ()
+    notes += evaluate.notes(plan.scale)
+    return Judged(results.points, tuple(judge(claim, results) for claim in artifact.claims), tuple(notes))
+
+
 class _Session:
     """The state of one run."""
 
@@ -222,13 +242,8 @@ class _Session:
 
     def finished(self) -> Record:
         """The complete record, with claims and notes."""
-        artifact, results = self.plan.artifact, self.evaluate.results(self.points, self.plan.scale)
-        record = self._record("complete", results.points)
-        notes = [str(accuracy_text)] if (accuracy_text := accuracy(artifact, record.points)) else []
-        notes += predictions.notes(record.points, self.plan.fidelity)
-        notes += artifact.notes(results) if artifact.notes else ()
-        notes += self.evaluate.notes(self.plan.scale)
-        return replace(record, claims=tuple(judge(claim, results) for claim in artifact.claims), notes=tuple(notes))
+        judged = judge_points(self.plan, self.evaluate, self.points)
+        return replace(self._record("complete", judged.points), claims=judged.claims, notes=judged.notes)
 
     def _record(self, state: str, points: tuple[PointResult, ...]) -> Record:
         artifact = self.plan.artifact

@@ -13,8 +13,8 @@ from ptdp_core.simulator.bounds import fits
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.space import TrainingJob, configurations
 from reproduce.analysis.planning import plan
+from reproduce.analysis.what_if import answer, evaluate
 from reproduce.cli import main
-from reproduce.commands.simulate import answer, evaluate
 from reproduce.experiment import published
 
 TABLE_1 = published.artifact("table_weak_scaling")["rows"]

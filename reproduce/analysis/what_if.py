@@ -1,0 +1,86 @@
+"""A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.records.errors import UsageError
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.simulator.search import passes
+from reproduce.experiment import margins
+from reproduce.experiment.parameters import check_keys
+from reproduce.running.fidelities import oom_reason, open_cluster
+
+MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
+
+
+def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict[str, Any]:
+    """The answer for one point of the file, as JSON."""
+    label = f"point {number}"
+    if isinstance(entry, dict) and isinstance(entry.get("label"), str):
+        label = entry["label"]
+    try:
+        check_keys(entry)
+        config = TrainingConfig.from_plain(entry)
+        check_size(config)
+        model, _ = open_cluster(entry.get("cluster", cluster))
+        estimate = simulate(config, model, bubble_times=True)
+    except (ValueError, UsageError) as error:
+        return answer(label, "invalid", str(error), None)
+    except Exception as error:
+        if debug:
+            raise
+        return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where", None)
+    if not estimate.fits:
+        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
+    return answer(label, "ok", None, estimate, model)
+
+
+def check_size(config: TrainingConfig) -> None:
+    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
+    parallel, executed = config.parallel, passes(config)
+    if executed > MAX_PASSES:
+        raise ValueError(
+            f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
+            f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
+        )
+
+
+def answer(
+    label: str, status: str, reason: str | None, estimate: Estimate | None, cluster: Cluster | None = None
+) -> dict[str, Any]:
+    """A point's answer; without an estimate its numbers are null."""
+    document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
+    numbers: Mapping[str, Any] = dict.fromkeys(NUMBERS)
+    if estimate is not None and cluster is not None:
+        numbers = {
+            "cluster": cluster.name,
+            "gpus": estimate.config.parallel.n,
+            "iteration_time": estimate.iteration_time,
+            "throughput_per_gpu": estimate.throughput_per_gpu,
+            "sequences_per_s": estimate.sequences_per_s,
+            "bubble_fraction": estimate.bubble_fraction,
+            "bubble_times": dict(estimate.bubble_times),
+            "peak_memory": estimate.peak_memory,
+            "phase_times": dict(estimate.phase_times),
+            "memory_bytes": dict(estimate.memory_bytes),
+            "traffic": dict(estimate.traffic),
+            "intervals": margins.of_estimate(estimate),
+        }
+    return document | {name: numbers[name] for name in NUMBERS}
+
+
+NUMBERS = (
+    "cluster",
+    "gpus",
+    "iteration_time",
+    "throughput_per_gpu",
+    "sequences_per_s",
+    "bubble_fraction",
+    "bubble_times",
+    "peak_memory",
+    "phase_times",
+    "memory_bytes",
+    "traffic",
+    "intervals",
+)

@@ -1,0 +1,32 @@
+"""`reproduce site`: the page that runs the simulator in a browser, as a folder of static files."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from benchmarks.records.errors import DONE, UsageError
+from reproduce.output.terminal import shown_path
+from reproduce.site.build import build
+
+HELP = """The page draws the paper's figures and tables from simulations made in the browser, beside the published
+values, and answers what-if questions. Copy the folder to any file server; `reproduce explore` opens it here.
+
+examples:
+  reproduce site --out public
+  reproduce site --out public --offline    with Pyodide and the chart library beside it (13 MB, by npm)
+
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options of `reproduce site`."""
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write the page")
+    parser.add_argument("--offline", action="store_true", help="put all that it needs beside it, by npm")
+
+
+def run(parsed: Namespace) -> int:
+    """Write the page, and say where it is and how large. Raises `UsageError` and `UnavailableError`."""
+    if parsed.out.is_file():
+        raise UsageError(f"--out {parsed.out} is a file; needs a folder; try --out {parsed.out.with_suffix('')}")
+    size = build(parsed.out, parsed.offline)
+    print(f"{shown_path(parsed.out / 'index.html')} ({size / 1e6:.1f} MB in all)")
+    return DONE

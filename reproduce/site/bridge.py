@@ -1,0 +1,242 @@
+"""What the page asks Python for, in a browser's worker or here: each answer is plain JSON data.
+
+The page computes nothing itself. `call` is the only entry: it takes the name of one of the functions in `ANSWERS` and
+its arguments as JSON, and returns {"answer": ...} or {"error": "one line"} as JSON. Nothing here imports numpy, pandas
+or torch.
+"""
+
+import json
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict
+from dataclasses import fields as dataclass_fields
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import PointResult
+from benchmarks.records.errors import ReproduceError
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, descriptions
+from ptdp_core.schedules import TimelineEvent, names
+from ptdp_core.simulator import cluster_path, load_cluster, simulate
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
+from reproduce.analysis.planning.models import main_names, models
+from reproduce.analysis.planning.plan import make_plan, request
+from reproduce.analysis.what_if import evaluate
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import agreement
+from reproduce.output.latex import plain
+from reproduce.running import runner
+from reproduce.running.fidelities import evaluator, open_cluster
+
+SHOWN_PLANS = 8
+
+
+def call(name: str, arguments: str) -> str:
+    """The answer of a function of `ANSWERS` to JSON arguments, as JSON; a user's mistake is an 'error' of one line."""
+    try:
+        return json.dumps({"answer": ANSWERS[name](**json.loads(arguments))})
+    except (ReproduceError, ValueError) as error:
+        return json.dumps({"error": str(error)})
+
+
+def start() -> dict[str, Any]:
+    """What the page offers: artifacts, clusters, models, schedules, and the fields of a configuration."""
+    fields = {
+        field.name: {
+            "sentence": descriptions(part)[field.name],
+            "default": None if field.default is MISSING else field.default,
+        }
+        for part in (ModelConfig, ParallelConfig)
+        for field in dataclass_fields(part)
+    }
+    return {
+        "artifacts": [_heading(catalog.load(id)) for id in catalog.ids()],
+        "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
+        "models": {name: asdict(models()[name]) for name in main_names()},
+        "schedules": list(names()),
+        "fields": fields,
+    }
+
+
+def _heading(artifact: Artifact) -> dict[str, str]:
+    return {
+        "id": artifact.id,
+        "label": artifact.label,
+        "title": artifact.title,
+        "place": artifact.place,
+        "fidelity": artifact.fidelities[0],
+    }
+
+
+def cluster(name: str, text: str = "") -> dict[str, Any]:
+    """The numbers of a cluster: of a shipped one, or of the text of a cluster file."""
+    file = _file(name, {}, text)
+    numbers = [asdict(parameter) for parameter in read_parameters(file).values()]
+    described = tomllib.loads(cluster_path(file).read_text(encoding="utf-8")).get("description", "")
+    return {"description": described, "numbers": numbers}
+
+
+def _file(name: str, changes: Mapping[str, float], text: str) -> str:
+    """What `load_cluster` takes for a cluster: its name, or the path of a file with the changes or the text in it."""
+    if not changes and not text:
+        return name
+    if not text:
+        parameters = read_parameters(name)
+        lines = [f'name = "{name}, edited"', f'description = "{name} with changed numbers"', f'base = "{name}"']
+        for key, value in changes.items():
+            if key not in parameters:
+                raise ValueError(f"{key}={value} is no number of a cluster; needs one of those listed")
+            p = parameters[key]
+            if not p.low <= value <= p.high:
+                raise ValueError(f"{key}={value:g} lies outside its range; needs {p.low:g} to {p.high:g} {p.unit}")
+            number = int(value) if isinstance(p.value, int) else float(value)
+            lines += [
+                f"[{key}]",
+                f"value = {number!r}",
+                f"unit = {json.dumps(p.unit)}",
+                f"range = [{p.low!r}, {p.high!r}]",
+            ]
+            lines += ['source = "changed in the page"', 'set_with = "nothing"']
+        text = "\n".join(lines)
+    path = Path(tempfile.gettempdir()) / f"cluster-{sha256(text.encode()).hexdigest()[:16]}.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def artifact(
+    id: str, cluster: str = "selene", changes: Mapping[str, float] | None = None, text: str = ""
+) -> dict[str, Any]:
+    """An artifact at its first fidelity and scale, computed now: points, claims with verdicts, notes."""
+    file = _file(cluster, changes or {}, text)
+    return _artifact(id, file)
+
+
+@lru_cache(maxsize=64)
+def _artifact(id: str, cluster: str) -> dict[str, Any]:
+    plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()))
+    shown, evaluate_point = plan.artifact, evaluator(plan.artifact, plan.fidelity, cluster)
+    judged = runner.judge_points(plan, evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
+    return _heading(shown) | {
+        "description": shown.description,
+        "fidelity": plan.fidelity,
+        "cluster": evaluate_point.cluster_ref.name if evaluate_point.cluster_ref else None,
+        "quantities": [asdict(quantity) | {"heading": quantity.heading} for quantity in shown.quantities],
+        "columns": dict(shown.columns),
+        "x": asdict(shown.x_axis) if shown.x_axis else None,
+        "points": [_point(shown, point) for point in judged.points],
+        "claims": [
+            {
+                "id": claim.id,
+                "sentence": plain(claim.sentence),
+                "place": claim.place,
+                "tolerance": claim.tolerance,
+                "verdict": claim.verdict,
+                "explanation": claim.explanation,
+            }
+            for claim in judged.claims
+        ],
+        "notes": list(judged.notes),
+    }
+
+
+def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
+    return {
+        "key": point.key,
+        "series": point.series,
+        "label": point.label,
+        "parameters": dict(point.parameters),
+        "status": point.status,
+        "reason": point.reason,
+        "agreement": agreement(shown, point),
+        "metrics": {name: metric.value for name, metric in point.metrics.items()},
+        "intervals": {
+            name: [metric.interval.low, metric.interval.high]
+            for name, metric in point.metrics.items()
+            if metric.interval is not None
+        },
+        "paper": {name: value.value for name, value in point.paper.items()},
+    }
+
+
+def what_if(
+    configuration: Mapping[str, Any],
+    cluster: str = "selene",
+    changes: Mapping[str, float] | None = None,
+    text: str = "",
+) -> dict[str, Any]:
+    """A configuration simulated: what `reproduce simulate --json` says of it."""
+    return evaluate(dict(configuration), 1, _file(cluster, changes or {}, text))
+
+
+def plan(
+    model: Mapping[str, int], gpus: int, batch: int, cluster: str = "selene",
+    changes: Mapping[str, float] | None = None, text: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """The fastest configurations of a model on so many GPUs, by `reproduce plan`'s search."""
+    file = _file(cluster, changes or {}, text)
+    name, job = request({**model, "gpus": gpus, "batch": batch})
+    loaded, reference = open_cluster(file)
+    found = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
+    return {
+        "simulated": len(found.search.ranked),
+        "plans": [
+            {
+                "configuration": estimate.config.to_plain(),
+                "iteration_time": estimate.iteration_time,
+                "throughput_per_gpu": estimate.throughput_per_gpu,
+                "peak_memory": estimate.peak_memory,
+            }
+            for estimate in found.search.ranked[:SHOWN_PLANS]
+        ],
+    }
+
+
+def timeline(
+    configuration: Mapping[str, Any],
+    cluster: str = "selene",
+    changes: Mapping[str, float] | None = None,
+    text: str = "",
+) -> dict[str, Any]:
+    """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
+
+    The stash of a rank is a list of [second, microbatches of a chunk held from then on].
+    """
+    config = TrainingConfig.from_plain(dict(configuration))
+    estimate = simulate(config, load_cluster(_file(cluster, changes or {}, text)), timeline=True)
+    return {
+        "iteration_time": estimate.iteration_time,
+        "bubble_fraction": estimate.bubble_fraction,
+        "p": config.parallel.p,
+        "v": config.parallel.v,
+        "rows": [[_box(event) for event in row] for row in estimate.timeline],
+        "stash": [_stash(row) for row in estimate.timeline],
+    }
+
+
+def _box(event: TimelineEvent[float]) -> list[Any]:
+    place = [event.action.stage, event.action.microbatch] if event.action else [None, None]
+    return [event.kind, *place, event.start, event.end]
+
+
+def _stash(row: tuple[TimelineEvent[float], ...]) -> list[list[float]]:
+    """A forward pass adds a microbatch of a chunk; its backward pass, or the input half of it, takes it away."""
+    held, steps = 0, []
+    for event in row:
+        if event.kind in ("F", "B", "I"):
+            held += 1 if event.kind == "F" else -1
+            steps.append([event.end, held])
+    return steps
+
+
+ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "start": start,
+    "cluster": cluster,
+    "artifact": artifact,
+    "what_if": what_if,
+    "plan": plan,
+    "timeline": timeline,
+}

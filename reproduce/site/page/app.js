@@ -1,0 +1,304 @@
+// The page: what is shown is `state`, which is kept in the address; every number comes from Python in a worker.
+import * as store from "./state.js";
+import { TimelineView, COLORS, NAMES } from "./timeline.js";
+import { draw, download, picture } from "./charts.js";
+
+const runtime = @RUNTIME@;
+const $ = (id) => document.getElementById(id);
+const element = (tag, text, attributes = {}) => { const made = document.createElement(tag); if (text !== undefined) made.textContent = text; for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); return made; };
+const FIELDS = ["layers", "hidden", "heads", "seq", "vocab", "p", "t", "d", "v", "b", "B", "schedule", "recompute", "checkpoint_layers", "scatter_gather", "fused", "data_parallel", "sharded_optimizer"];
+const CHOICES = { recompute: ["full", "none"], data_parallel: ["local", "torch", "zero3"] };
+let state = store.START, offer, shown = {}, worker, waiting = new Map(), number = 0, asked = {};
+
+// ------------------------------------------------------------------------------------------------------------- Python
+
+function startWorker() {
+  worker?.terminate();
+  waiting.forEach(({ reject }) => reject(new Error("cancelled")));
+  waiting = new Map();
+  worker = new Worker("worker.js", { type: "module" });
+  const ready = new Promise((resolve, reject) => {
+    worker.onerror = (event) => reject(new Error(event.message || "the worker could not be started"));
+    worker.onmessage = ({ data }) => {
+      if (data.progress) return say(data.progress, true);
+      if (data.failed) return reject(new Error(`Python could not be started: ${data.failed}`));
+      if (data.ready) return resolve(JSON.parse(data.ready).answer);
+      const { resolve: done, reject: fail } = waiting.get(data.id) ?? {};
+      waiting.delete(data.id);
+      if (!waiting.size) say("Ready", false);
+      const { answer, error } = JSON.parse(data.text);
+      if (error) fail?.(new Error(error)); else done?.(answer);
+    };
+  });
+  const absolute = (path) => new URL(path, location.href).href;
+  const files = runtime.files.map(({ url, integrity }) => ({ url: absolute(url), integrity }));
+  worker.postMessage({ runtime: { base: absolute(runtime.base), files }, sources: absolute("ptdp.zip") });
+  return ready;
+}
+
+export function ask(name, given) {
+  return new Promise((resolve, reject) => {
+    const id = ++number;
+    waiting.set(id, { resolve, reject });
+    worker.postMessage({ id, name, arguments: given });
+  });
+}
+
+const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
+
+// Show what Python answers, unless something newer of the same kind was asked meanwhile; an error leaves what is shown.
+async function update(kind, name, given, show) {
+  const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
+  say("Simulating", true);
+  try {
+    const answer = await ask(name, given);
+    if (turn !== asked[kind]) return;
+    $("error").hidden = true;
+    shown[kind] = answer;
+    show(answer);
+  } catch (error) {
+    if (turn === asked[kind]) fail(error.message);
+  }
+}
+
+function say(message, busy) { $("message").textContent = message; $("loading").hidden = !busy; $("cancel").hidden = !busy || !offer; document.body.dataset.busy = busy; }
+function fail(message) { $("error").textContent = message; $("error").hidden = false; }
+
+// -------------------------------------------------------------------------------------------------------------- views
+
+function refresh() {
+  const address = store.write(state);
+  if (address !== location.hash) history.replaceState(null, "", address === "#" ? location.pathname + location.search : address);
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    const chosen = tab.dataset.view === state.view;
+    tab.setAttribute("aria-selected", chosen);
+    tab.tabIndex = chosen ? 0 : -1;
+    $(`view-${tab.dataset.view}`).hidden = !chosen;
+  }
+  $("cluster-name").textContent = state.text ? "a file of your own" : state.cluster + (Object.keys(state.changes).length ? ", with changed numbers" : "");
+  if (state.view === "figure") return update("figure", "artifact", { id: state.artifact, ...cluster() }, showArtifact);
+  if (state.view === "whatif") return update("whatif", "what_if", { configuration: state.configuration, ...cluster() }, showAnswer);
+  return showTimelines();
+}
+
+function showArtifact(answer) {
+  $("artifact").value = answer.id;
+  $("artifact-title").textContent = `${answer.label}: ${answer.title}`;
+  $("artifact-description").textContent = answer.description;
+  $("chart").replaceChildren(...[draw(answer, $("chart").clientWidth || 640)].filter(Boolean));
+  const where = answer.cluster ? ` on ${answer.cluster}` : "";
+  $("chart-origin").textContent = `Ours: ${answer.fidelity}${where}, made now in this page${answer.points.some((point) => Object.keys(point.intervals).length) ? "; bands: where 90% of real values are expected" : ""}. Hollow and dashed: the paper.`;
+  $("command").textContent = `reproduce ${answer.id}`;
+  $("claims").replaceChildren(...answer.claims.map((claim) => {
+    const item = element("li", undefined, { "data-verdict": claim.verdict });
+    item.append(element("span", claim.verdict, { class: "verdict" }), ` “${claim.sentence}” `, element("small", `${claim.place}. ${claim.explanation}`));
+    return item;
+  }));
+  if (!answer.claims.length) $("claims").append(element("li", "This experiment judges no sentence."));
+  $("points").replaceChildren(...table(answer));
+  $("notes").replaceChildren(...answer.notes.map((note) => element("li", note)));
+}
+
+function rows(answer) {
+  const columns = Object.entries(answer.columns);
+  const headings = ["series", "point", ...columns.map(([heading]) => heading), ...answer.quantities.map((q) => `${q.heading} [${answer.fidelity}]`), `${answer.quantities[0].heading} [paper]`, "verdict"];
+  const cells = answer.points.map((point) => [
+    point.series, point.label, ...columns.map(([, name]) => point.parameters[name] ?? ""),
+    ...answer.quantities.map((q) => format(point.metrics[q.name], q)), format(point.paper[answer.quantities[0].name], answer.quantities[0]), point.reason ?? point.agreement,
+  ]);
+  return [headings, cells];
+}
+
+const format = (value, quantity) => (value === undefined || value === null ? "" : (value / quantity.factor).toFixed(quantity.digits));
+
+function table(answer) {
+  const [headings, cells] = rows(answer);
+  const head = element("thead"), body = element("tbody"), line = element("tr");
+  const numeric = headings.map((_, i) => cells.every((row) => row[i] === "" || !Number.isNaN(Number(row[i]))));
+  headings.forEach((heading, i) => line.append(element("th", heading, { scope: "col", ...(numeric[i] ? { class: "number" } : {}) })));
+  head.append(line);
+  for (const row of cells) {
+    const tr = element("tr");
+    row.forEach((cell, i) => tr.append(element("td", String(cell), numeric[i] ? { class: "number" } : {})));
+    body.append(tr);
+  }
+  return [head, body];
+}
+
+function showAnswer(answer) {
+  $("answer-status").textContent = answer.reason ? `${answer.status}: ${answer.reason}` : "Simulated; it fits. In brackets: where 90% of real values are expected.";
+  const known = answer.iteration_time !== null;
+  const sure = (name, scale, digits) => { const between = answer.intervals?.[name]; return `${(answer[name] / scale).toPrecision(digits)}${between ? ` (${(between.low / scale).toPrecision(3)} to ${(between.high / scale).toPrecision(3)})` : ""}`; };
+  const values = known ? {
+    "GPUs": answer.gpus, "iteration (s)": sure("iteration_time", 1, 5), "teraFLOP/s per GPU (eq. 3)": sure("throughput_per_gpu", 1e12, 4),
+    "sequences/s": sure("sequences_per_s", 1, 4), "bubble (%)": (100 * answer.bubble_fraction).toFixed(1), "peak memory (GB)": sure("peak_memory", 1e9, 3),
+    "days for 300 billion tokens": (300e9 / (answer.sequences_per_s * (state.configuration.seq ?? 2048)) / 86400).toFixed(1),
+  } : {};
+  $("answer").replaceChildren(...Object.entries(values).map(([name, value]) => { const box = element("div"); box.append(element("dt", name), element("dd", String(value))); return box; }));
+  for (const [id, parts, unit, scale] of [["phases", answer.phase_times, "s", 1], ["memory", answer.memory_bytes, "GB", 1e9]])
+    $(id).replaceChildren(...(known ? [picture.bars(parts, unit, scale, $(id).clientWidth || 320)] : []));
+}
+
+async function showTimelines() {
+  const kinds = [state.configuration.schedule ?? "", ...(state.beside ? [state.beside] : [])];
+  say("Simulating", true);
+  const turn = (asked.timeline = (asked.timeline ?? 0) + 1);
+  try {
+    const answers = [];
+    for (const schedule of kinds) answers.push(await ask("timeline", { configuration: { ...state.configuration, schedule }, ...cluster() }));
+    if (turn !== asked.timeline) return;
+    $("error").hidden = true;
+    shown.timeline = answers;
+    $("timelines").replaceChildren();
+    const views = [];
+    const follow = (from, begin, end) => views.forEach((view) => view !== from && view.show(begin * view.data.iteration_time, end * view.data.iteration_time));
+    answers.forEach((answer, i) => views.push(new TimelineView($("timelines"), `${kinds[i] || "default schedule"}: ${answer.iteration_time.toFixed(3)} s, bubble ${(100 * answer.bubble_fraction).toFixed(1)}%`, answer, (text) => { $("hover").textContent = text || "\u00a0"; }, follow)));
+  } catch (error) {
+    if (turn === asked.timeline) fail(error.message);
+  }
+}
+
+async function showCluster() {
+  const answer = await ask("cluster", { name: state.cluster, text: state.text }).catch((error) => fail(error.message));
+  if (!answer) return;
+  $("cluster-select").value = state.cluster;
+  $("cluster-text").value = state.text;
+  $("cluster-description").textContent = answer.description;
+  $("cluster-numbers").tBodies[0].replaceChildren(...answer.numbers.map((entry) => {
+    const row = element("tr"), cell = element("td"), input = element("input", undefined, { type: "text", inputmode: "decimal", "aria-label": `${entry.name} in ${entry.unit}` });
+    input.value = state.changes[entry.name] ?? entry.value;
+    input.disabled = Boolean(state.text);
+    input.addEventListener("change", () => {
+      const value = Number(input.value);
+      if (input.value.trim() === "" || Number.isNaN(value)) return fail(`${entry.name}=${input.value} is no number; needs ${entry.low} to ${entry.high} ${entry.unit}`);
+      if (value < entry.low || value > entry.high) return fail(`${entry.name}=${value} lies outside its range; needs ${entry.low} to ${entry.high} ${entry.unit}`);
+      const { [entry.name]: _, ...others } = state.changes;
+      state = { ...state, changes: value === entry.value ? others : { ...others, [entry.name]: value } };
+      refresh();
+    });
+    cell.append(input);
+    row.append(element("th", entry.name, { scope: "row" }), cell, element("td", entry.unit), element("td", `${entry.low} to ${entry.high}`), element("td", `${entry.source} (set with: ${entry.set_with})`));
+    return row;
+  }));
+}
+
+// ------------------------------------------------------------------------------------------------------------ controls
+
+function fillControls() {
+  $("artifact").replaceChildren(...offer.artifacts.map(({ id, label, title }) => element("option", `${label}: ${title}`, { value: id })));
+  $("cluster-select").replaceChildren(...offer.clusters.map((name) => element("option", name, { value: name })));
+  for (const id of ["schedule-a", "schedule-b"]) $(id).replaceChildren(element("option", id === "schedule-a" ? "default for v" : "nothing", { value: "" }), ...offer.schedules.map((name) => element("option", name, { value: name })));
+  $("legend").replaceChildren(...Object.entries(NAMES).map(([kind, name]) => { const item = element("li"); const square = element("span"); square.style.background = COLORS[kind]; item.append(square, name); return item; }));
+  const model = element("label", "model"), select = element("select", undefined, { id: "model" });
+  select.append(element("option", "own", { value: "" }), ...Object.keys(offer.models).map((name) => element("option", name, { value: name })));
+  select.addEventListener("change", () => { if (select.value) { state = { ...state, configuration: { ...state.configuration, ...offer.models[select.value] } }; fillForm(); refresh(); } });
+  model.append(select);
+  $("configuration").replaceChildren(model, ...FIELDS.filter((name) => name in offer.fields).map(field));
+  fillForm();
+}
+
+function field(name) {
+  const { sentence, default: usual } = offer.fields[name], label = element("label", name, { title: sentence });
+  const choices = name === "schedule" ? ["", ...offer.schedules] : CHOICES[name];
+  const input = choices ? element("select") : element("input", undefined, { type: typeof usual === "boolean" ? "checkbox" : "number", min: 1, step: 1 });
+  if (choices) input.append(...choices.map((choice) => element("option", choice || "default", { value: choice })));
+  Object.assign(input, { id: `field-${name}`, name });
+  input.addEventListener(choices || input.type === "checkbox" ? "change" : "input", () => {
+    const value = input.type === "checkbox" ? input.checked : choices ? input.value : input.valueAsNumber;
+    if (Number.isNaN(value)) return fail(`${name} is empty; needs a positive whole number`);
+    state = { ...state, configuration: { ...state.configuration, [name]: value } };
+    refresh();
+  });
+  label.append(input);
+  return label;
+}
+
+function fillForm() {
+  for (const name of FIELDS) {
+    const input = $(`field-${name}`);
+    if (!input) continue;
+    const value = state.configuration[name] ?? offer.fields[name].default ?? "";
+    if (input.type === "checkbox") input.checked = value; else input.value = value;
+  }
+  $("schedule-a").value = state.configuration.schedule ?? "";
+  $("schedule-b").value = state.beside;
+}
+
+function listen() {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  tabs.forEach((tab, i) => {
+    tab.addEventListener("click", () => { state = { ...state, view: tab.dataset.view }; fillForm(); refresh(); });
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step) { const next = tabs[(i + step + tabs.length) % tabs.length]; next.focus(); next.click(); }
+    });
+  });
+  $("configuration").addEventListener("submit", (event) => event.preventDefault());
+  $("artifact").addEventListener("change", (event) => { state = { ...state, artifact: event.target.value }; refresh(); });
+  $("cluster-select").addEventListener("change", (event) => { state = { ...state, cluster: event.target.value, changes: {}, text: "" }; refresh(); showCluster(); });
+  $("cluster-reset").addEventListener("click", () => { state = { ...state, changes: {}, text: "" }; refresh(); showCluster(); });
+  $("cluster-use").addEventListener("click", async () => {
+    const text = $("cluster-text").value;
+    try { await ask("cluster", { name: state.cluster, text }); } catch (error) { return fail(error.message); }
+    state = { ...state, changes: {}, text };
+    refresh();
+    showCluster();
+  });
+  $("schedule-a").addEventListener("change", (event) => { state = { ...state, configuration: { ...state.configuration, schedule: event.target.value } }; refresh(); });
+  $("schedule-b").addEventListener("change", (event) => { state = { ...state, beside: event.target.value }; refresh(); });
+  $("best").addEventListener("click", () => {
+    const { layers, hidden, heads, seq, vocab, p, t, d, B } = { ...Object.fromEntries(Object.entries(offer.fields).map(([name, { default: usual }]) => [name, usual])), ...state.configuration };
+    const model = Object.fromEntries(Object.entries({ layers, hidden, heads, seq, vocab }).filter(([, value]) => value !== undefined && value !== null));
+    update("plan", "plan", { model, gpus: p * t * d, batch: B, ...cluster() }, showPlans);
+  });
+  $("cancel").addEventListener("click", async () => { asked = {}; say("Starting Python again", true); await begin(); });
+  window.addEventListener("hashchange", () => { readAddress(); fillForm(); refresh(); showCluster(); });
+  for (const button of document.querySelectorAll("[data-export]")) button.addEventListener("click", () => save(button.dataset.export));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+}
+
+function showPlans(answer) {
+  const list = element("ol");
+  for (const { configuration, iteration_time, throughput_per_gpu, peak_memory } of answer.plans) {
+    const { p, t, d, v, b, recompute } = configuration, button = element("button", "use");
+    button.addEventListener("click", () => { state = { ...state, configuration }; fillForm(); refresh(); });
+    const item = element("li", `p=${p} t=${t} d=${d} v=${v} b=${b}, recompute ${recompute}: ${iteration_time.toPrecision(4)} s, ${(throughput_per_gpu / 1e12).toFixed(1)} teraFLOP/s per GPU, ${(peak_memory / 1e9).toFixed(1)} GB `);
+    item.append(button);
+    list.append(item);
+  }
+  $("plans").replaceChildren(element("h2", `Best of ${answer.simulated} simulated layouts`), list);
+}
+
+function save(kind) {
+  const answer = shown.figure;
+  if (kind === "json") return download("points.json", JSON.stringify([{ ...state.configuration, ...(state.text || Object.keys(state.changes).length ? {} : { cluster: state.cluster }) }], null, 1), "application/json");
+  if (!answer) return;
+  if (kind === "csv") {
+    const quote = (cell) => (/[",\n]/.test(String(cell)) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell));
+    const [headings, cells] = rows(answer);
+    return download(`${answer.id}.csv`, [headings, ...cells].map((row) => row.map(quote).join(",")).join("\n") + "\n", "text/csv");
+  }
+  const [figure] = $("chart").children;
+  if (!figure) return fail(`${answer.label} is a table here; needs a chart; try CSV`);
+  picture.save(figure, answer.id, kind);
+}
+
+function readAddress() {
+  try { state = store.read(location.hash); } catch (error) { fail(error.message); }
+}
+
+async function begin() {
+  try {
+    offer = await startWorker();
+  } catch (error) {
+    say("", false);
+    return fail(error.message);
+  }
+  fillControls();
+  await Promise.all([refresh(), showCluster()]);
+}
+
+readAddress();
+listen();
+window.ptdp = { ask }; // for tests, and for the curious
+begin();

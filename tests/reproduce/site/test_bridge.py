@@ -1,0 +1,97 @@
+"""What the page asks Python for: the numbers of `reproduce`, errors of one line, and nothing that a browser lacks."""
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from reproduce.experiment import catalog
+from reproduce.running import runner
+from reproduce.site import bridge, build
+
+FIGURE_12 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 60}
+
+
+def answer(name: str, /, **arguments: object) -> dict:
+    document = json.loads(bridge.call(name, json.dumps(arguments)))
+    assert "error" not in document, document
+    return document["answer"]
+
+
+def error(name: str, /, **arguments: object) -> str:
+    return json.loads(bridge.call(name, json.dumps(arguments)))["error"]
+
+
+@pytest.mark.parametrize("id", ["fig_interleaved", "table_zero3", "fig_gpipe_timeline"])
+def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id: str, tmp_path: Path) -> None:
+    record = runner.run(runner.plan(catalog.load(id), tmp_path), ["test"]).record
+    page = answer("artifact", id=id)
+    assert [point["metrics"] for point in page["points"]] == [
+        {name: metric.value for name, metric in point.metrics.items()} for point in record.points
+    ]
+    assert [(claim["id"], claim["verdict"]) for claim in page["claims"]] == [(c.id, c.verdict) for c in record.claims]
+
+
+def test_every_artifact_is_offered() -> None:
+    assert [entry["id"] for entry in answer("start")["artifacts"]] == list(catalog.ids())
+
+
+def test_a_changed_number_changes_what_follows_from_it_and_nothing_else() -> None:
+    slow = {"changes": {"hca_bandwidth": 1.3e10, "p2p_bandwidth": 1.2e10}}
+    before, after = answer("what_if", configuration=FIGURE_12), answer("what_if", configuration=FIGURE_12, **slow)
+    assert after["iteration_time"] > before["iteration_time"]
+    assert after["peak_memory"] == before["peak_memory"]
+    assert answer("what_if", configuration=FIGURE_12, changes={}) == before
+
+
+def test_mistakes_are_one_line() -> None:
+    assert "lies outside its range" in error("what_if", configuration=FIGURE_12, changes={"hca_bandwidth": 1e20})
+    assert "no number of a cluster" in error("artifact", id="fig_interleaved", changes={"speed": 1})
+    assert "not valid TOML" in error("cluster", name="selene", text="[[")
+    assert "did you mean" in error("artifact", id="fig_interleave")
+    invalid = answer("what_if", configuration=FIGURE_12 | {"B": 0})
+    assert (invalid["status"], invalid["iteration_time"]) == ("invalid", None)
+
+
+def test_a_timeline_covers_the_iteration_and_empties_its_stash() -> None:
+    timeline = answer("timeline", configuration=FIGURE_12)
+    assert len(timeline["rows"]) == 12
+    passes = [box for box in timeline["rows"][0] if box[0] in "FB"]
+    assert len(passes) == 2 * 60
+    assert max(box[4] for row in timeline["rows"] for box in row) == pytest.approx(timeline["iteration_time"])
+    assert max(held for _, held in timeline["stash"][0]) == 12  # the first rank's warm-up of 1F1B: p microbatches
+    assert all(steps[-1][1] == 0 for steps in timeline["stash"])
+
+
+def test_the_best_layout_is_the_plan_s() -> None:
+    model = {"layers": 24, "hidden": 2304, "heads": 24}
+    plans = answer("plan", model=model, gpus=32, batch=512)["plans"]
+    assert plans == sorted(plans, key=lambda plan: plan["iteration_time"])
+    assert all(
+        plan["configuration"]["p"] * plan["configuration"]["t"] * plan["configuration"]["d"] == 32 for plan in plans
+    )
+
+
+def test_the_archive_needs_nothing_but_python(tmp_path: Path) -> None:
+    data = build.archive()
+    assert data == build.archive()
+    zipfile.ZipFile(io.BytesIO(data)).extractall(tmp_path)
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r}); from reproduce.site import bridge; "
+        "print(json.loads(bridge.call('artifact', json.dumps({'id': 'fig_interleaved'})))['answer']['label'])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "Figure 12\n"), done.stderr
+
+
+def test_the_page_is_filled_in(tmp_path: Path) -> None:
+    build.build(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "https://cdn.jsdelivr.net/npm/d3@" in page
+    assert page.count('integrity="sha384-') == 2
+    for path in tmp_path.glob("*.*s"):
+        assert not any(mark in path.read_text(encoding="utf-8") for mark in ("@RUNTIME@", "@D3@", "@VERSION@"))

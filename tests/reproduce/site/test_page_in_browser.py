@@ -1,0 +1,160 @@
+"""The page in Chromium: its numbers are `reproduce`'s, it redraws, links keep the view, mistakes lose nothing."""
+
+import csv
+import json
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from reproduce.experiment import catalog
+from reproduce.site import bridge, build
+
+DESK, PHONE = (1280, 900), (390, 844)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+START_MS = 60_000  # on a busy machine
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; apt install chromium"),
+    pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm, which fetches Pyodide"),
+]
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright; pip install playwright")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="needs axe; pip install axe-playwright-python"
+)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The page on a file server, below a path."""
+    folder = tmp_path_factory.mktemp("server")
+    build.build(folder / "some" / "path", offline=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/some/path/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Opens the page, waits until it is ready, and fails if it asks another host or complains."""
+    asked, complaints, pages = [], [], []
+
+    def open_page(size=DESK, scheme="light", hash=""):
+        page = chromium.new_page(viewport=dict(zip(("width", "height"), size, strict=True)), color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address + hash)
+        ready(page)
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert all(url.startswith((address, "blob:")) for url in asked)
+    assert complaints == []
+
+
+def ready(page):
+    page.wait_for_function("document.getElementById('message').textContent === 'Ready'", timeout=START_MS)
+
+
+def numbers(text):
+    """JSON with every number as a float: a browser writes large ones without a point."""
+    return json.loads(text, parse_int=float)
+
+
+def test_every_artifact_has_reproduces_numbers_to_the_last_digit(visit):
+    page = visit()
+    for id in catalog.ids():
+        ours = numbers(bridge.call("artifact", json.dumps({"id": id})))["answer"]
+        assert numbers(page.evaluate("id => ptdp.ask('artifact', { id }).then(JSON.stringify)", id)) == ours, id
+
+
+def test_a_changed_number_redraws_and_its_link_shows_the_same(visit):
+    page = visit()
+    before = page.inner_text("#points")
+    page.click("#cluster summary")
+    box = page.get_by_label("hca_bandwidth in B/s", exact=True)
+    box.fill("13e9")
+    box.press("Enter")
+    box.blur()
+    page.wait_for_function("before => document.getElementById('points').innerText !== before", arg=before)
+    after, chart = page.inner_text("#points"), page.inner_html("#chart")
+    again = visit(hash=page.evaluate("location.hash"))
+    assert again.inner_text("#points") == after
+    assert again.inner_html("#chart") == chart
+
+
+def test_wrong_input_is_one_message_and_loses_nothing(visit):
+    page = visit()
+    points = page.inner_text("#points")
+    page.click("#cluster summary")
+    box = page.get_by_label("hca_bandwidth in B/s", exact=True)
+    box.fill("1e30")
+    box.blur()
+    assert "hca_bandwidth=1e+30 lies outside its range; needs " in page.inner_text("#error")
+    page.fill("#cluster-text", "[[")
+    page.click("#cluster-use")
+    page.wait_for_function("document.getElementById('error').textContent.includes('not valid TOML')")
+    assert page.inner_text("#points") == points
+    page.click("#tab-whatif")
+    ready(page)
+    page.fill("#field-B", "61")
+    page.fill("#field-d", "2")
+    page.wait_for_function("document.getElementById('answer-status').textContent.includes('needs a multiple of d*b=2')")
+
+
+def test_exports(visit, tmp_path):
+    page = visit(hash="#artifact=fig_pipeline_vs_data")
+    for kind in ("csv", "svg", "png"):
+        with page.expect_download() as download:
+            page.click(f"#view-figure [data-export={kind}]")
+        download.value.save_as(tmp_path / kind)
+    ours = json.loads(bridge.call("artifact", json.dumps({"id": "fig_pipeline_vs_data"})))["answer"]
+    rows = list(csv.reader((tmp_path / "csv").read_text().splitlines()))
+    assert len(rows) == 1 + len(ours["points"])
+    assert (tmp_path / "svg").read_text().startswith("<svg")
+    assert (tmp_path / "png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_if_plan_and_timeline(visit):
+    page = visit(hash="#view=whatif")
+    assert "133.5" in page.inner_text("#answer")
+    page.click("#best")
+    page.wait_for_selector("#plans li")
+    page.click("#tab-timeline")
+    page.wait_for_selector("#timelines canvas")
+    page.select_option("#schedule-b", "gpipe")
+    page.wait_for_function("document.querySelectorAll('#timelines canvas').length === 2")
+    page.mouse.move(*(box := page.locator("#timelines canvas").first.bounding_box()) and (box["x"] + 60, box["y"] + 30))
+    page.wait_for_function("document.getElementById('hover').textContent.startsWith('rank 0:')")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize("view", ["figure", "whatif", "timeline"])
+def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(visit, size, scheme, view):
+    page = visit(size, scheme, f"#view={view}")
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
