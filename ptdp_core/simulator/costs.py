@@ -5,6 +5,7 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.layout import (
@@ -75,9 +76,9 @@ class CostModel:
         It takes at least as long as the host needs to issue all of it.
         """
         width = self.cluster.element_bytes / FP16_BYTES
-        device = sum(self.kernels.gemm(*gemm) for gemm in work.gemms)
+        device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
-        device += sum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) - hidden
+        device += fsum(self.network.all_reduce(group, width * size) for size in work.all_reduce_bytes) - hidden
         host = work.calls * self.cluster.host_per_call
         return device + host if self.software.blocking_launches else max(device, host)
 
@@ -92,7 +93,7 @@ class CostModel:
             return 0.0
         size = self.cluster.element_bytes * calls[0].elements
         gemms = operators.column_weight_gradients(model, b, t)
-        return sum(min(self.kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in gemms)
+        return fsum(min(self.kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in gemms)
 
     def _traffic(self, work: operators.Work) -> float:
         """The bytes that memory-bound kernels move: counted in fp16, except those that are fp32 in any precision."""
@@ -129,7 +130,7 @@ class CostModel:
             StageTimes(
                 fetch,
                 k * forward,
-                k * recompute + sum(self._gathered(config, call) for call in checkpoint_gathers(config, k)),
+                k * recompute + fsum(self._gathered(config, call) for call in checkpoint_gathers(config, k)),
                 k * backward,
                 weight_gradient=k * weights,
             )
@@ -186,7 +187,7 @@ class CostModel:
         """
         if definition(config.parallel.schedule).splits:
             return 0.0
-        return sum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
+        return fsum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
         """Exposed seconds of reducing a GPU's gradients over its d replicas before the optimizer step.

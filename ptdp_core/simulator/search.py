@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import product
+from math import fsum
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
@@ -197,7 +198,7 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     network, group = CostModel(cluster).network, tensor_group(parallel.t, cluster.gpus_per_node)
 
     def reduces(*works: operators.Work) -> float:
-        return sum(network.all_reduce(group, size) for work in works for size in work.all_reduce_bytes)
+        return fsum(network.all_reduce(group, size) for work in works for size in work.all_reduce_bytes)
 
     b, t = parallel.b, parallel.t
     layers = model.layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through

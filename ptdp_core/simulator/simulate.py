@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import fsum
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
@@ -87,7 +88,7 @@ def simulate(
         cluster=cluster.name,
         iteration_time=iteration_time,
         phase_times=phases,
-        bubble_fraction=phases["bubble"] / sum(phases[name] for name in PHASES[:4]),
+        bubble_fraction=phases["bubble"] / fsum(phases[name] for name in PHASES[:4]),
         peak_memory=peak,
         memory_bytes=memory,
         traffic=_traffic(config, cluster),
@@ -126,16 +127,16 @@ def _phases(
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
     phases = {
-        "forward": sum(stage.layers_forward for stage in stages) * m / p,
-        "recompute": sum(stage.recompute for stage in stages) * m / p,
-        "backward": sum(stage.layers_backward for stage in stages) * m / p,
-        "embedding_and_logits": sum(stage.extra_forward + stage.extra_backward for stage in stages) * m / p,
+        "forward": fsum(stage.layers_forward for stage in stages) * m / p,
+        "recompute": fsum(stage.recompute for stage in stages) * m / p,
+        "backward": fsum(stage.layers_backward for stage in stages) * m / p,
+        "embedding_and_logits": fsum(stage.extra_forward + stage.extra_backward for stage in stages) * m / p,
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
-        "data_parallel": sum(data_parallel) / p,
-        "optimizer": sum(steps) / p,
-        "host": cluster.iteration_host_time + sum(stage.fetch for stage in stages) * m / p,
+        "data_parallel": fsum(data_parallel) / p,
+        "optimizer": fsum(steps) / p,
+        "host": cluster.iteration_host_time + fsum(stage.fetch for stage in stages) * m / p,
     }
-    phases["bubble"] = iteration_time - sum(phases.values())
+    phases["bubble"] = iteration_time - fsum(phases.values())
     return {name: phases[name] for name in PHASES}
 
 
@@ -192,22 +193,22 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary, layer = Boundary.of(config), layer_passes(model, parallel.b, t)
     repeated = layer.forward if parallel.recompute == "full" else ()
-    per_layer = sum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
+    per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     for pp, once in enumerate(step_collectives(config)):
         chunks = [len(layers) for layers in chunk_layers(model.layers, placement, pp)]
-        regathered = sum(call.sent(t) for layers in chunks for call in checkpoint_gathers(config, layers))
+        regathered = fsum(call.sent(t) for layers in chunks for call in checkpoint_gathers(config, layers))
         messages = m * placement.sends(pp)
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
             "tensor": cluster.element_bytes * (m * (sum(chunks) * per_layer + regathered) + messages * per_message),
-            "data": sum(
+            "data": fsum(
                 (cluster.gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
                 for call in once
                 if call.group == "dp"
             ),
-            "embedding": cluster.gradient_bytes * sum(call.sent(2) for call in once if call.group == "embedding"),
+            "embedding": cluster.gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
     return {use: round(size) for use, size in sent.items()}

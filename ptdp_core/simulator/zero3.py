@@ -5,6 +5,8 @@ the forward pass, for its recomputation and for the backward pass; gradients are
 same however small the microbatches it could hide under.
 """
 
+from math import fsum
+
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.costs import CostModel
@@ -34,7 +36,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     }
     sent = communication_bytes(config, cluster.element_bytes)
     host = cluster.iteration_host_time + stage.fetch * parallel.m
-    busy, wire = sum(compute.values()), sent / cluster.zero3_bandwidth
+    busy, wire = fsum(compute.values()), sent / cluster.zero3_bandwidth
     exposed = max(wire, busy * cluster.zero3_interference) - busy
     shard = parameters(config.model) / parallel.d
     phases = dict.fromkeys(PHASES, 0.0) | compute
@@ -44,7 +46,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     return Estimate(
         config=config,
         cluster=cluster.name,
-        iteration_time=sum(phases.values()),
+        iteration_time=fsum(phases.values()),
         phase_times=phases,
         bubble_fraction=0.0,
         peak_memory=peak,

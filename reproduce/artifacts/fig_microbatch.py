@@ -1,5 +1,7 @@
 """Figure 16: throughput against the microbatch size, 91 billion parameters, (t, p) = (8, 8)."""
 
+from math import fsum
+
 from ptdp_core.formulas import batch_time
 from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import size_claim
@@ -134,7 +136,7 @@ def _estimates(results: Results) -> dict[int, dict[Scalar, float]]:
         time = {}
         for b in phases[0][B]:
             size = int(str(b))
-            compute = sum(phase[B][b] for phase in phases) * size / B
+            compute = fsum(phase[B][b] for phase in phases) * size / B
             time[b] = batch_time(B, size, p, compute, 0.0)
         found[B] = {b: time[1] / time[b] for b in time}
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import fsum
 from typing import Any
 
 from benchmarks.records import Metric, Number
@@ -60,7 +61,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     values: Any = point.parameters
     b, batch, p = parallel.b, values["batch_size"], values["pipeline_stages"]
     whole = {size: estimated.iteration_time for size, estimated in estimates.items()}
-    compute = {size: sum(estimated.phase_times[phase] for phase in COMPUTE) for size, estimated in estimates.items()}
+    compute = {size: fsum(estimated.phase_times[phase] for phase in COMPUTE) for size, estimated in estimates.items()}
     metrics = {
         ESTIMATE: Metric(normalised(whole, b, batch, p), "1", "simulated"),
         COMPUTE_ONLY: Metric(normalised(compute, b, batch, p), "1", "simulated"),

@@ -1,5 +1,6 @@
 """Figure 7: throughput against microbatch size on one GPU, for a model with a billion parameters."""
 
+from math import fsum
 from typing import Any
 
 from benchmarks.records import Metric, Number
@@ -45,14 +46,14 @@ def notes(results: Results) -> tuple[str, ...]:
         apart: dict[str, float] = {}
         for name in (WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION):
             ratios = [results.value(p.key, name) / p.paper[WITHOUT_RECOMPUTATION].value for p in done]
-            apart[name] = sum(ratios) / len(ratios) - 1
+            apart[name] = fsum(ratios) / len(ratios) - 1
         sentences.append(
             f"Mean difference from the paper's points: {apart[WITHOUT_RECOMPUTATION]:+.1%} as assumed, "
             f"{apart[WITH_RECOMPUTATION]:+.1%} if the same times are counted by eq. (3). The choice of the count is "
             "made because it is nearer: that this figure agrees in level is weak evidence, in shape it is better."
         )
         first, last = done[0], done[-1]
-        once = sum(results.value(first.key, f"{phase}_time") for phase in ("optimizer", "host"))
+        once = fsum(results.value(first.key, f"{phase}_time") for phase in ("optimizer", "host"))
         share = once / results.value(first.key, "iteration_time")
         sentences.append(
             f"At {first.label} the optimizer step and the host take {share:.0%} of the simulated iteration: with B = "

@@ -1,7 +1,7 @@
 """Figure 1: sizes of language models over time, with our own trend line beside the paper's."""
 
 from collections.abc import Sequence
-from math import log10
+from math import fsum, log10
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, Number, Record
@@ -60,10 +60,10 @@ def points() -> tuple[Point, ...]:
 def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, float]:
     """Least squares of log10(size) = slope*year + intercept: slope, intercept, and R^2 of the logarithms."""
     logs = [log10(size) for size in sizes]
-    mean_x, mean_y = sum(years) / len(years), sum(logs) / len(logs)
-    xx = sum((x - mean_x) ** 2 for x in years)
-    yy = sum((y - mean_y) ** 2 for y in logs)
-    xy = sum((x - mean_x) * (y - mean_y) for x, y in zip(years, logs, strict=True))
+    mean_x, mean_y = fsum(years) / len(years), fsum(logs) / len(logs)
+    xx = fsum((x - mean_x) ** 2 for x in years)
+    yy = fsum((y - mean_y) ** 2 for y in logs)
+    xy = fsum((x - mean_x) * (y - mean_y) for x, y in zip(years, logs, strict=True))
     slope = xy / xx
     return slope, mean_y - slope * mean_x, xy**2 / (xx * yy)
 

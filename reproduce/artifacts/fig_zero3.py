@@ -1,5 +1,7 @@
 """Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
 
+from math import fsum
+
 from reproduce.artifacts import table_zero3
 from reproduce.artifacts.shared import zero3_points
 from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
@@ -86,7 +88,7 @@ def less_cross_node_communication(results: Results) -> Judgement:
     for model in MODELS:
         for n in gpu_counts(results, model, PTDP)[1:]:
             uses = ("pipeline_traffic", "data_traffic", "embedding_traffic")
-            ours = sum(results.value(key_of(PTDP, model, n), use) for use in uses)
+            ours = fsum(results.value(key_of(PTDP, model, n), use) for use in uses)
             theirs = results.value(key_of(ZERO3, model, n), "data_traffic") / per_node
             ratios[f"{model} on {n}"] = theirs / ours
             largest[key_of(PTDP, model, n)] = results.number(ours, "B")

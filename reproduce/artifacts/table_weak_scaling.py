@@ -1,6 +1,7 @@
 """Table 1: weak-scaling throughput of ten GPT models, 1.7 billion to a trillion parameters, 32 to 3072 GPUs."""
 
 from itertools import pairwise
+from math import fsum
 
 from ptdp_core.formulas import parameters
 from reproduce.artifacts.shared import efficiency, models
@@ -187,7 +188,7 @@ def larger_matrix_multiplications(results: Results) -> Judgement:
 def communication_does_not_rise(results: Results) -> Judgement:
     shares = {}
     for point in results.points:
-        spent, compute = (sum(results.value(point.key, name) for name in names) for names in (COMMUNICATION, COMPUTE))
+        spent, compute = (fsum(results.value(point.key, name) for name in names) for names in (COMMUNICATION, COMPUTE))
         tensor = results.value(point.key, q.TENSOR_TIME)  # inside the computation's times
         shares[point.label] = spent / (compute - tensor)
     first = next(p.label for p in results.points if p.parameters["t"] == published.constants()["gpus_per_node"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 from benchmarks.records import ClaimResult, PointResult
 from reproduce.experiment import fidelity
@@ -102,7 +103,7 @@ def accuracy(artifact: Artifact, points: Sequence[PointResult]) -> Accuracy | No
     if not errors:
         return None
     worst, signed, label = max(errors)
-    return Accuracy(len(errors), equal, sum(e[0] for e in errors) / len(errors), worst, label, signed)
+    return Accuracy(len(errors), equal, fsum(e[0] for e in errors) / len(errors), worst, label, signed)
 
 
 def ratio_to_paper(quantity: Quantity, point: PointResult) -> float | None:

@@ -5,6 +5,7 @@ here the same cost model is asked for them alone. Mean over pipeline ranks, as a
 """
 
 from collections.abc import Mapping
+from math import fsum
 
 from benchmarks.records import Metric
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
@@ -29,18 +30,18 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
     group = tensor_group(t, cluster.gpus_per_node)
 
     def reductions(work: operators.Work) -> float:
-        return sum(costs.network.all_reduce(group, size) for size in work.all_reduce_bytes)
+        return fsum(costs.network.all_reduce(group, size) for size in work.all_reduce_bytes)
 
     forward, backward = operators.layer_forward(model, b, t), operators.layer_backward(model, b, t)
     passes = 2 if parallel.recompute == "full" else 1
     ends = (operators.embedding_forward, operators.logits_forward, operators.logits_backward)
     a_microbatch = model.layers * (passes * reductions(forward) + reductions(backward))
-    a_microbatch += sum(reductions(work(model, b, t)) for work in ends)
+    a_microbatch += fsum(reductions(work(model, b, t)) for work in ends)
     gemms = forward.gemms * passes + backward.gemms
     flops = sum(2 * M * N * K * batch for M, N, K, batch in gemms)
     return {
         q.TENSOR_TIME.name: Metric(a_microbatch * parallel.m / parallel.p, "s", "simulated"),
-        q.GEMM_RATE.name: Metric(flops / sum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
+        q.GEMM_RATE.name: Metric(flops / fsum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
     }
 
 
