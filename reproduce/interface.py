@@ -80,15 +80,15 @@ def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "Da
 def _records(name: Place, results: Path) -> list[Path]:
     path, known = Path(name), (*catalog.ids(), *BENCHMARKS)
     if name in known:
-        found = sorted(path for path in results.rglob(runner.RECORD) if name in path.relative_to(results).parts)
+        records = sorted(path for path in results.rglob(runner.RECORD) if name in path.relative_to(results).parts)
         hint = f"reproduce bench run {name}" if name in BENCHMARKS else f"reproduce.run({name!r})"
     elif path.exists():
-        found, hint = sorted(path.rglob(runner.RECORD)) if path.is_dir() else [path], "reproduce.run(...)"
+        records, hint = sorted(path.rglob(runner.RECORD)) if path.is_dir() else [path], "reproduce.run(...)"
     else:
         raise UsageError(f"{str(name)!r} is no artifact, benchmark, file or folder{did_you_mean(str(name), known)}")
-    if not found:
+    if not records:
         raise NothingSelectedError(f"{name} has no record in {results}; try {hint}")
-    return found
+    return records
 
 
 def _read(path: Path) -> records.Record:
@@ -175,6 +175,6 @@ def plan(
     started = provenance.timestamp()
     open_cluster, reference = fidelities.open_cluster(cluster)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
-    found = make_plan(name, job, open_cluster, reference.name, top)
-    made = provenance.collect(["reproduce", "plan"], None, started, 0.0, reference, plan_record.code_digest())
-    return Record.of(plan_record.to_record(found, made))
+    training_plan = make_plan(name, job, open_cluster, reference.name, top)
+    origin = provenance.collect(["reproduce", "plan"], None, started, 0.0, reference, plan_record.code_digest())
+    return Record.of(plan_record.to_record(training_plan, origin))

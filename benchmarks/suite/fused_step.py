@@ -54,7 +54,7 @@ def _operators(torch_device: torch.device, samples: int) -> Iterator[PointResult
 
 
 def _step(settings: Settings, kernels: str, torch_device: torch.device) -> Callable[[], object]:
-    own = replace(settings, engine=replace(settings.engine, kernels=kernels))
-    trainer = Trainer(own, Groups.alone(torch_device), select(kernels, torch_device))
-    batch, _ = batches(own.model, own.parallel, torch_device)
+    with_kernels = replace(settings, engine=replace(settings.engine, kernels=kernels))
+    trainer = Trainer(with_kernels, Groups.alone(torch_device), select(kernels, torch_device))
+    batch, _ = batches(with_kernels.model, with_kernels.parallel, torch_device)
     return lambda: trainer.step(batch)

@@ -135,9 +135,9 @@ def shares(step: Callable[[], None], setup: Setup, samples: Samples) -> dict[str
     for event in profiled.key_averages():
         spent = event.self_device_time_total if setup.on_gpu else event.self_cpu_time_total
         totals[kind_of(event.key)] += spent * 1e-6
-    found = {kind: total / samples.median for kind, total in totals.items()}
-    found["idle_share"] = max(0.0, 1.0 - sum(found.values()))
-    return {kind: Metric(share, "1", "measured", (share,)) for kind, share in found.items() if share}
+    by_kind = {kind: total / samples.median for kind, total in totals.items()}
+    by_kind["idle_share"] = max(0.0, 1.0 - sum(by_kind.values()))
+    return {kind: Metric(share, "1", "measured", (share,)) for kind, share in by_kind.items() if share}
 
 
 @contextmanager

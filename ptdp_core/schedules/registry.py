@@ -33,10 +33,10 @@ def register_table(table: Schedule) -> Definition:
     def problem(*asked: int) -> str:
         if asked == sizes:
             return ""
-        values, own = (
+        wanted, existing = (
             ", ".join(f"{letter}={size}" for letter, size in zip("pmv", s, strict=True)) for s in (asked, sizes)
         )
-        return f"{values} with schedule={table.name!r}; needs the sizes of its table; try {own}"
+        return f"{wanted} with schedule={table.name!r}; needs the sizes of its table; try {existing}"
 
     schedule = Definition(
         name=table.name,

@@ -122,8 +122,8 @@ def compare(a: Mapping[Key, Record], b: Mapping[Key, Record]) -> Comparison:
         raise NothingSelectedError(f"nothing in common: A has {_ids(a)}, B has {_ids(b)}")
     matched = {pair.key[:2] for pair in pairs if pair.key not in b}
 
-    def only(one: Mapping[Key, Record], other: Mapping[Key, Record]) -> tuple[Key, ...]:
-        return tuple(key for key in one if key not in other and key[:2] not in matched)
+    def only(records: Mapping[Key, Record], others: Mapping[Key, Record]) -> tuple[Key, ...]:
+        return tuple(key for key in records if key not in others and key[:2] not in matched)
 
     return Comparison(tuple(pairs), only(a, b), only(b, a))
 
@@ -265,7 +265,7 @@ def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]
 
 
 def _values(point: PointResult) -> dict[str, int | float | None]:
-    return {metric: found.value for metric, found in point.metrics.items()}
+    return {metric: measurement.value for metric, measurement in point.metrics.items()}
 
 
 def _commit(record: Record) -> str:

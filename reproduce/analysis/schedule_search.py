@@ -120,11 +120,11 @@ def exact(p: int, m: int, memory: Fraction, times: Times, start: Schedule, secon
             model.add(begin >= begins[action] + cost[action.kind])
         if i:  # microbatches are alike
             model.add(begin >= begins[Action(kind, g, i - 1)] + cost[kind])
-    for held in placement.stages:
-        passes = [a for a in actions if a.stage in held]
+    for group in placement.stages:
+        passes = [a for a in actions if a.stage in group]
         model.add_no_overlap([model.new_fixed_size_interval_var(begins[a], cost[a.kind], str(a)) for a in passes])
         stashed = []
-        for g, i in product(held, range(m)):
+        for g, i in product(group, range(m)):
             length = model.new_int_var(0, horizon, f"stashed {g} {i}")
             first, last = begins[Action("F", g, i)], begins[Action("W", g, i)] + t_w
             stashed.append(model.new_interval_var(first, length, last, f"stash {g} {i}"))
@@ -141,7 +141,7 @@ def exact(p: int, m: int, memory: Fraction, times: Times, start: Schedule, secon
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return start, bound
     in_order = sorted(actions, key=lambda action: solver.value(begins[action]))
-    ranks = tuple(tuple(action for action in in_order if action.stage in held) for held in placement.stages)
+    ranks = tuple(tuple(action for action in in_order if action.stage in group) for group in placement.stages)
     return Schedule("exact", placement, m, ranks), bound
 
 

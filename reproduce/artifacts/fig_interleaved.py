@@ -102,14 +102,15 @@ def comparable_memory(results: Results) -> Judgement:
         results.series(INTERLEAVED, "peak_memory", "B"),
     )
     worst = max(_gains(default, ours).values())
-    at = max(ours, key=lambda B: ours[B] / default[B])
+    worst_batch = max(ours, key=lambda B: ours[B] / default[B])
     text = (
-        f"at most {worst:+.1%} on the fullest GPU: {ours[at] / 1e9:.1f} GB against {default[at] / 1e9:.1f} GB at B={at}"
+        f"at most {worst:+.1%} on the fullest GPU: {ours[worst_batch] / 1e9:.1f} GB against "
+        f"{default[worst_batch] / 1e9:.1f} GB at B={worst_batch}"
     )
     numbers = {
         "largest_increase": results.number(worst),
-        "interleaved": results.number(ours[at], "B"),
-        "non_interleaved": results.number(default[at], "B"),
+        "interleaved": results.number(ours[worst_batch], "B"),
+        "non_interleaved": results.number(default[worst_batch], "B"),
     }
     return holds_if(worst <= MEMORY_TOLERANCE, text, numbers)
 
@@ -132,9 +133,9 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     gains = _gains(default, interleaved)
     numbers = {f"paper_gain_b{B}": Number(gain, "1", "paper") for B, gain in gains.items()}
     # Each plotted value may be off by half its rounding step; a contradiction must be larger than that.
-    at = max(gains, key=lambda B: gains[B])
+    best_batch = max(gains, key=lambda B: gains[B])
     half = _half_step(results)
-    least = (interleaved[at] - half) / (default[at] + half) - 1
+    least = (interleaved[best_batch] - half) / (default[best_batch] + half) - 1
     if least > GAIN:
         text = f"the paper's own Figure 12 shows more than 10%; gain by batch size: {listed(gains)}"
         return Judgement("paper inconsistent", text, numbers)

@@ -33,16 +33,16 @@ def _best(line: dict[Scalar, float]) -> Scalar:
 
 def notes(results: Results) -> tuple[str, ...]:
     """Which microbatch size is the fastest, where no sentence of the paper says which should be."""
-    found = out_of_memory(results)
+    failures = out_of_memory(results)
     if results.scale == "paper":
-        return found
+        return failures
     try:
         lines = results.by_batch(q.THROUGHPUT, "b")
     except MissingResultError:
-        return found
+        return failures
     sizes = ", ".join(map(str, next(iter(lines.values()))))
     best = ", ".join(f"B={B}: {_best(line)}" for B, line in lines.items())
-    return (*found, f"fastest b, of {sizes}: {best}")
+    return (*failures, f"fastest b, of {sizes}: {best}")
 
 
 ARTIFACT = Artifact(
@@ -131,15 +131,15 @@ def _estimates(results: Results) -> dict[int, dict[Scalar, float]]:
     """Throughput by eq. (1) relative to b = 1, with t_f + t_b of the simulated point (mean over pipeline ranks)."""
     phases = [results.by_batch(name, "b") for name in COMPUTE]
     p = int(str(results.points[0].parameters["p"]))
-    found: dict[int, dict[Scalar, float]] = {}
+    relative: dict[int, dict[Scalar, float]] = {}
     for B in phases[0]:
         time = {}
         for b in phases[0][B]:
             size = int(str(b))
             compute = fsum(phase[B][b] for phase in phases) * size / B
             time[b] = batch_time(B, size, p, compute, 0.0)
-        found[B] = {b: time[1] / time[b] for b in time}
-    return found
+        relative[B] = {b: time[1] / time[b] for b in time}
+    return relative
 
 
 @ARTIFACT.claim(

@@ -83,8 +83,8 @@ def derive(point: Point) -> dict[str, Metric]:
 
 
 def _models(results: Results) -> tuple[list[float], list[float]]:
-    models = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
-    years, sizes = zip(*models, strict=True)
+    points = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
+    years, sizes = zip(*points, strict=True)
     return list(years), [size * BILLION for size in sizes]
 
 
@@ -92,11 +92,11 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     """Sizes over time on a logarithmic axis, our line and the paper's."""
     figure = theme.new_figure(height=theme.HEIGHT + 0.2)
     axes = figure.subplots()
-    models = [point for point in record.points if point.series == MODELS]
+    points = [point for point in record.points if point.series == MODELS]
     line = [point for point in record.points if point.series == LINE]
     colour = theme.PALETTE[0]
-    years: list[Any] = [point.parameters["year"] for point in models]
-    sizes: list[Any] = [point.parameters["billions"] for point in models]
+    years: list[Any] = [point.parameters["year"] for point in points]
+    sizes: list[Any] = [point.parameters["billions"] for point in points]
     look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
     line_years: list[Any] = [point.parameters["year"] for point in line]
@@ -104,7 +104,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     papers = [p.paper[TREND].value / BILLION for p in line]
     axes.plot(line_years, ours, color=colour, label="our fit")
     axes.plot(line_years, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
-    for point, x, y in zip(models, years, sizes, strict=True):
+    for point, x, y in zip(points, years, sizes, strict=True):
         above = y * BILLION > point.metrics[TREND].value if point.metrics else True
         offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")
         if above and x < line_years[0] + 0.5:  # no room between the marker and the axis

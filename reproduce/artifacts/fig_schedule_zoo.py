@@ -64,9 +64,9 @@ def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
     places: dict[tuple[float, float], list[int]] = defaultdict(list)
     for number, cost in enumerate(costs, 1):
         memory = float(cost.peak_stash / flush.peak_stash)
-        bubble, own = (float(value / flush.bubble) for value in (cost.bubble, cost.own_bubble))
-        axes.plot([memory, memory], [own, bubble], color=theme.PALETTE[0], linewidth=0.8, zorder=1)
-        axes.plot(memory, own, "o", markersize=3.5, markerfacecolor="white", color=theme.PALETTE[0])
+        bubble, own_bubble = (float(value / flush.bubble) for value in (cost.bubble, cost.own_bubble))
+        axes.plot([memory, memory], [own_bubble, bubble], color=theme.PALETTE[0], linewidth=0.8, zorder=1)
+        axes.plot(memory, own_bubble, "o", markersize=3.5, markerfacecolor="white", color=theme.PALETTE[0])
         axes.plot(memory, bubble, "o", markersize=4, color=theme.PALETTE[0])
         places[round(memory, 1), round(bubble, 2)].append(number)  # one text for those that lie together
     for place, numbers in places.items():

@@ -57,14 +57,14 @@ def times(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Me
     """Days by eq. (4), 8TP/(nX), and by the full count of eq. (3), with our X and with the paper's."""
     model, n, B = estimate.config.model, estimate.config.parallel.n, estimate.config.parallel.B
     tokens = float(str(point.parameters["tokens"]))
-    found: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for names, origin, X in (
         ((OURS, OURS_EXACT), "simulated", estimate.throughput_per_gpu),
         ((THEIRS, THEIRS_EXACT), "derived", float(str(point.parameters["paper_throughput"]))),
     ):
         seconds = (training_time_approximate(parameters(model), tokens, n, X), training_time(model, B, tokens, n, X))
-        found |= {name: Metric(s / DAY_S, "d", origin) for name, s in zip(names, seconds, strict=True)}
-    return found
+        metrics |= {name: Metric(s / DAY_S, "d", origin) for name, s in zip(names, seconds, strict=True)}
+    return metrics
 
 
 def notes(results: Results) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def _against_paper(parsed: Namespace) -> int:
         print_document("accuracy", 1, {**as_json(assessment), "files": [path.name for path in files]})
     else:
         _print(assessment, files)
-    broken = any(one.result.status in ("failed", "invalid") for one in assessment.predicted)
+    broken = any(prediction.result.status in ("failed", "invalid") for prediction in assessment.predicted)
     return POINTS_FAILED if broken else DONE
 
 
@@ -217,24 +217,24 @@ def print_measured(assessment: measured.MeasuredAssessment) -> None:
 
 
 def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
-    found = scored.score
-    if found is None:
+    score = scored.score
+    if score is None:
         return (name, "0", *[NONE] * 7, f"no result for {scored.missing}")
     naive = min(scored.baselines, key=scored.baselines.__getitem__) if scored.baselines else None
     error = scored.baselines[naive] if scored.baselines and naive else None
-    ours = found.mean if scored.left_out is None else scored.left_out
+    ours = score.mean if scored.left_out is None else scored.left_out
     wins = " wins" if error is not None and error < ours else ""
     return (
         name,
-        str(found.n),
-        percent(found.mean),
+        str(score.n),
+        percent(score.mean),
         percent(scored.left_out),
         percent(error),
         f"{NAIVE[naive]}{wins}" if naive else NONE,
-        percent(found.bias, signed=True),
-        NONE if found.rank is None else f"{found.rank:.3f}",
-        percent(found.worst, signed=True),
-        found.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
+        percent(score.bias, signed=True),
+        NONE if score.rank is None else f"{score.rank:.3f}",
+        percent(score.worst, signed=True),
+        score.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
     )
 
 

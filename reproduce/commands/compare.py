@@ -38,22 +38,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare, print, and return the exit code. Raises `ReproduceError` for what is no result."""
     a, b = parsed.a, parsed.b
-    found = compare(load(a), load(b))
+    comparison = compare(load(a), load(b))
     if parsed.json:
-        print_document("compare", 1, _document(found, a, b))
+        print_document("compare", 1, _document(comparison, a, b))
     else:
-        _print(found, a, b)
-    return found.code
+        _print(comparison, a, b)
+    return comparison.code
 
 
-def _document(found: Comparison, a: Path, b: Path) -> dict[str, Any]:
+def _document(comparison: Comparison, a: Path, b: Path) -> dict[str, Any]:
     return {
-        "exit_code": found.code,
+        "exit_code": comparison.code,
         "a": str(a),
         "b": str(b),
-        "pairs": [_pair_document(pair) for pair in found.pairs],
-        "only_in_a": [_key_document(key) for key in found.only_a],
-        "only_in_b": [_key_document(key) for key in found.only_b],
+        "pairs": [_pair_document(pair) for pair in comparison.pairs],
+        "only_in_a": [_key_document(key) for key in comparison.only_a],
+        "only_in_b": [_key_document(key) for key in comparison.only_b],
     }
 
 
@@ -69,16 +69,16 @@ def _pair_document(pair: Pair) -> dict[str, Any]:
         "values": pair.values,
         "differences": [
             {
-                "point": one.point,
-                "metric": one.metric,
-                "a": one.a,
-                "b": one.b,
-                "relative": one.relative,
-                "unit": one.unit,
-                "origin": one.origin,
-                "samples_apart": one.apart,
+                "point": difference.point,
+                "metric": difference.metric,
+                "a": difference.a,
+                "b": difference.b,
+                "relative": difference.relative,
+                "unit": difference.unit,
+                "origin": difference.origin,
+                "samples_apart": difference.apart,
             }
-            for one in pair.differences
+            for difference in pair.differences
         ],
         "changes": [{"what": what, "a": a, "b": b} for what, a, b in pair.changes],
         "only_in_a": [what for side, what in pair.missing if side == "A"],
@@ -132,10 +132,10 @@ def _listed(names: list[str]) -> str:
 def _table(differences: Sequence[Difference]) -> list[str]:
     """A row per metric, with the point where it differs most."""
     by_metric: dict[str, list[Difference]] = {}
-    for one in differences:
-        by_metric.setdefault(one.metric, []).append(one)
+    for difference in differences:
+        by_metric.setdefault(difference.metric, []).append(difference)
     rows: list[tuple[str, ...]] = [("value", "points", "most at", "A", "B", "B against A", "samples")]
-    rows += sorted((_row(found) for found in by_metric.values()), key=lambda row: -int(row[1]))[:ROWS]
+    rows += sorted((_row(of_metric) for of_metric in by_metric.values()), key=lambda row: -int(row[1]))[:ROWS]
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
     lines = []
@@ -149,11 +149,13 @@ def _table(differences: Sequence[Difference]) -> list[str]:
     return lines + ([f"  and {rest} more (--json has all)"] if rest > 0 else [])
 
 
-def _row(found: Sequence[Difference]) -> tuple[str, ...]:
-    most = max(found, key=lambda one: float("inf") if one.relative is None else abs(one.relative))
+def _row(differences: Sequence[Difference]) -> tuple[str, ...]:
+    most = max(
+        differences, key=lambda difference: float("inf") if difference.relative is None else abs(difference.relative)
+    )
     relative = "from 0" if most.relative is None else f"{100 * most.relative:+.3g}%"
-    sampled = [one.apart for one in found if one.apart is not None]
+    sampled = [difference.apart for difference in differences if difference.apart is not None]
     samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else ""
     value = f"{most.metric.replace('_', ' ')} [{most.origin}]"
     a, b = (with_unit(number, most.unit, DIGITS) for number in (most.a, most.b))
-    return value, str(len(found)), most.point, a, b, relative, samples
+    return value, str(len(differences)), most.point, a, b, relative, samples

@@ -43,11 +43,11 @@ def whole_parser() -> ArgumentParser:
             above = commands.choices.get(first) or commands.add_parser(first, help=f"{first} {second} ...")
             second_words[first] = above.add_subparsers()
         place = second_words[first] if second else commands
-        own = place.add_parser(second or first, help=text)
-        own.add_argument("-q", "--quiet", action="store_true")
+        described = place.add_parser(second or first, help=text)
+        described.add_argument("-q", "--quiet", action="store_true")
         module = import_module(f"reproduce.commands.{'run' if name in artifacts else name.replace(' ', '_')}")
-        module.add_arguments(own)
-        for action in own._actions:
+        module.add_arguments(described)
+        for action in described._actions:
             if action.dest in NAMES and not action.option_strings:
                 action.choices = (*artifacts, *NAMES[action.dest])
     return parser

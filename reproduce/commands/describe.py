@@ -58,8 +58,8 @@ def print_description(artifact: Artifact) -> None:
             _wrap(artifact.at(scale).description, " " * 11)
     print(f"metric     {artifact.main.heading}")
     for scale in artifact.scales:
-        if (own := artifact.at(scale).main.heading) != artifact.main.heading:
-            print(f"           {own} at scale {scale}")
+        if (heading := artifact.at(scale).main.heading) != artifact.main.heading:
+            print(f"           {heading} at scale {scale}")
     print(f"fidelity   {'; '.join(_fidelities(artifact))} (the first is the default)")
     print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
@@ -76,12 +76,12 @@ def _fidelities(artifact: Artifact) -> list[str]:
     """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
     from reproduce.running.fidelities import scales_of  # here: importing this module stays quick without the simulator
 
-    found = []
+    rows = []
     for name in artifact.fidelities:
         scales = {scale: _takes(artifact, name, scale) for scale in scales_of(artifact, name)}
         between = "; " if any(scales.values()) else ", "
-        found.append(f"{name} (scale {between.join(scale + takes for scale, takes in scales.items())})")
-    return found
+        rows.append(f"{name} (scale {between.join(scale + takes for scale, takes in scales.items())})")
+    return rows
 
 
 def _takes(artifact: Artifact, fidelity: str, scale: str) -> str:

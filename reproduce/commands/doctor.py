@@ -116,8 +116,8 @@ def _measurement() -> list[Check]:
         _triton(),
     ]
     slurm = [tool for tool in ("sbatch", "srun") if shutil.which(tool)]
-    found = " and ".join(slurm) + (", in an allocation" if "SLURM_JOB_ID" in os.environ else "")
-    checks.append(Check("Slurm", found if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False))
+    tools = " and ".join(slurm) + (", in an allocation" if "SLURM_JOB_ID" in os.environ else "")
+    checks.append(Check("Slurm", tools if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False))
     return checks
 
 
@@ -143,15 +143,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Print the diagnosis; 0 if the simulated fidelity works, else 3."""
-    found = diagnose()
+    diagnoses = diagnose()
     if parsed.json:
-        print_document("doctor", 1, document(found))
+        print_document("doctor", 1, document(diagnoses))
     else:
-        print(text(found))
-    return DONE if found[0].works else UNAVAILABLE
+        print(text(diagnoses))
+    return DONE if diagnoses[0].works else UNAVAILABLE
 
 
-def document(found: Sequence[Diagnosis]) -> dict[str, object]:
+def document(diagnoses: Sequence[Diagnosis]) -> dict[str, object]:
     """The diagnosis as JSON has it."""
     return {
         "python": platform.python_version(),
@@ -162,17 +162,17 @@ def document(found: Sequence[Diagnosis]) -> dict[str, object]:
                 "purpose": FIDELITIES[diagnosis.fidelity].purpose,
                 "checks": [asdict(check) for check in diagnosis.checks],
             }
-            for diagnosis in found
+            for diagnosis in diagnoses
         },
     }
 
 
-def text(found: Sequence[Diagnosis]) -> str:
+def text(diagnoses: Sequence[Diagnosis]) -> str:
     """The diagnosis as a table: a block for each fidelity."""
     width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
     lines = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
-    names = max(len(check.what) for diagnosis in found for check in diagnosis.checks)
-    for diagnosis in found:
+    names = max(len(check.what) for diagnosis in diagnoses for check in diagnosis.checks)
+    for diagnosis in diagnoses:
         verdict = "works" if diagnosis.works else "does not work here"
         lines += ["", f"{diagnosis.fidelity}: {verdict} ({FIDELITIES[diagnosis.fidelity].purpose})"]
         for check in diagnosis.checks:

@@ -84,18 +84,18 @@ def run(parsed: Namespace) -> int:
     for name in names:
         if name not in known:
             raise UsageError(f"unknown artifact or benchmark {name!r}{did_you_mean(name, known)}")
-    found = {name: _records(results, name) for name in dict.fromkeys(names or known)}
+    records = {name: _records(results, name) for name in dict.fromkeys(names or known)}
     for name in names:
-        if not found[name]:
+        if not records[name]:
             how = f"reproduce bench run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
     paper = parsed.style == "paper"
     look = theme.Look(parsed.width, parsed.font, parsed.formats, captioned=paper)
     ending = "_paper" if paper else ""
     if parsed.others:
-        drawn = _overlay(names, found, parsed.results, parsed.others, look, f"overlay{ending}")
+        drawn = _overlay(names, records, parsed.results, parsed.others, look, f"overlay{ending}")
     else:
-        paths = [(name, path) for name, paths in found.items() for path in paths]
+        paths = [(name, path) for name, paths in records.items() for path in paths]
         drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
     if not drawn:
         raise NothingSelectedError(f"nothing to draw in {shown_path(results)}; try {program} fig_interleaved")

@@ -41,19 +41,19 @@ def run(parsed: Namespace) -> int:
     results, out = parsed.results, parsed.out or parsed.results / "report.html"
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; needs a file; try --out {out / 'report.html'}")
-    found = collect(results, parsed.program)
-    text = page(found)
+    content = collect(results, parsed.program)
+    text = page(content)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
-    have = sum(bool(entry.results) for entry in found.entries)
+    have = sum(bool(entry.results) for entry in content.entries)
     if parsed.json:
-        counts = {"artifacts": len(found.entries), "with_results": have, "counts": found.answer.counts}
-        print_document("report", 1, {"file": str(out), "answer": found.answer.headline, **counts})
+        counts = {"artifacts": len(content.entries), "with_results": have, "counts": content.answer.counts}
+        print_document("report", 1, {"file": str(out), "answer": content.answer.headline, **counts})
         return DONE
-    print(*textwrap.wrap(found.answer.headline, 100), sep="\n")
-    print(f"{have} of {len(found.entries)} artifacts: {shown_path(out)}")
-    missing = [entry for entry in found.entries if entry.artifact and not entry.results]
+    print(*textwrap.wrap(content.answer.headline, 100), sep="\n")
+    print(f"{have} of {len(content.entries)} artifacts: {shown_path(out)}")
+    missing = [entry for entry in content.entries if entry.artifact and not entry.results]
     if missing and not parsed.quiet:
-        print(f"next: {missing[0].command}  (or {found.command('all')}), then {found.command('report')}")
+        print(f"next: {missing[0].command}  (or {content.command('all')}), then {content.command('report')}")
     return DONE
 
 
@@ -63,9 +63,9 @@ def collect(results: Path, program: str = "reproduce") -> Report:
     entries = []
     for id in catalog.ids():
         artifact = catalog.load(id)
-        found = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
+        records = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
         command = shlex.join([*program.split(), id, *where])
-        entries.append(Entry(id, artifact.label, artifact, found, command))
+        entries.append(Entry(id, artifact.label, artifact, records, command))
     comparison = results / ACCURACY / RECORD
     report = Report(
         entries=tuple(entries),

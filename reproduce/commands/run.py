@@ -231,7 +231,7 @@ def _print_plans(plans: list[Plan], parsed: Namespace) -> int:
 
 
 def _as_json(done: Run) -> dict[str, Any]:
-    found = accuracy(done.plan.artifact, done.record.points)
+    distance = accuracy(done.plan.artifact, done.record.points)
     return {
         "id": done.plan.artifact.id,
         "fidelity": done.plan.fidelity,
@@ -240,7 +240,9 @@ def _as_json(done: Run) -> dict[str, Any]:
         "files": [path.name for path in done.files],
         "computed": done.computed,
         "reused": done.reused,
-        "difference_from_paper": {"points": found.count, "mean": found.mean, "worst": found.worst} if found else None,
+        "difference_from_paper": {"points": distance.count, "mean": distance.mean, "worst": distance.worst}
+        if distance
+        else None,
         "record": done.record.to_json(),
     }
 
@@ -333,6 +335,6 @@ def next_command(runs: list[Run], parsed: Namespace) -> str:
 
 def _flags(plan: Plan) -> list[str]:
     """The options that ask for this fidelity and scale, where they are not what comes by itself."""
-    own = plan.fidelity != plan.artifact.fidelities[0]
-    flags = ["--fidelity", plan.fidelity] if own else []
+    chosen = plan.fidelity != plan.artifact.fidelities[0]
+    flags = ["--fidelity", plan.fidelity] if chosen else []
     return flags + (["--scale", plan.scale] if plan.scale != scales_of(plan.artifact, plan.fidelity)[0] else [])

@@ -95,10 +95,10 @@ def read_points(file: str) -> list[Any]:
         raise UsageError(f"{name}: line 1, column 1: cannot be read as JSON: {error}") from None
     if not isinstance(points, list):
         line, column = _place(text[: len(text) - len(text.lstrip())])
-        found = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}.get(
+        kind = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}.get(
             type(points), "a number"
         )
-        raise UsageError(f"{name}: line {line}, column {column}: found {found}; needs a list: [{{...}}, ...]")
+        raise UsageError(f"{name}: line {line}, column {column}: found {kind}; needs a list: [{{...}}, ...]")
     if not points:
         raise NothingSelectedError(f"{name} holds no points; needs a list of at least one: [{{...}}]")
     return points
@@ -110,12 +110,12 @@ class _RepeatedKeyError(ValueError):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object with each key once: of two values json itself would drop the first without a word."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise _RepeatedKeyError(key)
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _place(before: str) -> tuple[int, int]:

@@ -87,9 +87,9 @@ def check(
             reused += 1
             points.append(replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper))
         on_point(point.label)
-    found = evaluate.results(points, planned.scale)
-    claims = tuple(judge(claim, found) for claim in artifact.claims)
-    return Checked(artifact, planned.fidelity, found.points, claims, reused)
+    judged = evaluate.results(points, planned.scale)
+    claims = tuple(judge(claim, judged) for claim in artifact.claims)
+    return Checked(artifact, planned.fidelity, judged.points, claims, reused)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,13 +120,15 @@ def run(parsed: argparse.Namespace) -> int:
     with progress("verify", total, quiet=parsed.quiet) as on_point:
         for artifact in artifacts:
             checked.append(check(artifact, parsed.results, cluster, parsed.fresh, parsed.debug, on_point))
-    whole = answer({one.artifact.id: one.claims for one in checked}, [a.id for a in artifacts] if parsed.ids else ())
+    whole = answer(
+        {outcome.artifact.id: outcome.claims for outcome in checked}, [a.id for a in artifacts] if parsed.ids else ()
+    )
     code = exit_code(checked, parsed.strict)
     covered = None if parsed.ids else coverage.counts()
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
             raise NothingSelectedError(f"no claim has the verdict {parsed.verdict!r}. {whole.headline}")
-        checked = [replace(one, claims=one.with_verdict(parsed.verdict)) for one in checked]
+        checked = [replace(outcome, claims=outcome.with_verdict(parsed.verdict)) for outcome in checked]
     if parsed.json:
         print_document("verify", 1, as_json(checked, whole, covered, code))
     else:
@@ -136,9 +138,9 @@ def run(parsed: argparse.Namespace) -> int:
 
 def exit_code(checked: Sequence[Checked], strict: bool) -> int:
     """4 if a point failed, else 5 if strict and a claim is contradicted, else 0."""
-    if any(one.failed for one in checked):
+    if any(outcome.failed for outcome in checked):
         return POINTS_FAILED
-    contradicted = any(claim.verdict == "contradicted" for one in checked for claim in one.claims)
+    contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
     return CONTRADICTED if strict and contradicted else DONE
 
 
@@ -147,31 +149,31 @@ def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] |
     return {
         "claims": [
             {
-                "artifact": one.artifact.id,
-                "paper": one.artifact.label,
+                "artifact": outcome.artifact.id,
+                "paper": outcome.artifact.label,
                 "id": claim.id,
                 "sentence": claim.sentence,
                 "place": claim.place,
                 "fidelity": claim.fidelity,
-                "tested_at": one.fidelity,
+                "tested_at": outcome.fidelity,
                 "tolerance": claim.tolerance,
                 "verdict": claim.verdict,
                 "explanation": claim.explanation,
                 "numbers": {name: number.to_json() for name, number in claim.numbers.items()},
             }
-            for one in checked
-            for claim in one.claims
+            for outcome in checked
+            for claim in outcome.claims
         ],
         "artifacts": [
             {
-                "id": one.artifact.id,
-                "fidelity": one.fidelity,
-                "points": len(one.points),
-                "computed": len(one.points) - one.reused,
-                "reused": one.reused,
-                "failed": one.failed,
+                "id": outcome.artifact.id,
+                "fidelity": outcome.fidelity,
+                "points": len(outcome.points),
+                "computed": len(outcome.points) - outcome.reused,
+                "reused": outcome.reused,
+                "failed": outcome.failed,
             }
-            for one in checked
+            for outcome in checked
         ],
         "answer": whole.headline,
         "counts": whole.counts,
@@ -189,13 +191,13 @@ def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | 
     from rich.text import Text
 
     out = console(WIDTH)
-    for one in checked:
-        if not one.claims:
+    for outcome in checked:
+        if not outcome.claims:
             continue
-        out.print(Text(f"{one.artifact.label}: {one.artifact.title} ({one.artifact.id})", style="bold"))
-        for claim in one.claims:
+        out.print(Text(f"{outcome.artifact.label}: {outcome.artifact.title} ({outcome.artifact.id})", style="bold"))
+        for claim in outcome.claims:
             _print_claim(out, claim)
-        for point in one.points:
+        for point in outcome.points:
             if point.status in ("invalid", "failed"):
                 _print_wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ")
         out.print()

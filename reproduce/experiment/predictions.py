@@ -44,18 +44,20 @@ def _value(metric: Metric | None) -> float | None:
 
 def time_differences(points: Sequence[PointResult]) -> Differences | None:
     """Relative differences of the iteration times from the predicted ones; None if nothing was predicted."""
-    found = {where(point): ratio - 1 for point in points if (ratio := ratio_to_prediction(point, TIME)) is not None}
-    return _differences(found)
+    differences = {
+        where(point): ratio - 1 for point in points if (ratio := ratio_to_prediction(point, TIME)) is not None
+    }
+    return _differences(differences)
 
 
 def bubble_differences(points: Sequence[PointResult]) -> Differences | None:
     """Differences of the bubbles from the predicted ones, as fractions of compute time; None if none was predicted."""
-    found = {}
+    differences = {}
     for point in points:
         ours, theirs = _value(point.metrics.get(BUBBLE)), predicted(point, BUBBLE)
         if ours is not None and theirs is not None:
-            found[where(point)] = ours - theirs
-    return _differences(found)
+            differences[where(point)] = ours - theirs
+    return _differences(differences)
 
 
 def _differences(found: dict[str, float]) -> Differences | None:
@@ -110,5 +112,5 @@ def _links(points: Sequence[PointResult]) -> list[str]:
 
 def _rates(points: Sequence[PointResult], prefix: str) -> list[float]:
     """The metrics whose names begin so, in GB/s."""
-    found = [_value(metric) for point in points for name, metric in point.metrics.items() if name.startswith(prefix)]
-    return [rate / 1e9 for rate in found if rate is not None]
+    rates = [_value(metric) for point in points for name, metric in point.metrics.items() if name.startswith(prefix)]
+    return [rate / 1e9 for rate in rates if rate is not None]

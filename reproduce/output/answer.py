@@ -73,7 +73,7 @@ class Answer:
         parts = []
         for verdict, words in WORDS.items():
             if judged := self.of(verdict):
-                too = sum(one.in_the_paper for one in judged)
+                too = sum(claim.in_the_paper for claim in judged)
                 also = f" ({too} of them also by the paper's own points)" if too else ""
                 parts.append(f"{len(judged)} {words[len(judged) > 1]}{also}")
         if self.unjudged:
@@ -88,12 +88,12 @@ class Answer:
         for verdict in WORDS:
             judged = () if verdict == "holds" else self.of(verdict)
             lines += ["", f"{verdict}:"] if judged else []
-            for one in judged:
-                lines.append(f"  {one.name}")
+            for claim in judged:
+                lines.append(f"  {claim.name}")
                 if verdict in BRIEFLY:
-                    lines += _wrapped(textwrap.shorten(one.finding, REASON, placeholder=" ..."), width)
+                    lines += _wrapped(textwrap.shorten(claim.finding, REASON, placeholder=" ..."), width)
                 else:
-                    lines += [*_wrapped(one.sentence, width), *_wrapped(one.finding, width)]
+                    lines += [*_wrapped(claim.sentence, width), *_wrapped(claim.finding, width)]
         return lines
 
 

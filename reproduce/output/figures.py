@@ -241,9 +241,9 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
     least = (max(positions) - min(positions)) * LEAST_GAP
     shown: list[str] = [""] * len(texts)
     last = float("-inf")
-    for at, index in sorted((at, index) for index, at in enumerate(positions)):
-        if at - last >= least:
-            shown[index], last = texts[index], at
+    for position, index in sorted((position, index) for index, position in enumerate(positions)):
+        if position - last >= least:
+            shown[index], last = texts[index], position
     return shown
 
 

@@ -94,6 +94,6 @@ def _lines(name: str, total: int, left: TimeLeft | None) -> Callable[[str], None
 def _left(left: TimeLeft | None) -> str:
     if left is None:
         return ""
-    own = left.seconds() - left.later
-    every = f" (all: {spoken(own + left.later)})" if left.later else ""
-    return f", about {spoken(own)} left{every}" if own else every
+    here = left.seconds() - left.later
+    every = f" (all: {spoken(here + left.later)})" if left.later else ""
+    return f", about {spoken(here)} left{every}" if here else every

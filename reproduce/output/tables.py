@@ -137,11 +137,11 @@ def _origins(quantity: Quantity, record: Record) -> str:
 
 def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
     """What a row says became of its point; one whose parameter `expected` names its status is as it should be."""
-    found = agreement(artifact, point) if paper else point.status
+    result = agreement(artifact, point) if paper else point.status
     expected = point.parameters.get("expected")
     if expected is None:
-        return found
-    return f"{point.status}, as in the paper" if point.status == expected else f"{found}; {expected} in the paper"
+        return result
+    return f"{point.status}, as in the paper" if point.status == expected else f"{result}; {expected} in the paper"
 
 
 def claim_table(record: Record) -> "DataFrame":

@@ -79,7 +79,7 @@ def draw(timelines: Sequence[Timeline], until: float | None = None, outlines: Se
 def _origin(timelines: Sequence[Timeline], outlines: Sequence[Timeline]) -> str:
     """Where boxes and outlines come from; where one origin goes on from another, the longer says all of it."""
     origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
-    return "; ".join(one for one in dict.fromkeys(origins) if not any(o.startswith(f"{one}, ") for o in origins))
+    return "; ".join(short for short in dict.fromkeys(origins) if not any(o.startswith(f"{short}, ") for o in origins))
 
 
 def _panel(axes: "Axes", timeline: Timeline, until: float, scale: float, row: float, last: bool) -> None:

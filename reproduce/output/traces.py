@@ -275,8 +275,8 @@ def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[s
             departure = message_out_of(box.action, timeline.placement)
             if departure in flows:
                 # The last nanosecond still belongs to the slice; its end is the next one's begin.
-                at = max(start, end - 1)
-                yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": at / 1000}
+                moment = max(start, end - 1)
+                yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": moment / 1000}
 
 
 def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def sources_digest(packages: tuple[str, ...], hook: Callable[..., Any] | None, m
     for package in packages:
         path = ROOT / package
         paths += [path] if path.suffix else sorted(path.rglob("*.py"))
-    own = sys.modules.get(hook.__module__) if hook else None
-    if own is not None and own.__file__:
-        paths.append(Path(own.__file__))
+    hook_module = sys.modules.get(hook.__module__) if hook else None
+    if hook_module is not None and hook_module.__file__:
+        paths.append(Path(hook_module.__file__))
     return digest_files(paths)

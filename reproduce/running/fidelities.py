@@ -51,8 +51,8 @@ def evaluator(
     Raises `UsageError` or `UnavailableError`.
     """
     check_fidelity(artifact, fidelity)
-    made: Evaluator = module_of(fidelity).make(artifact, cluster, debug, devices or Devices())
-    return made
+    evaluator: Evaluator = module_of(fidelity).make(artifact, cluster, debug, devices or Devices())
+    return evaluator
 
 
 def check_fidelity(artifact: Artifact, fidelity: str) -> None:

@@ -59,13 +59,13 @@ class Simulated(Evaluator):
 
     def results(self, points: Sequence[PointResult], scale: str) -> Results:
         """The points with intervals, and what else they may be inside these."""
-        found = super().results(points, scale)
+        results = super().results(points, scale)
         known = self.margins_at(scale)
         if known is None or self.cluster is None:
-            return found
-        found = replace(found, points=tuple(map(known.applied, found.points)))
-        others = tuple(margins.alternatives(found, known, self.cluster.usable_memory))
-        return replace(found, alternatives=others)
+            return results
+        results = replace(results, points=tuple(map(known.applied, results.points)))
+        others = tuple(margins.alternatives(results, known, self.cluster.usable_memory))
+        return replace(results, alternatives=others)
 
     def notes(self, scale: str) -> tuple[str, ...]:
         """How sure the numbers are."""

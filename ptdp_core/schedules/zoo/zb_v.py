@@ -28,8 +28,8 @@ def own_bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time 
 
 def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
     """For t_f = t_i: at least the last rank's wait for its first activation."""
-    own = own_bubble(p, m, v, t_f, t_b, t_w) if t_f == t_b - t_w else None
-    return None if own is None else max(own, (p - 1) * t_f)
+    without_flush = own_bubble(p, m, v, t_f, t_b, t_w) if t_f == t_b - t_w else None
+    return None if without_flush is None else max(without_flush, (p - 1) * t_f)
 
 
 SCHEDULE = Definition(

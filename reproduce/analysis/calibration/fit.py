@@ -52,17 +52,17 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     `hca_bandwidth` (B/s, of one device's messages to another node, in one direction) replaces the base's; the three
     other rates between nodes keep their ratios to it.
     """
-    found: dict[str, ClusterParameter] = {}
+    parameters: dict[str, ClusterParameter] = {}
     errors: dict[str, float] = {}
     known = read_parameters(base)
 
     def put(name: str, value: Fitted | float, source: str, set_with: str = MEASURED) -> None:
         number = value if isinstance(value, Fitted) else Fitted(value, value, value)
         unit = UNITS.get(name) or known[name].unit
-        found[name] = _rounded(name, number, unit, source, set_with)
+        parameters[name] = _rounded(name, number, unit, source, set_with)
 
     _put_device(timings, put)
-    _put_kernels(timings, load_cluster(base), found, errors, put)
+    _put_kernels(timings, load_cluster(base), parameters, errors, put)
     _put_node(timings, errors, put)
     _put_host(timings, put)
     _put_between_nodes(known, base, hca_bandwidth, put)
@@ -71,10 +71,10 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
     if not timings.on_gpu:
         known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
     for name, parameter in known.items():
-        if name not in found:
+        if name not in parameters:
             put(name, _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base)
-    order = [field.name for field in fields(Cluster) if field.name in found]
-    return Calibration({name: found[name] for name in order}, load_cluster(base).gemm_tiles, errors)
+    order = [field.name for field in fields(Cluster) if field.name in parameters]
+    return Calibration({name: parameters[name] for name in order}, load_cluster(base).gemm_tiles, errors)
 
 
 def _as_fitted(parameter: ClusterParameter) -> Fitted:

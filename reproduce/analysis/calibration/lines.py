@@ -43,12 +43,12 @@ def line(rows: Sequence[FitPoint]) -> tuple[Fitted, Fitted]:
 
 def _solve(rows: Sequence[FitPoint]) -> tuple[float, float]:
     through = [(LEAST, row.amount / (row.seconds - LEAST * row.x)) for row in rows]
-    for one, other in combinations(rows, 2):
-        determinant = one.x * other.amount - other.x * one.amount
+    for first, second in combinations(rows, 2):
+        determinant = first.x * second.amount - second.x * first.amount
         if not determinant:
             continue
-        fixed = (one.seconds * other.amount - other.seconds * one.amount) / determinant
-        inverse = (one.x * other.seconds - other.x * one.seconds) / determinant
+        fixed = (first.seconds * second.amount - second.seconds * first.amount) / determinant
+        inverse = (first.x * second.seconds - second.x * first.seconds) / determinant
         if fixed >= LEAST and inverse > 0:
             through.append((fixed, 1 / inverse))
     return min(through, key=lambda candidate: line_error(rows, *candidate))

@@ -71,12 +71,12 @@ def measure_node(device: str, ranks: int, host: str, done: Callable[[str], None]
     Everything is measured twice, some time apart, and the faster counts. Raises `RankError` if a rank fails,
     `UnavailableError` without a GPU for each.
     """
-    found: dict[str, list[Any]] = {}
+    measured: dict[str, list[Any]] = {}
     for _ in range(REPEATS):
         for name, measure_part in _parts(device, ranks).items():
-            found.setdefault(name, []).append(measure_part())
+            measured.setdefault(name, []).append(measure_part())
             done(name)
-    messages = {name: _fastest(parts) for name, parts in found.items() if name not in ("busy", "alone")}
+    messages = {name: _fastest(parts) for name, parts in measured.items() if name not in ("busy", "alone")}
     all_reduce, all_gather = (
         {
             k: {size: t for (name, size), t in messages[f"collectives of {k}"].items() if name == operation}
@@ -90,8 +90,8 @@ def measure_node(device: str, ranks: int, host: str, done: Callable[[str], None]
         host,
         Setup(device).dtype,
         ranks,
-        combined(found["busy"], min),
-        combined(found["alone"], min) if "alone" in found else None,
+        combined(measured["busy"], min),
+        combined(measured["alone"], min) if "alone" in measured else None,
         all_reduce,
         all_gather,
         messages.get("messages", {}),
@@ -141,8 +141,8 @@ def _gemms(shapes: Sequence[Gemm], dtype: str, device: str, timer: Timer) -> dic
     products = {
         str(shape): Step.of(gemm.product(*shape[:3], dtype=dtype, device=device, batch=shape[3])) for shape in shapes
     }
-    found = take_turns(products, timer, ROUNDS, 2, LIMIT_S)
-    return {shape: typical(found[str(shape)]) for shape in shapes}
+    samples = take_turns(products, timer, ROUNDS, 2, LIMIT_S)
+    return {shape: typical(samples[str(shape)]) for shape in shapes}
 
 
 def _together(timer: Timer) -> Timer:

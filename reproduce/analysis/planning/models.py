@@ -9,18 +9,18 @@ from reproduce.experiment import published
 
 def models() -> dict[str, ModelConfig]:
     """The paper's models by their parameter counts: as printed in Tables 1 and 2, and rounded as in the text."""
-    found: dict[str, ModelConfig] = {}
+    by_name: dict[str, ModelConfig] = {}
     gpt3 = published.configuration("fig_interleaved")  # 175 billion there, 174.6 in Table 2
     rows = [*published.rows("table_weak_scaling"), *({**gpt3, "parameters_B": n} for n in (175, 174.6))]
     for row in rows:
         model = ModelConfig(row["layers"], row["hidden"], row["heads"])
         billions = row["parameters_B"]
-        found[f"{billions:g}b"] = model
+        by_name[f"{billions:g}b"] = model
         if billions >= 10:  # the paper's text says 145B and 530B
-            found |= {f"{int(billions)}b": model, f"{round(billions)}b": model}
+            by_name |= {f"{int(billions)}b": model, f"{round(billions)}b": model}
         if billions >= 1000:
-            found["1t"] = model
-    return found
+            by_name["1t"] = model
+    return by_name
 
 
 def main_names() -> list[str]:
@@ -34,6 +34,6 @@ def main_names() -> list[str]:
 def table_1_row(model: ModelConfig) -> Mapping[str, Any] | None:
     for row in published.rows("table_weak_scaling"):
         if ModelConfig(row["layers"], row["hidden"], row["heads"]) == model:
-            found: Mapping[str, Any] = row
-            return found
+            printed: Mapping[str, Any] = row
+            return printed
     return None

@@ -129,13 +129,13 @@ def make_plan(
     paper = paper_plan(job)
     include = [heuristic.chosen.config] if heuristic.chosen else []
     include += [paper.config] if paper else []
-    found = search(job, cluster, top, include, on_step=on_step)
-    if not found.ranked:
+    result = search(job, cluster, top, include, on_step=on_step)
+    if not result.ranked:
         raise NothingSelectedError(
-            f"all {found.fitting} configurations that fit have schedules too long to execute; try more GPUs, or fewer "
+            f"all {result.fitting} configurations that fit have schedules too long to execute; try more GPUs, or fewer "
             f"layers than {job.model.layers}"
         )
-    return TrainingPlan(name, job, cluster, cluster_name, heuristic, found, top, paper)
+    return TrainingPlan(name, job, cluster, cluster_name, heuristic, result, top, paper)
 
 
 def check_possible(job: TrainingJob, cluster: Cluster) -> None:

@@ -39,7 +39,7 @@ from reproduce.running.fidelities import simulated_metrics
 
 def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
     """The plan as `--json` prints it."""
-    found = plan.search
+    search = plan.search
     return {
         "origin": "simulated",
         "cluster": plan.cluster_name,
@@ -47,11 +47,11 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         "gpus": plan.job.n,
         "batch": plan.job.B,
         "counts": {
-            "legal": found.legal,
-            "do_not_fit": found.too_large,
-            "too_long_to_execute": found.too_long,
-            "discarded_by_bound": found.discarded,
-            "simulated": len(found.ranked),
+            "legal": search.legal,
+            "do_not_fit": search.too_large,
+            "too_long_to_execute": search.too_long,
+            "discarded_by_bound": search.discarded,
+            "simulated": len(search.ranked),
         },
         "takeaways": {
             "sizes_tried": [size._asdict() for size in plan.takeaways.sizes],
@@ -61,7 +61,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         "comparisons": [
             {
                 "which": name,
-                "rank": found.rank(e.config),
+                "rank": search.rank(e.config),
                 "slower_by": slower(e, plan.best),
                 "seconds_more": time_differences(e, plan.best, plan.cluster),
             }

@@ -31,7 +31,7 @@ def marked(plan: TrainingPlan) -> dict[str, Estimate]:
     for name, estimate in (named | {"paper": paper}).items():
         if estimate is not None and not (estimate is refined and chosen and refined.config == chosen.config):
             names.setdefault(plan.search.rank(estimate.config) or 0, []).append(name)
-    return {", ".join(found): plan.search.ranked[rank - 1] for rank, found in sorted(names.items(), reverse=True)}
+    return {", ".join(marks): plan.search.ranked[rank - 1] for rank, marks in sorted(names.items(), reverse=True)}
 
 
 def shown(plan: TrainingPlan) -> list[tuple[int, Estimate, str]]:
@@ -111,19 +111,19 @@ def takeaway_lines(plan: TrainingPlan) -> list[str]:
 
 def count_line(plan: TrainingPlan) -> str:
     """What became of every legal configuration."""
-    found = plan.search
+    search = plan.search
     text = (
-        f"{found.legal} legal configurations: {found.too_large} do not fit in "
+        f"{search.legal} legal configurations: {search.too_large} do not fit in "
         f"{plan.cluster.usable_memory / GB:.1f} GB (memory computed without executing the schedule)"
     )
-    if found.too_long:
-        text += f", {found.too_long} have schedules too long to execute (not ranked)"
-    if found.discarded:
+    if search.too_long:
+        text += f", {search.too_long} have schedules too long to execute (not ranked)"
+    if search.discarded:
         text += (
-            f", {found.discarded} are not simulated because by a lower bound they take more than the "
-            f"{found.complete_to_s:.3f} s of the slowest one below"
+            f", {search.discarded} are not simulated because by a lower bound they take more than the "
+            f"{search.complete_to_s:.3f} s of the slowest one below"
         )
-    return f"{text}, {len(found.ranked)} simulated"
+    return f"{text}, {len(search.ranked)} simulated"
 
 
 def comparison_lines(plan: TrainingPlan) -> list[str]:
@@ -184,8 +184,10 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     if plan.paper:
         printed = f"the paper ({plan.paper.where}) ran {sizes(plan.paper.config.parallel)} and prints "
         printed += f"{plan.paper.throughput_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "
-        found = plan.found(plan.paper.config)
-        notes.append(printed + (f"{found.throughput_per_gpu / 1e12:.1f}" if found else "it does not fit in memory"))
+        simulated = plan.found(plan.paper.config)
+        notes.append(
+            printed + (f"{simulated.throughput_per_gpu / 1e12:.1f}" if simulated else "it does not fit in memory")
+        )
     if any(estimate.config.parallel.recompute == "none" for _, estimate, _ in shown(plan)):
         notes.append(
             "teraFLOP/s count the recomputed forward pass whether or not there is one (eq. 3): they compare times"

@@ -70,10 +70,10 @@ def _diagonal(axes: "Axes", end: float) -> None:
 
 
 def _origin(assessment: Assessment, record: Record, others: int) -> list[str]:
-    found = assessment.overall.score
+    score = assessment.overall.score
     lines = [f"{record.fidelity}: ptdp on {assessment.cluster.name.capitalize()} model"]
-    if found:
-        lines.append(f"all {found.n} published values: mean error {found.mean:.1%}, worst {found.worst:+.1%}")
+    if score:
+        lines.append(f"all {score.n} published values: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
     if others:
         lines.append(f"({others} of them no throughput per GPU: not drawn)")
     return lines

@@ -26,7 +26,7 @@ def as_json(assessment: Assessment) -> dict[str, Any]:
                 "id": group.artifact.id,
                 "paper": group.artifact.label,
                 **_scored(group.scored),
-                "points": [_point(one) for one in group.predicted],
+                "points": [_point(prediction) for prediction in group.predicted],
             }
             for group in assessment.groups
         ],
@@ -35,12 +35,12 @@ def as_json(assessment: Assessment) -> dict[str, Any]:
         "duplicates": assessment.duplicates,
         "unpublished": [
             {
-                "id": one.artifact.id,
-                "paper": one.artifact.label,
-                "points": one.points,
-                "predictions": one.predictions,
+                "id": group.artifact.id,
+                "paper": group.artifact.label,
+                "points": group.points,
+                "predictions": group.predictions,
             }
-            for one in assessment.unpublished
+            for group in assessment.unpublished
         ],
         "parameters": [asdict(parameter) for parameter in assessment.parameters.values()],
         "moves": [asdict(move) for move in assessment.moves],
@@ -49,14 +49,14 @@ def as_json(assessment: Assessment) -> dict[str, Any]:
 
 
 def _scored(scored: Scored) -> dict[str, Any]:
-    found = scored.score
-    body = found and {
-        "n": found.n,
-        "mean": found.mean,
-        "bias": found.bias,
-        "worst": found.worst,
-        "worst_point": found.worst_label,
-        "rank": found.rank,
+    score = scored.score
+    body = score and {
+        "n": score.n,
+        "mean": score.mean,
+        "bias": score.bias,
+        "worst": score.worst,
+        "worst_point": score.worst_label,
+        "rank": score.rank,
         "missing": scored.missing,
     }
     return {"score": body, "left_out": scored.left_out, "baselines": scored.baselines and dict(scored.baselines)}
@@ -89,7 +89,7 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
     ]
     if assessment.unpublished:
         listed = ", ".join(
-            f"{one.artifact.label} ({one.predictions} of {one.points} points)" for one in assessment.unpublished
+            f"{group.artifact.label} ({group.predictions} of {group.points} points)" for group in assessment.unpublished
         )
         lines.append(f"simulated, with no published value of what is simulated: {listed}.")
     return tuple(lines)
@@ -109,7 +109,7 @@ def record(assessment: Assessment, command: Sequence[str], started: datetime) ->
         state="complete",
         provenance=collect(command, None, timestamp(started), seconds, cluster, digest),
         points=(
-            *(_prediction(one) for one in assessment.predicted),
+            *(_prediction(prediction) for prediction in assessment.predicted),
             *_scores(assessment),
             *(_move(move) for move in assessment.moves),
             *_parameters(assessment),
@@ -144,17 +144,22 @@ def _scores(assessment: Assessment) -> list[PointResult]:
     rows = [(group.artifact.id, group.artifact.label, group.scored) for group in assessment.groups]
     rows += [(name.replace(" ", "_"), name, scored) for name, scored in assessment.parts.items()]
     rows.append(("all", "all", assessment.overall))
-    found = []
+    points = []
     for key, label, scored in rows:
         if scored.score is None:
             continue
-        own = scored.score
-        values = {"mean_error": own.mean, "bias": own.bias, "worst_error": own.worst, "rank_correlation": own.rank}
+        score = scored.score
+        values = {
+            "mean_error": score.mean,
+            "bias": score.bias,
+            "worst_error": score.worst,
+            "rank_correlation": score.rank,
+        }
         values |= {f"baseline_{name}": value for name, value in (scored.baselines or {}).items()}
         metrics = {name: Metric(value, "1", "derived") for name, value in values.items() if value is not None}
-        metrics["points"] = Metric(own.n, "count", "derived")
-        found.append(_made(f"score:{key}", "score", label, {"worst_point": own.worst_label}, metrics))
-    return found
+        metrics["points"] = Metric(score.n, "count", "derived")
+        points.append(_made(f"score:{key}", "score", label, {"worst_point": score.worst_label}, metrics))
+    return points
 
 
 def _move(move: Move) -> PointResult:
@@ -176,10 +181,10 @@ def write(assessment: Assessment, folder: Path, command: Sequence[str], started:
     """Write record and figures into `folder`, the record last. Raises `StorageError`."""
     from reproduce.analysis.scoring.accuracy_figures import render
 
-    made = record(assessment, command, started)
-    contents = render(assessment, made)
+    accuracy = record(assessment, command, started)
+    contents = render(assessment, accuracy)
     require_folder(folder)
     for name, data in contents.items():
         atomic_write_bytes(folder / name, data)
-    write_record(made, folder / RECORD)
+    write_record(accuracy, folder / RECORD)
     return (folder / RECORD, *(folder / name for name in contents))

@@ -43,11 +43,13 @@ def margins(published: Iterable[Published], refitted: Mapping[str, Any]) -> dict
     """The margins of a refit's cluster as plain data: what `reproduce.experiment.margins` reads."""
     left_out = refit.left_out(refitted)
     chosen = [
-        one for one in unique(published) if one.quantity.name in RATES and (one.artifact, one.point.key) in left_out
+        value
+        for value in unique(published)
+        if value.quantity.name in RATES and (value.artifact, value.point.key) in left_out
     ]
-    logs = {(one.artifact, one.point.key): log(1 + left_out[one.artifact, one.point.key]) for one in chosen}
-    plain = [one for one in chosen if one.config.parallel.data_parallel != "zero3"]
-    zero3 = [one for one in chosen if one.config.parallel.data_parallel == "zero3"]
+    logs = {(value.artifact, value.point.key): log(1 + left_out[value.artifact, value.point.key]) for value in chosen}
+    plain = [value for value in chosen if value.config.parallel.data_parallel != "zero3"]
+    zero3 = [value for value in chosen if value.config.parallel.data_parallel == "zero3"]
     return {
         "about": "Factors inside which the simulator is sure: reproduce accuracy --refit; explained in docs/margins.md",
         "cluster": refitted["cluster"],
@@ -72,25 +74,25 @@ Logs = Mapping[tuple[str, str], float]
 
 def _values(points: Iterable[Published], logs: Logs) -> dict[str, list[float]]:
     groups = defaultdict(list)
-    for one in points:
-        groups[one.artifact].append(abs(logs[one.artifact, one.point.key]))
+    for value in points:
+        groups[value.artifact].append(abs(logs[value.artifact, value.point.key]))
     return dict(groups)
 
 
 def _ratios(points: Sequence[Published], logs: Logs) -> dict[str, list[float]]:
     """Errors of the ratios that figures show and claims compare: of neighbours in a series, of series at one x."""
     groups = defaultdict(list)
-    for id in dict.fromkeys(one.artifact for one in points):
-        own = [one for one in points if one.artifact == id]
-        series = dict.fromkeys(one.point.series for one in own)
-        pairs = [pair for name in series for pair in pairwise(one for one in own if one.point.series == name)]
+    for id in dict.fromkeys(value.artifact for value in points):
+        values = [value for value in points if value.artifact == id]
+        series = dict.fromkeys(value.point.series for value in values)
+        pairs = [pair for name in series for pair in pairwise(value for value in values if value.point.series == name)]
         pairs += [
-            (one, other)
-            for one, other in combinations(own, 2)
-            if one.point.label == other.point.label and one.point.series != other.point.series
+            (first, second)
+            for first, second in combinations(values, 2)
+            if first.point.label == second.point.label and first.point.series != second.point.series
         ]
-        for one, other in pairs:
-            groups[id].append(abs(logs[id, one.point.key] - logs[id, other.point.key]))
+        for first, second in pairs:
+            groups[id].append(abs(logs[id, first.point.key] - logs[id, second.point.key]))
     return dict(groups)
 
 

@@ -156,11 +156,11 @@ def ledger(paper: Mapping[str, Score] | None = None, fits: Sequence[Mapping[str,
     other simulators. `fits` are the rows of `reproduce.analysis.scoring.fits.score`.
     """
     scored = {study.id: score_study(study) for study in studies()}
-    ours = {**(paper or {}), **{id: one.score for id, one in scored.items()}}
+    ours = {**(paper or {}), **{id: study.score for id, study in scored.items()}}
     return {
         "origin": "simulated",
-        "studies": [_as_plain(one) for one in scored.values()],
-        "paper": {name: _plain_score(one) for name, one in (paper or {}).items()},
+        "studies": [_as_plain(study) for study in scored.values()],
+        "paper": {name: _plain_score(score) for name, score in (paper or {}).items()},
         "fits": [dict(row) for row in fits],
         "others": _document()["others"],
         "other_scores": [_beside(entry, ours) for entry in _document()["other_scores"]],

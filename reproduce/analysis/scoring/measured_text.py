@@ -54,16 +54,16 @@ def score_table(assessment: MeasuredAssessment) -> "DataFrame":
 
 
 def _row(name: str, scores: Scores) -> tuple[str, ...]:
-    own = scores.simulated
+    score = scores.simulated
     return (
         name,
-        str(own.n),
-        percent(own.mean),
-        percent(own.bias, signed=True),
-        NONE if own.rank is None else f"{own.rank:.3f}",
+        str(score.n),
+        percent(score.mean),
+        percent(score.bias, signed=True),
+        NONE if score.rank is None else f"{score.rank:.3f}",
         *(percent(error) for error in scores.baselines.values()),
-        percent(own.worst, signed=True),
-        own.worst_label,
+        percent(score.worst, signed=True),
+        score.worst_label,
     )
 
 
@@ -109,14 +109,14 @@ def document(assessment: MeasuredAssessment) -> dict[str, Any]:
 
 
 def _score(scores: Scores) -> dict[str, Any]:
-    own = scores.simulated
+    score = scores.simulated
     return {
-        "n": own.n,
-        "mean": own.mean,
-        "bias": own.bias,
-        "worst": own.worst,
-        "worst_point": own.worst_label,
-        "rank": own.rank,
+        "n": score.n,
+        "mean": score.mean,
+        "bias": score.bias,
+        "worst": score.worst,
+        "worst_point": score.worst_label,
+        "rank": score.rank,
         "baselines": dict(scores.baselines),
     }
 
@@ -159,12 +159,17 @@ def _point(comparison: MeasuredComparison) -> PointResult:
 
 def _score_points(assessment: MeasuredAssessment) -> Iterator[PointResult]:
     for name, scores in assessment.scores().items():
-        own = scores.simulated
-        values = {"mean_error": own.mean, "bias": own.bias, "worst_error": own.worst, "rank_correlation": own.rank}
+        score = scores.simulated
+        values = {
+            "mean_error": score.mean,
+            "bias": score.bias,
+            "worst_error": score.worst,
+            "rank_correlation": score.rank,
+        }
         values |= {f"baseline_{baseline}": error for baseline, error in scores.baselines.items()}
         metrics = {key: Metric(value, "1", "derived") for key, value in values.items() if value is not None}
-        metrics["points"] = Metric(own.n, "count", "derived")
-        parameters = {"worst_point": own.worst_label}
+        metrics["points"] = Metric(score.n, "count", "derived")
+        parameters = {"worst_point": score.worst_label}
         digest = fingerprint({"name": name, **values})
         yield PointResult(f"score:{name}", "score", name, parameters, "ok", None, digest, metrics)
 
@@ -196,14 +201,14 @@ def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
         axes.set_xlabel("Measured step (ms)")
         axes.set_ylabel("Predicted step (ms)")
         figure.legend(loc="outside upper center", ncols=2, handletextpad=0.3)
-        own = assessment.scores()["all"].simulated
+        score = assessment.scores()["all"].simulated
         on = assessment.host or assessment.cluster.name
         add_origin(
             figure,
             [
                 *wrap(f"measured: ptdp's engine on {on};", FOOT_WIDTH),
                 *wrap(f"predicted: simulated with {assessment.cluster.name}.toml;", FOOT_WIDTH),
-                f"grey: ±10%; {own.n} steps: mean error {own.mean:.1%}, worst {own.worst:+.1%}",
+                f"grey: ±10%; {score.n} steps: mean error {score.mean:.1%}, worst {score.worst:+.1%}",
             ],
         )
         return figure_files(figure, "accuracy, measured")

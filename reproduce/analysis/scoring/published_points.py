@@ -95,19 +95,20 @@ def published_points(artifact: Artifact) -> tuple[Published, ...]:
 
 def unique(points: Iterable[Published]) -> tuple[Published, ...]:
     """The points without those that repeat the metric and configuration of an earlier one."""
-    found: dict[tuple[Any, ...], Published] = {}
+    by_identity: dict[tuple[Any, ...], Published] = {}
     for published in points:
-        found.setdefault(published.identity, published)
-    return tuple(found.values())
+        by_identity.setdefault(published.identity, published)
+    return tuple(by_identity.values())
 
 
 def disagreements(points: Sequence[Published]) -> list[str]:
     """Where the paper gives two values for one configuration, as lines for people."""
     first = {published.identity: published for published in unique(points)}
     return [
-        f"the paper has two values for one configuration: {one.quantity.show(one.value.value)} in {one.artifact} "
-        f"({one.label}) and {other.quantity.show(other.value.value)} {other.quantity.shown} in {other.artifact}; "
+        f"the paper has two values for one configuration: {earlier.quantity.show(earlier.value.value)} in "
+        f"{earlier.artifact} ({earlier.label}) and "
+        f"{later.quantity.show(later.value.value)} {later.quantity.shown} in {later.artifact}; "
         "the first is scored"
-        for other in points
-        if (one := first[other.identity]).value.value != other.value.value
+        for later in points
+        if (earlier := first[later.identity]).value.value != later.value.value
     ]

@@ -119,11 +119,11 @@ def line_error(pairs: Sequence[ScoredPair]) -> float:
     """Mean error of the best straight line in the hidden size h."""
     values = [pair.paper for pair in pairs]
     best = constant_error(pairs)  # all there is where every h is the same
-    for one, other in combinations(pairs, 2):
-        if one.hidden == other.hidden:
+    for first, second in combinations(pairs, 2):
+        if first.hidden == second.hidden:
             continue
-        slope = (other.paper - one.paper) / (other.hidden - one.hidden)
-        best = min(best, _loss([one.paper + slope * (pair.hidden - one.hidden) for pair in pairs], values))
+        slope = (second.paper - first.paper) / (second.hidden - first.hidden)
+        best = min(best, _loss([first.paper + slope * (pair.hidden - first.hidden) for pair in pairs], values))
     return best
 
 

@@ -158,8 +158,8 @@ def _scored(
     kept = [(id, before, after) for id, before, after in pairs if after is not None]
     groups = {
         id: (
-            mean_error([before for one, before, _ in kept if one == id]),
-            mean_error([after for one, _, after in kept if one == id]),
+            mean_error([before for artifact, before, _ in kept if artifact == id]),
+            mean_error([after for artifact, _, after in kept if artifact == id]),
         )
         for id in dict.fromkeys(id for id, _, _ in kept)
     }

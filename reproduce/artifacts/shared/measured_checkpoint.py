@@ -58,12 +58,12 @@ def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     setup = Setup(device, samples=SAMPLES)
     with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
         where = str(folder)
-        found = launcher(measure_here, config.parallel.n, (config.model, config.parallel, setup, where), device)[0]
+        timings = launcher(measure_here, config.parallel.n, (config.model, config.parallel, setup, where), device)[0]
     return {
-        "checkpoint_size": Metric(found.size, "B", "derived"),
-        **{f"{what}_time": seconds(taken) for what, taken in (("save", found.save), ("load", found.load))},
+        "checkpoint_size": Metric(timings.size, "B", "derived"),
+        **{f"{what}_time": seconds(taken) for what, taken in (("save", timings.save), ("load", timings.load))},
         **{
-            f"{what}_bandwidth": rate(found.size, taken, "B/s")
-            for what, taken in (("save", found.save), ("load", found.load))
+            f"{what}_bandwidth": rate(timings.size, taken, "B/s")
+            for what, taken in (("save", timings.save), ("load", timings.load))
         },
     }

@@ -64,10 +64,10 @@ def _answer(report: Report) -> Html:
     differences = []
     fidelities = dict.fromkeys(result.record.fidelity for _, result in report.shown)
     for fidelity in sorted(fidelities, key=list(ORIGINS).index):
-        found = pooled([result for _, result in report.shown if result.record.fidelity == fidelity])
-        if found:
+        distance = pooled([result for _, result in report.shown if result.record.fidelity == fidelity])
+        if distance:
             differences.append(
-                f"{fidelity} {found.mean:.1%} over {found.count} points (worst {found.worst_signed:+.1%})"
+                f"{fidelity} {distance.mean:.1%} over {distance.count} points (worst {distance.worst_signed:+.1%})"
             )
     if differences:
         stands_on += f" Mean difference from the paper: {', '.join(differences)}."
@@ -81,7 +81,7 @@ def _answer(report: Report) -> Html:
 
 def pooled(results: Sequence[Result]) -> Accuracy | None:
     """The differences from the paper of several results together."""
-    parts = [found for result in results if (found := result.accuracy)]
+    parts = [distance for result in results if (distance := result.accuracy)]
     if not parts:
         return None
     count, worst = sum(part.count for part in parts), max(parts, key=lambda part: part.worst)
@@ -92,12 +92,14 @@ def pooled(results: Sequence[Result]) -> Accuracy | None:
 
 def _sources(report: Report) -> Html:
     """When, at which commits and with which clusters the results were made."""
-    made = [result.record.provenance for _, result in report.shown]
-    if not made:
+    sources = [result.record.provenance for _, result in report.shown]
+    if not sources:
         return Html("")
-    commits = sorted({f"{p.commit[:12]}{' with changes' if p.dirty else ''}" if p.commit else "unknown" for p in made})
-    days = sorted({p.started[:10] for p in made})
-    clusters = sorted({p.cluster.name for p in made if p.cluster})
+    commits = sorted(
+        {f"{p.commit[:12]}{' with changes' if p.dirty else ''}" if p.commit else "unknown" for p in sources}
+    )
+    days = sorted({p.started[:10] for p in sources})
+    clusters = sorted({p.cluster.name for p in sources if p.cluster})
     text = f"Made {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") + f" at commit {', '.join(commits)}"
     text += f"; cluster model: {', '.join(clusters)}." if clusters else "."
     return element("footer", element("p", text, class_="soft small"))

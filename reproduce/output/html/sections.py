@@ -165,8 +165,8 @@ SCORES = ("points", "mean_error", "bias", "worst_error", "rank_correlation")
 def accuracy_section(result: Result) -> Html:
     """What `reproduce accuracy` found: the scores, next to the naive baselines."""
     scores = [point for point in result.record.points if point.series == "score"]
-    found = dict.fromkeys(name for point in scores for name in point.metrics)
-    names = sorted(found, key=lambda name: SCORES.index(name) if name in SCORES else len(SCORES))
+    metrics = dict.fromkeys(name for point in scores for name in point.metrics)
+    names = sorted(metrics, key=lambda name: SCORES.index(name) if name in SCORES else len(SCORES))
     origins = {name: point.metrics[name].origin for point in scores for name in point.metrics}
     headings: list[Content] = ["points of"]
     headings += [heading(name.replace("_", " "), "", origins[name]) for name in names]
