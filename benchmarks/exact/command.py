@@ -5,9 +5,10 @@ Collects the values, compares them, and prints or accepts what changed.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 
-from benchmarks.exact import reference, wording
+from benchmarks.exact import counts, reference, wording
 from benchmarks.exact.differences import Change, Difference, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
 from benchmarks.harness.command import Parser
@@ -29,10 +30,11 @@ DESCRIPTION = "Exact checks: everything that is deterministic, compared with the
 
 @dataclass(frozen=True)
 class ExactResult:
-    """The collected sections, and their differences from the reference."""
+    """The collected sections, their differences from the reference, and why others were not compared with it."""
 
     sections: dict[str, Section]
     differences: list[Difference]
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def code(self) -> int:
@@ -46,20 +48,24 @@ def check(names: Sequence[str] = SECTIONS) -> ExactResult:
     Raises `InvalidResultsError` where there is no reference, `UnavailableError` where a section cannot be collected.
     """
     committed = {name: reference.read(name) for name in names}
-    sections = {name: collect(name) for name in names}
+    skipped = {}
+    if "counts" in names and counts.release() and (why := counts.incomparable(committed["counts"])):
+        skipped["counts"] = why
+    sections = {name: collect(name) for name in names if name not in skipped}
     changes: list[Change] = []
-    for name in names:
-        changes += compare(name, committed[name], sections[name])
-    return ExactResult(sections, explain(changes))
+    for name, section in sections.items():
+        changes += compare(name, committed[name], section)
+    return ExactResult(sections, explain(changes), skipped)
 
 
 def collect(name: str) -> Section:
     """The values of a section as the code computes them now."""
-    from benchmarks.exact import engine, schedules, simulated
-
     if name == "schedules":
+        from benchmarks.exact import schedules, simulated
+
         return schedules.collect(simulated.configurations())
-    return engine.collect() if name == "engine" else simulated.collect()
+    section: Section = import_module(f"benchmarks.exact.{name}").collect()
+    return section
 
 
 def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -122,17 +128,20 @@ def _document(result: ExactResult) -> dict[str, object]:
         "exit_code": result.code,
         "status": "different" if result.differences else "same",
         "sections": {name: {"entries": len(section)} for name, section in result.sections.items()},
+        "skipped": result.skipped,
         "differences": [wording.as_json(difference) for difference in result.differences],
     }
 
 
 def _print(result: ExactResult) -> None:
-    counts = ", ".join(f"{len(section)} {name}" for name, section in result.sections.items())
+    compared = ", ".join(f"{len(section)} {name}" for name, section in result.sections.items())
+    for name, why in result.skipped.items():
+        print(f"exact: {name} not compared: {why}")
     if not result.differences:
-        print(f"exact: the same as the reference ({counts})")
+        print(f"exact: the same as the reference ({compared})")
         return
     number = len(result.differences)
-    print(f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({counts})")
+    print(f"exact: {number} difference{'s' if number > 1 else ''} from the reference ({compared})")
     for i, difference in enumerate(result.differences, 1):
         print(f"\n{i}. {wording.headline(difference)}")
         for line in wording.body(difference):

@@ -8,7 +8,7 @@ that move with it, is one difference.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.exact.quantities import KINDS, Entry, Quantities, Scalar, Section, Value
+from benchmarks.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,38 @@ def _changes_of_entry(section: str, label: str, reference: Quantities, entry: En
     for kind in KINDS[1:]:
         old, new = reference.get(kind, {}), entry.quantities.get(kind, {})
         for name in dict.fromkeys([*old, *new]):
-            for rank, before, after in _by_rank(old.get(name), new.get(name)):
+            by_item = _counted if kind in COUNTED else _by_rank
+            for item, rank, before, after in by_item(old.get(name), new.get(name)):
                 # 1 == 1.0, but a whole number that becomes a float is a change, too.
                 if before != after or type(before) is not type(after):
-                    yield Change(section, label, kind, name, rank, before, after, entry.schedule, entry.shards)
+                    full = f"{name}: {item}" if item else name
+                    yield Change(section, label, kind, full, rank, before, after, entry.schedule, entry.shards)
 
 
-def _by_rank(old: Value | None, new: Value | None) -> Iterable[tuple[int | None, Scalar | None, Scalar | None]]:
+ItemChange = tuple[str, int | None, Scalar | None, Scalar | None]  # what is counted ('' for all), rank, old, new
+
+
+def _by_rank(old: Value | None, new: Value | None) -> Iterable[ItemChange]:
     if not isinstance(old, list) and not isinstance(new, list):
-        return [(None, old, new)]
+        return [("", None, old, new)]
     before, after = (value if isinstance(value, list) else [] for value in (old, new))
     ranks = range(max(len(before), len(after)))
-    return [(r, before[r] if r < len(before) else None, after[r] if r < len(after) else None) for r in ranks]
+    return [("", r, before[r] if r < len(before) else None, after[r] if r < len(after) else None) for r in ranks]
+
+
+def _counted(old: Value | None, new: Value | None) -> Iterable[ItemChange]:
+    """The counts in two texts, or in two lists of them by rank; a text that is no list holds for all ranks."""
+    size = max(len(value) if isinstance(value, list) else 0 for value in (old, new))
+    for rank in range(size) if size else [None]:
+        before, after = (_counts(value[rank or 0] if isinstance(value, list) else value) for value in (old, new))
+        for item in dict.fromkeys([*before, *after]):
+            yield item, rank, before.get(item, 0), after.get(item, 0)
+
+
+def _counts(text: Scalar | None) -> dict[str, int]:
+    """What a text such as '4 clone bf16, 12 mm bf16' counts."""
+    pairs = (part.split(" ", 1) for part in str(text or "").split(", ") if part)
+    return {item: int(count) for count, item in pairs}
 
 
 def explain(changes: Sequence[Change]) -> list[Difference]:

@@ -7,20 +7,20 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
+from benchmarks.exact.quantities import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from benchmarks.exact.schedules import problem
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.settings import EngineSettings, Settings
+from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build, lower
 
-TIMEOUT = 120.0  # seconds after which ranks that finished no case count as hung
+TIMEOUT = 60.0  # seconds after which ranks that finished no case count as hung
 
 Case = dict[str, Any]
 
-# By number of ranks, which are started once for all cases. A case has fields of ParallelConfig and EngineSettings, and
-# `layers` (default: one a chunk, at least 2).
+# By number of ranks, which are started once for all cases. A case has fields of ParallelConfig, EngineSettings and
+# OptimizerSettings, and `layers` (default: one a chunk, at least 2).
 CASES: dict[int, tuple[Case, ...]] = {
     4: (
         {"p": 2, "t": 2, "B": 4, "layers": 4},
@@ -50,15 +50,18 @@ CASES: dict[int, tuple[Case, ...]] = {
 }
 MODEL = {"hidden": 16, "heads": 4, "seq": 8, "vocab": 50}
 ENGINE = set(EngineSettings.__dataclass_fields__)
+OPTIMIZER = set(OptimizerSettings.__dataclass_fields__)
 
 
 def settings(case: Case) -> Settings:
     """The complete configuration of a case; it runs on CPUs."""
     engine = {key: value for key, value in case.items() if key in ENGINE}
-    parallel = {key: value for key, value in case.items() if key not in ENGINE and key != "layers"}
+    optimizer = {key: value for key, value in case.items() if key in OPTIMIZER}
+    parallel = {key: value for key, value in case.items() if key not in ENGINE | OPTIMIZER | {"layers"}}
     layers = case.get("layers", max(2, case.get("p", 1) * case.get("v", 1)))
     model = ModelConfig(layers=layers, **MODEL)
-    return Settings(model, ParallelConfig(**parallel), EngineSettings(device="cpu", **engine))
+    engine_settings = EngineSettings(device="cpu", **engine)
+    return Settings(model, ParallelConfig(**parallel), engine_settings, OptimizerSettings(**optimizer))
 
 
 def name(case: Case) -> str:
@@ -68,35 +71,34 @@ def name(case: Case) -> str:
 
 def collect() -> Section:
     """Run all cases. Raises `UnavailableError` where there is no torch to run them with."""
-    if importlib.util.find_spec("torch") is None:
-        raise UnavailableError("the engine's exact checks need torch; pip install -e ., or name other sections")
-    section: dict[str, Entry] = {}
-    for count, cases in CASES.items():
-        counted = _run(count, cases)
-        for case in cases:
-            parallel = settings(case).parallel
-            section[name(case)] = Entry(counted[name(case)], schedule_of(parallel), shards_of(parallel))
-    return section
+    return {label: entry for count, cases in CASES.items() for label, entry in run(count, cases, count_in_rank).items()}
 
 
-def _run(count: int, cases: Sequence[Case]) -> Mapping[str, Quantities]:
-    """The quantities of each case, by its name.
+def run(count: int, cases: Sequence[Case], in_rank: Callable[..., list[Any]]) -> Section:
+    """The entry of each case, by its name, from what `in_rank(beat, cases)` returns for them on `count` ranks.
 
     A case whose program would hang is not started. If a rank fails, all cases have its error in place of quantities.
+    Raises `UnavailableError` without torch.
     """
+    if importlib.util.find_spec("torch") is None:
+        raise UnavailableError("the engine's exact checks need torch; pip install -e ., or name other sections")
     problems = {name(case): _problem(case) for case in cases}
     runnable = [case for case in cases if not problems[name(case)]]
-    quantities: dict[str, Quantities] = {case: {"order": {PROBLEM: why}} for case, why in problems.items() if why}
-    if not runnable:
-        return quantities
+    quantities: dict[str, Quantities] = {label: {"order": {PROBLEM: why}} for label, why in problems.items() if why}
     try:
-        by_rank = launch(count_in_rank, count, (runnable,), timeout=TIMEOUT)
+        by_rank = launch(in_rank, count, (runnable,), timeout=TIMEOUT) if runnable else []
     except RankError as error:
         why = str(error).splitlines()[0]
-        return quantities | {name(case): {"order": {PROBLEM: why}} for case in runnable}
-    for case, *counted in zip(runnable, *by_rank, strict=True):
-        quantities[name(case)] = _transpose(counted)
-    return quantities
+        quantities |= {name(case): {"order": {PROBLEM: why}} for case in runnable}
+    else:
+        for case, *counted in zip(runnable, *by_rank, strict=True):
+            quantities[name(case)] = _transpose(counted)
+    return {name(case): _entry(case, quantities[name(case)]) for case in cases}
+
+
+def _entry(case: Case, quantities: Quantities) -> Entry:
+    parallel = settings(case).parallel
+    return Entry(quantities, schedule_of(parallel), shards_of(parallel))
 
 
 def _problem(case: Case) -> str:
@@ -114,9 +116,15 @@ def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
 
 
 def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
-    """Turn a list of each rank's quantities into quantities with a list by rank. A count that a rank lacks is 0."""
+    """Turn a list of each rank's quantities into quantities with a list by rank.
+
+    A count that a rank lacks is 0, a text ''. A text that is the same on all ranks stands once.
+    """
     kinds: dict[str, dict[str, Value]] = {}
-    for kind in by_rank[0]:
-        names = dict.fromkeys(key for rank in by_rank for key in rank[kind])
-        kinds[kind] = {key: [rank[kind].get(key, 0) for rank in by_rank] for key in names}
+    for kind in dict.fromkeys(kind for rank in by_rank for kind in rank):
+        kinds[kind] = {}
+        for key in dict.fromkeys(key for rank in by_rank for key in rank[kind]):
+            known = next(rank[kind][key] for rank in by_rank if key in rank[kind])
+            values = [rank[kind].get(key, "" if isinstance(known, str) else 0) for rank in by_rank]
+            kinds[kind][key] = values[0] if kind in COUNTED and len(set(values)) == 1 else values
     return kinds

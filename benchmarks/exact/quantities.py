@@ -5,11 +5,30 @@ from dataclasses import dataclass, field
 
 from ptdp_core.config import ParallelConfig
 
-SECTIONS = ("simulated", "schedules", "engine")
+SECTIONS = ("simulated", "schedules", "growth", "startup", "engine", "counts")
 
 # Each kind explains the later ones: another order of actions sends other messages, which take another time. The first
 # is no kind of quantity: it stands for an entry that is new or gone.
-KINDS = ("entries", "parameters", "order", "communication", "work", "memory", "time")
+KINDS = (
+    "entries",
+    "parameters",
+    "order",
+    "imports",
+    "growth",
+    "operators",
+    "communication",
+    "work",
+    "waits",
+    "alive",
+    "peak",
+    "memory",
+    "calls",
+    "time",
+)
+
+# The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16'. Each thing is
+# compared by itself.
+COUNTED = ("imports", "operators", "waits", "alive", "peak", "calls")
 
 PROBLEM = "cannot run"  # the only quantity of an entry that cannot run; its value says why
 

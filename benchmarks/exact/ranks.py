@@ -5,7 +5,7 @@ every GEMM that is really executed.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,21 @@ INPUT_ARGUMENT = {"_allgather_base_": 1, "_reduce_scatter_base_": 1, "allgather_
 NAMES = {"allreduce_": "all_reduce", "_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scatter"}
 
 
+def group_names(groups: Groups) -> dict[str, str]:
+    """The axis or lane of each process group of a rank, by the name that PyTorch gave the group."""
+    lanes = {"up": groups.up, "down": groups.down}
+    named = {axis.name: axis.group for axis in (groups.pp, groups.dp, groups.tp)} | lanes
+    return {group.group_name: name for name, group in named.items() if group is not None}
+
+
+def group_of(args: Any, names: Mapping[str, str]) -> str:
+    """The axis or lane whose process group is among the arguments of an operator."""
+    for arg in args:
+        if isinstance(arg, torch.ScriptObject):
+            return names.get(dist.ProcessGroup.unbox(arg).group_name, "another group's")
+    return "no group"
+
+
 class Counts(TorchDispatchMode):
     """While it is active, counts `calls` and `bytes` by group and operator, and the `flops` of GEMMs."""
 
@@ -32,9 +47,7 @@ class Counts(TorchDispatchMode):
         self.bytes: Counter[str] = Counter()
         self.flops = 0
         self._formulas: dict[Any, Callable[..., int] | None] = {}
-        lanes = {"up": groups.up, "down": groups.down}
-        named = {axis.name: axis.group for axis in (groups.pp, groups.dp, groups.tp)} | lanes
-        self._names = {group.group_name: name for name, group in named.items() if group is not None}
+        self._names = group_names(groups)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -55,7 +68,7 @@ class Counts(TorchDispatchMode):
 
     def _count(self, operator: str, args: Any) -> None:
         tensors = torch.utils._pytree.tree_leaves(args[INPUT_ARGUMENT.get(operator, 0)])
-        key = f"{self._group(args)} {NAMES.get(operator, operator.strip('_'))}"
+        key = f"{group_of(args, self._names)} {NAMES.get(operator, operator.strip('_'))}"
         self.calls[key] += 1
         self.bytes[key] += sum(x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor))
 
@@ -66,14 +79,6 @@ class Counts(TorchDispatchMode):
             for key in sorted(self.calls)
             for unit, count in (("calls", self.calls), ("bytes", self.bytes))
         }
-
-    def _group(self, args: Any) -> str:
-        """The name of the axis or lane whose process group is among the arguments."""
-        for arg in args:
-            if isinstance(arg, torch.ScriptObject):
-                name = dist.ProcessGroup.unbox(arg).group_name
-                return self._names.get(name, f"group {name}")
-        return "no group"
 
 
 def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from benchmarks.exact.differences import Change, Difference
-from benchmarks.exact.quantities import PROBLEM, Scalar
+from benchmarks.exact.quantities import COUNTED, PROBLEM, Scalar
 
 # The quantities of kind `order`, the most readable first: a headline quotes the first of them that changed.
 _ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")
@@ -19,6 +19,13 @@ TITLES = {
     "entries": "entries",
     "parameters": "cluster parameters",
     "order": "order of actions",
+    "imports": "start-up",
+    "growth": "growth",
+    "operators": "operators",
+    "waits": "waits for messages and collectives",
+    "alive": "kept alive",
+    "peak": "makers of the peak",
+    "calls": "Python calls",
     "communication": "communication",
     "work": "work",
     "memory": "memory",
@@ -29,6 +36,11 @@ TITLES = {
 def headline(difference: Difference) -> str:
     """What changed, in one line."""
     sections = ", ".join(difference.sections)
+    failed = [change for change in difference.changes if change.name == PROBLEM and change.new]
+    if failed:
+        entries = len(_by_entry(failed))
+        title = "hangs" if " hangs" in str(failed[0].new) else "cannot run"
+        return f"{title} ({sections}): {failed[0].new}" + (f" (in {entries} entries)" if entries > 1 else "")
     return f"{TITLES[difference.kind]} ({sections}): {_SUMMARY.get(difference.kind, _quantities)(difference.changes)}"
 
 
@@ -173,7 +185,61 @@ def _number(value: Scalar | None) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-_SUMMARY = {"entries": _gone_or_new, "parameters": _parameters, "order": _order, "communication": _communication}
+def _counted(changes: Sequence[Change]) -> str:
+    """What each function does more or less often, those first that wait for the device or do something new."""
+    functions: dict[str, dict[str, list[Change]]] = {}
+    for change in changes:
+        function, _, item = change.name.partition(": ")
+        functions.setdefault(function, {}).setdefault(item, []).append(change)
+
+    def prominence(item: tuple[str, dict[str, list[Change]]]) -> tuple[bool, bool, float]:
+        counted = [change for name, group in item[1].items() if name != "bytes" for change in group]
+        new = any(not (change.old and change.new) for change in counted)
+        growth = sum(abs(_number(change.new) - _number(change.old)) for change in counted)
+        return "host synchronisation" not in " ".join(item[1]), not new, -growth
+
+    named = sorted(functions.items(), key=prominence)
+    parts = [f"{function}: {', '.join(_growths(items))}" for function, items in named[:QUANTITIES]]
+    rest = len(named) - QUANTITIES
+    entries = len(_by_entry(changes))
+    more = f"; and {rest} more functions" if rest > 0 else ""
+    return f"{'; '.join(parts)}{more} (in {entries} {'entry' if entries == 1 else 'entries'})"
+
+
+def _growths(items: Mapping[str, Sequence[Change]]) -> list[str]:
+    """The first few items of a function with their smallest and largest growth, such as '+8 to +24 clone bf16'."""
+    texts = []
+    for item, group in sorted(items.items(), key=_of_note):
+        growth = [_number(change.new) - _number(change.old) for change in group]
+        low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
+        texts.append(f"{low if low == high else f'{low} to {high}'} {item}")
+    return texts[:QUANTITIES] + ([f"and {len(texts) - QUANTITIES} more"] if len(texts) > QUANTITIES else [])
+
+
+def _of_note(item: tuple[str, Sequence[Change]]) -> tuple[bool, bool, bool]:
+    """Sorts what is counted: host synchronisations, what is new, the rest, bytes."""
+    name, changes = item
+    return "host synchronisation" not in name, name == "bytes", any(change.old for change in changes)
+
+
+def _growing(changes: Sequence[Change]) -> str:
+    """Functions whose lines grow with another power of the size."""
+    words = {None: "few lines", 0: "constant", 1: "linear", 2: "quadratic"}
+
+    def power(value: Scalar | None) -> str:
+        return words.get(value if isinstance(value, int) else None, f"power {value}")
+
+    worst = sorted(changes, key=lambda change: -_number(change.new))[:QUANTITIES]
+    return "; ".join(f"{c.name} {power(c.old)} -> {power(c.new)} in {c.entry}" for c in worst)
+
+
+_SUMMARY = {
+    "entries": _gone_or_new,
+    "parameters": _parameters,
+    "order": _order,
+    "communication": _communication,
+    "growth": _growing,
+} | dict.fromkeys(COUNTED, _counted)
 
 
 def _values(changes: Sequence[Change]) -> list[str]:

@@ -98,3 +98,33 @@ def test_ranks_with_the_same_change_stand_together() -> None:
     changes.append(Change("engine", "a", "communication", "tp all_reduce calls", 3, 7, 9))
     (message,) = explain(changes)
     assert "  a: rank 0, 1, 2: 5 -> 6 (+20%); rank 3: 7 -> 9 (+28.6%)" in body(message)
+
+
+def test_texts_are_compared_by_what_they_count_and_hold_for_all_ranks() -> None:
+    old = {"operators": {"model.f": "4 clone bf16, 12 mm bf16", "model.g": ["2 mm fp32", ""]}}
+    new = Entry({"operators": {"model.f": ["4 clone bf16, 12 mm bf16", "6 clone bf16"], "model.g": ["2 mm fp32", ""]}})
+    changes = compare("counts", {"a": old}, {"a": new})
+    assert [(c.name, c.rank, c.old, c.new) for c in changes] == [
+        ("model.f: clone bf16", 1, 4, 6),
+        ("model.f: mm bf16", 1, 12, 0),
+    ]
+    (message,) = explain(changes)
+    assert headline(message) == "operators (counts): model.f: +2 clone bf16, -12 mm bf16 (in 1 entry)"
+
+
+def test_a_host_synchronisation_is_named_first() -> None:
+    wait = "host synchronisation .item()"
+    counts = {"model.f: mm bf16": 99, "model.g: mm bf16": 9, f"model.g: {wait}": 1}
+    (message,) = explain([Change("counts", "a", "operators", name, 0, 0, n) for name, n in counts.items()])
+    assert headline(message).startswith(f"operators (counts): model.g: +1 {wait}, +9 mm bf16; model.f")
+
+
+def test_a_hang_and_a_failure_are_called_so() -> None:
+    for why, title in (("rank 1 hangs: it is in g", "hangs"), ("rank 0 failed: ValueError: no", "cannot run")):
+        (message,) = explain([Change("engine", e, "order", "cannot run", None, None, why) for e in ("a", "b")])
+        assert headline(message) == f"{title} (engine): {why} (in 2 entries)"
+
+
+def test_growth_names_the_power() -> None:
+    (message,) = explain([Change("growth", "compile step", "growth", "executor.compile", None, 1, 2)])
+    assert headline(message) == "growth (growth): executor.compile linear -> quadratic in compile step"

@@ -14,8 +14,10 @@ from benchmarks.exact.differences import compare
 from benchmarks.exact.quantities import SECTIONS, Entry
 from benchmarks.records import errors
 
+SLOW = ("startup", "counts")  # `reproduce gate exact` checks them on every pull request
 
-@pytest.mark.parametrize("section", SECTIONS)
+
+@pytest.mark.parametrize("section", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in SECTIONS])
 def test_nothing_differs_from_the_committed_reference(section: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["exact", section])
     assert (code, capsys.readouterr().out.startswith("exact: the same as the reference")) == (errors.DONE, True)

@@ -1,0 +1,198 @@
+"""Counts on one rank what a training step makes the machine do, by the function of the project that asks for it.
+
+Nothing here is timed. `Profile` sees every operator at PyTorch's dispatcher, whatever code issued it, and walks up the
+Python stack to the function that is responsible. Views are left out: they start no kernel and move no bytes.
+"""
+
+import gc
+import sys
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, group_names, group_of
+from benchmarks.records.storage import PROJECT
+from ptdp_core.engine.groups import Groups
+
+OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core"))
+# A function of these is named together with the function that called it: alone it would not say who asked for the work.
+HELPERS = (f"{PROJECT / 'kernels'}/", f"{PROJECT / 'ptdp_core' / 'engine' / 'groups.py'}")
+# For these a host waits for its GPU. On a CPU some of them never come to the dispatcher.
+SYNCHRONISING = {"tolist", "cpu", "numpy"}
+DTYPES = {
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.int64: "int64",
+    torch.bool: "bool",
+}
+
+Counts = defaultdict[str, Counter[str]]  # by function, by what is counted
+
+
+@cache
+def function_name(code: CodeType) -> str:
+    """The name of a function of the project, such as 'optimizer.Optimizer.step'; empty for other code.
+
+    Also empty for comprehensions, which are functions of their own on some versions of Python only.
+    """
+    if not code.co_filename.startswith(OURS) or code.co_name.startswith("<"):
+        return ""
+    return f"{Path(code.co_filename).stem}.{code.co_qualname.replace('.<locals>', '')}"
+
+
+def responsible(frame: FrameType | None) -> str:
+    """The innermost function of the project on the stack; for a helper also the function that called it."""
+    helper = ""
+    while frame is not None:
+        if name := function_name(frame.f_code):
+            if not frame.f_code.co_filename.startswith(HELPERS):
+                return f"{name} > {helper}" if helper else name
+            helper = helper or name
+        frame = frame.f_back
+    return helper or "outside the project"
+
+
+class _Synchronisations(TorchFunctionMode):
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in SYNCHRONISING:
+            self.counts[responsible(sys._getframe(1))][f"host synchronisation .{name}()"] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Profile(TorchDispatchMode):
+    """While `active()`: operators, new bytes, live bytes and their peak, waits for collectives, and Python calls.
+
+    - `operators[function]`: operators with the dtype of their result ('mm bf16'), collectives with their group
+      ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages
+    - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
+      since the collective was started. 0 of them: nothing overlaps
+    - `calls[module]`: calls of the module's functions
+    - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them. Made before: not counted
+    """
+
+    def __init__(self, groups: Groups) -> None:
+        super().__init__()
+        self.operators: Counts = defaultdict(Counter)
+        self.waits: Counts = defaultdict(Counter)
+        self.calls: Counts = defaultdict(Counter)
+        self.alive: Counter[str] = Counter()
+        self.peak: Counter[str] = Counter()
+        self._groups = group_names(groups)
+        self._storages: dict[int, weakref.ref[Any]] = {}
+        self._dispatched = 0
+        self._started: list[int] = []  # `_dispatched` at the start of collectives that nobody has waited for
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Count what is done inside, without garbage collection: memory that only it frees counts as alive."""
+        wait = dist.Work.wait
+        gc.collect()
+        gc.disable()
+        with ExitStack() as stack:
+            stack.callback(gc.enable)
+            # Whether a message has arrived depends on time; so that counts do not, each of them is waited for.
+            stack.enter_context(patch.object(dist.Work, "is_completed", lambda work: False))
+            stack.enter_context(patch.object(dist.Work, "wait", self._waiting(wait)))
+            stack.enter_context(_Synchronisations(self.operators))
+            stack.enter_context(self)
+            stack.callback(sys.setprofile, None)
+            sys.setprofile(self._call)
+            yield
+
+    def _waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(work: Any, *args: Any, **options: Any) -> Any:
+            function = self.waits[responsible(sys._getframe(1))]
+            function["waits"] += 1
+            if self._started:  # the newest one if nothing else was done since, otherwise the oldest one
+                newest = self._started[-1] == self._dispatched
+                function["operators under way"] += self._dispatched - self._started.pop(-1 if newest else 0)
+            return wait(work, *args, **options)
+
+        return counted
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and (name := function_name(frame.f_code)):
+            module, function = name.split(".", 1)
+            self.calls[module][function] += 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}
+        out = func(*args, **(kwargs or {}))
+        if not _is_view(func) and func.namespace != "profiler":
+            function = responsible(sys._getframe(1))
+            self.operators[function][self._name(func, args, out)] += 1
+            self._allocate(function, out, before)
+        return out
+
+    def _name(self, func: Any, args: Any, out: Any) -> str:
+        operator = func._schema.name.split("::")[1]
+        if func.namespace == "c10d":
+            self._started.append(self._dispatched)
+            tensors = args[INPUT_ARGUMENT.get(operator, 0)]
+            kind = NAMES.get(operator, operator.strip("_"))
+            return f"{group_of(args, self._groups)} {kind} {_dtype(tensors)}"
+        self._dispatched += 1
+        if operator == "_local_scalar_dense":
+            return "host synchronisation .item()"
+        return f"{operator} {_dtype((out, args))}"
+
+    def _allocate(self, function: str, out: Any, before: set[int]) -> None:
+        for tensor in _tensors(out):
+            storage = tensor.untyped_storage()
+            key, size = storage._cdata, storage.nbytes()
+            if key in before or key in self._storages or not size:
+                continue
+            self.operators[function]["bytes"] += size
+            self.alive[function] += size
+            self._storages[key] = weakref.ref(storage, self._free(key, function, size))
+            if self.alive.total() > self.peak.total():
+                self.peak = +self.alive
+
+    def _free(self, key: int, function: str, size: int) -> Callable[[Any], None]:
+        def free(reference: Any) -> None:
+            del self._storages[key]
+            self.alive[function] -= size
+
+        return free
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """The plain tensors in a nested structure; those of subclasses, such as DTensor, have no storage of their own."""
+    return [x for x in tree_leaves(tree) if type(x) in (torch.Tensor, torch.nn.Parameter)]
+
+
+def _dtype(tree: Any) -> str:
+    """The dtype of the first tensor of a nested structure."""
+    dtype = next((x.dtype for x in tree_leaves(tree) if isinstance(x, torch.Tensor)), None)
+    return DTYPES.get(dtype, str(dtype).removeprefix("torch.")) if dtype else "no tensor"
+
+
+@cache
+def _is_view(func: Any) -> bool:
+    """Whether an operator only gives its input another shape."""
+    aliases = [result.alias_info for result in func._schema.returns]
+    return func._schema.name == "aten::_unsafe_view" or any(alias and not alias.is_write for alias in aliases)
+
+
+def as_text(counts: Mapping[str, int]) -> str:
+    """Counts as text, such as '4 clone bf16, 12 mm bf16': what a file of the reference holds of a function."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count)

@@ -1,0 +1,125 @@
+"""Section `counts`: what one training step makes each rank do, in mixed precision, by the responsible function.
+
+The counts are of PyTorch's operators as much as of this project, so they are compared only with a reference of the same
+release of PyTorch. This module imports no torch: `counting.py` does, in the ranks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from benchmarks.exact import engine, growth
+from benchmarks.exact.engine import Case
+from benchmarks.exact.quantities import Entry, Quantities, Section
+from ptdp_core.launch.local import launch
+
+AUTO = "auto on a GPU"
+
+# Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
+# overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous.
+CASES: dict[int, tuple[Case, ...]] = {
+    4: (
+        {"p": 2, "t": 2, "v": 2, "b": 2, "B": 8, "dtype": "bf16", "dropout": 0.1, "exchange": "overlapped"},
+        {"t": 2, "d": 2, "b": 2, "B": 8, "data_parallel": "torch", "bucket_mib": 0.002, "recompute": "none"}
+        | {"dtype": "bf16", "attention": "sdpa"},
+        {"p": 2, "d": 2, "B": 4, "sharded_optimizer": True, "dtype": "fp16", "loss_scale": "dynamic"}
+        | {"dropout": 0.1},
+        {"p": 2, "d": 2, "B": 4, "schedule": "zb-h1", "recompute": "none"},
+        {"d": 4, "B": 8, "data_parallel": "zero3", "dtype": "bf16"},
+    ),
+}
+
+
+def collect() -> Section:
+    """Count all cases, and what is 'auto' on a GPU. Raises `UnavailableError` without torch."""
+    section: dict[str, Entry] = {}
+    for count, cases in CASES.items():
+        section |= engine.run(count, cases, count_in_rank)
+    choices, growths = launch(_alone, 1)[0]
+    return {AUTO: Entry({"parameters": choices}), "executor": Entry({"growth": growths})} | section
+
+
+def incomparable(reference: Mapping[str, Quantities]) -> str:
+    """Why the reference says nothing about this machine's counts: another release of PyTorch; '' if it does."""
+    written = reference.get(AUTO, {}).get("parameters", {}).get("torch", "")
+    here = release()
+    return f"the reference is of torch {written}, this is {here}" if written != here else ""
+
+
+def release() -> str:
+    """The release of the installed PyTorch, such as '2.13'; '' where there is none."""
+    try:
+        return ".".join(version("torch").split(".")[:2])
+    except PackageNotFoundError:
+        return ""
+
+
+def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
+    """Count each case on this rank; every rank runs this function."""
+    return [_count(case, beat) for case in cases]
+
+
+def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
+    """Train two batches, and return what the second one did: the first one makes what is made once."""
+    import torch
+
+    from benchmarks.exact.counting import Profile, as_text
+    from kernels import select
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.trainer import Trainer
+    from ptdp_core.engine.zero3 import Zero3Trainer
+
+    settings = engine.settings(case)
+    parallel = settings.parallel
+    groups = Groups.create(parallel)
+    make = Zero3Trainer if parallel.data_parallel == "zero3" else Trainer
+    trainer = make(settings, groups, select(settings.kernels))
+    tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
+    trainer.step(lambda microbatch: (tokens, tokens))
+    beat()
+    profile = Profile(groups)
+    with profile.active():
+        trainer.step(lambda microbatch: (tokens, tokens))
+        alive = +profile.alive
+    beat()
+    return {
+        "operators": {function: as_text(counts) for function, counts in sorted(profile.operators.items())},
+        "waits": {function: as_text(counts) for function, counts in sorted(profile.waits.items())},
+        "alive": {"after the step": as_text({f"bytes of {function}": size for function, size in alive.items()})},
+        "peak": {"peak": as_text({f"bytes of {function}": size for function, size in profile.peak.items()})},
+        "memory": {"peak bytes": profile.peak.total(), "bytes alive after the step": alive.total()},
+        "calls": {module: as_text(counts) for module, counts in sorted(profile.calls.items())},
+    }
+
+
+def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """On one rank: what is 'auto' on a GPU that can run everything, and how the executor's lines grow with m."""
+    from unittest.mock import patch
+
+    import torch
+
+    from ptdp_core.config import ModelConfig
+    from ptdp_core.engine.defaults import decided
+    from ptdp_core.engine.settings import EngineSettings, Settings
+
+    automatic = Settings(ModelConfig(2, 16, 4), engine=EngineSettings(kernels="auto", attention="auto"))
+    with patch("kernels.selection.why_unavailable", lambda name, device: None):
+        chosen = decided(automatic, torch.device("cuda")).engine
+    choices = {"torch": release(), "kernels": chosen.kernels, "attention": chosen.attention}
+    return choices, growth.of(_executed, growth.SIZES)
+
+
+def _executed(m: int) -> Callable[[], object]:
+    """A run of the pipeline's executor over m microbatches of a stage that does next to nothing."""
+    import torch
+
+    from ptdp_core.engine.groups import Groups
+    from ptdp_core.engine.p2p import P2PCommunicator
+    from ptdp_core.engine.pipeline import Executor
+    from ptdp_core.schedules import build, lower
+
+    weight, groups = torch.ones((), requires_grad=True), Groups.alone()
+    program = lower(build("1f1b", 1, m, 1), "blocking")
+    p2p = P2PCommunicator(groups, (1,), torch.float32)
+    executor = Executor(program, [lambda x, tokens, labels: weight * 1.0], p2p, groups)
+    return lambda: executor.run(lambda microbatch: (weight, weight))

@@ -1,0 +1,114 @@
+"""The mutation suite: does the exact check name a regression, and the function that has it?
+
+    python -m benchmarks.exact.mutations [NAME ...]
+
+Each mutation of `mutations.toml` is put into a copy of the sources; the check of its sections has to print one headline
+with all the texts that the mutation is to be named by. First the copy is checked as it is, which must find nothing.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.records import errors
+from benchmarks.records.storage import PROJECT
+
+FILE = Path(__file__).with_suffix(".toml")
+COPIED = ("kernels", "ptdp_core", "benchmarks", "reproduce", "results/schema", "results/reference/exact")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One regression: in `file`, `old` becomes `new`; some headline must hold every text of `named`.
+
+    `known_miss` says why the check cannot see it, if it cannot.
+    """
+
+    name: str
+    sections: list[str]
+    file: str
+    old: str
+    new: str
+    named: list[str]
+    known_miss: str = ""
+
+
+def read() -> dict[str, Mutation]:
+    """The mutations, by name."""
+    tables = tomllib.loads(FILE.read_text(encoding="utf-8"))["mutation"]
+    return {table["name"]: Mutation(**table) for table in tables}
+
+
+def copy(folder: Path) -> None:
+    """Copy what an exact check needs."""
+    for name in COPIED:
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def check(folder: Path, sections: Sequence[str]) -> list[str]:
+    """The headlines of an exact check of the copy. Raises `RuntimeError` if it does not run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "exact", *sections, "--json"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (errors.DONE, errors.REGRESSED):
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return [difference["headline"] for difference in json.loads(done.stdout)["differences"]]
+
+
+def headlines(folder: Path, mutation: Mutation) -> list[str]:
+    """What the check says about a mutation; the copy is as before afterwards."""
+    path = folder / mutation.file
+    source = path.read_text(encoding="utf-8")
+    if source.count(mutation.old) != 1:
+        raise ValueError(f"{mutation.name}: {mutation.file} has {source.count(mutation.old)} times: {mutation.old}")
+    path.write_text(source.replace(mutation.old, mutation.new), encoding="utf-8")
+    try:
+        return check(folder, mutation.sections)
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def naming(mutation: Mutation, found: Sequence[str]) -> str:
+    """The headline that names a mutation; empty if none does."""
+    return next((line for line in found if all(text in line for text in mutation.named)), "")
+
+
+def main(names: Sequence[str]) -> int:
+    """Check the named mutations, or all, print a line for each, and return the exit code."""
+    mutations = read()
+    if unknown := [name for name in names if name not in mutations]:
+        print(f"mutations: {unknown[0]!r} is unknown; there are {', '.join(mutations)}", file=sys.stderr)
+        return errors.USAGE
+    chosen = [mutations[name] for name in names or mutations]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as name:
+        folder = Path(name)
+        copy(folder)
+        sections = sorted({section for mutation in chosen for section in mutation.sections})
+        if found := check(folder, sections):
+            print("not mutated, yet the check finds:", *found, sep="\n  ")
+            return errors.REGRESSED
+        for mutation in chosen:
+            found = headlines(folder, mutation)
+            line = naming(mutation, found)
+            missed += not line and not mutation.known_miss
+            verdict = "named" if line else "known miss" if mutation.known_miss else "MISSED"
+            print(f"{verdict:10}  {mutation.name}: {line or mutation.known_miss or found}", flush=True)
+    print(f"{len(chosen)} mutations, {missed} missed unexpectedly")
+    return errors.REGRESSED if missed else errors.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""The mutation suite: it applies to the sources as they are, and every mutation is named."""
+
+import pytest
+
+from benchmarks.exact import mutations
+from benchmarks.exact.quantities import SECTIONS
+from benchmarks.records import errors
+from benchmarks.records.storage import PROJECT
+
+
+def test_every_mutation_changes_one_place_of_todays_sources() -> None:
+    listed = mutations.read()
+    assert len(listed) >= 30
+    for mutation in listed.values():
+        assert (PROJECT / mutation.file).read_text().count(mutation.old) == 1, mutation.name
+        assert mutation.old != mutation.new
+        assert mutation.named
+        assert set(mutation.sections) <= set(SECTIONS)
+
+
+def test_a_headline_must_hold_every_text() -> None:
+    mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["model.f", "clone"])
+    assert mutations.naming(mutation, ["model.f: +1 mm", "model.f: +1 clone"]) == "model.f: +1 clone"
+    assert mutations.naming(mutation, ["model.f: +1 mm", "model.g: +1 clone"]) == ""
+
+
+@pytest.mark.slow
+def test_every_mutation_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    code = mutations.main([])
+    assert code == errors.DONE, capsys.readouterr().out
