@@ -6,6 +6,7 @@ Python stack to the function that is responsible. Views are left out: they start
 
 import gc
 import sys
+import time
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,9 @@ DTYPES = {
     torch.int64: "int64",
     torch.bool: "bool",
 }
+
+# gloo's threads hold on to a tensor for a moment after its collective: seconds in which they let go of it.
+RELEASE = 0.001
 
 Counts = defaultdict[str, Counter[str]]  # by function, by what is counted
 
@@ -125,7 +129,9 @@ class Profile(TorchDispatchMode):
             if self._started:  # the newest one if nothing else was done since, otherwise the oldest one
                 newest = self._started[-1] == self._dispatched
                 function["operators under way"] += self._dispatched - self._started.pop(-1 if newest else 0)
-            return wait(work, *args, **options)
+            result = wait(work, *args, **options)
+            time.sleep(RELEASE)
+            return result
 
         return counted
 

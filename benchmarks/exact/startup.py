@@ -28,7 +28,8 @@ def audit(event, arguments):
     if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
         events["processes started"] += 1
 def counted_sleep(seconds, sleep=time.sleep):
-    events["milliseconds of sleep"] += round(1000 * seconds)
+    if seconds >= 0.1:  # shorter ones are polls, as many as it takes
+        events["milliseconds of sleep"] += round(1000 * seconds)
     sleep(seconds)
 def trace(frame, event, argument):
     if event == "call":
