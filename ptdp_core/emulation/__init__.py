@@ -28,7 +28,7 @@ predicts that machine: nothing of the run itself goes into `prediction`.
 """
 
 from ptdp_core.emulation.machine import requirements
-from ptdp_core.emulation.network import EmulationError, LinkError, UnavailableError
+from ptdp_core.emulation.network import EmulationError, LinkError, NetworkUnavailableError
 from ptdp_core.emulation.prediction import LinkRate
 from ptdp_core.emulation.result import Emulation
 from ptdp_core.emulation.run import emulate
@@ -38,7 +38,7 @@ __all__ = [
     "EmulationError",
     "LinkError",
     "LinkRate",
-    "UnavailableError",
+    "NetworkUnavailableError",
     "emulate",
     "requirements",
 ]

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from ptdp_core.emulation.network import Network, UnavailableError
+from ptdp_core.emulation.network import Network, NetworkUnavailableError
 from ptdp_core.interrupts import held
 
 ELSEWHERE = ("/usr/sbin", "/sbin")
@@ -26,7 +26,7 @@ def requirements() -> tuple[str, ...]:
         try:
             with held(), Network(ranks=4, per_node=2, rate=1e6):
                 pass
-        except UnavailableError as error:
+        except NetworkUnavailableError as error:
             missing.append(f"{error}; run as root, or allow unprivileged user namespaces")
     return tuple(missing)
 

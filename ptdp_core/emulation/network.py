@@ -27,7 +27,7 @@ class EmulationError(RuntimeError):
     """Emulation broke on this machine, through no fault of the configuration."""
 
 
-class UnavailableError(EmulationError):
+class NetworkUnavailableError(EmulationError):
     """This machine cannot emulate: a tool or a permission is missing."""
 
 
@@ -69,8 +69,8 @@ def wake_on_time() -> None:
 class Network:
     """The network of `ranks` emulated GPUs, `per_node` on a node, each with an HCA of `rate` B/s. Use it in a `with`.
 
-    Enter and leave it with signals held (`ptdp_core.interrupts`). Raises `UnavailableError` with the reason if the
-    machine refuses it.
+    Enter and leave it with signals held (`ptdp_core.interrupts`). Raises `NetworkUnavailableError` with the reason if
+    the machine refuses it.
     """
 
     def __init__(self, ranks: int, per_node: int, rate: float) -> None:
@@ -91,7 +91,7 @@ class Network:
             raise
         if "error" in answer:
             self._close()
-            raise UnavailableError(f"the emulated network could not be made: {answer['error']}")
+            raise NetworkUnavailableError(f"the emulated network could not be made: {answer['error']}")
         user = f"/proc/{self._fabric.pid}/ns/user" if os.geteuid() else None
         self.namespaces = Namespaces(tuple(answer["namespaces"]), user)
         return self

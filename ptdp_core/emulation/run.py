@@ -23,9 +23,9 @@ PATIENCE_ITERATIONS, PATIENCE_SECONDS = 5, 30
 def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, iterations: int = ITERATIONS) -> Emulation:
     """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`. The package says what is emulated, and how.
 
-    Raises `ValueError` for a configuration that cannot be emulated, `UnavailableError` where this machine cannot,
-    `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens, nothing
-    is left behind.
+    Raises `ValueError` for a configuration that cannot be emulated, `NetworkUnavailableError` where this machine
+    cannot, `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens,
+    nothing is left behind.
     """
     _check(config, gpus_per_node, iterations)
     machine = cluster.in_nodes_of(gpus_per_node)

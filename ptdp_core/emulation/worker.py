@@ -23,7 +23,7 @@ from ptdp_core.emulation.virtual import (
 )
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.param_and_grad_buffer import ParamAndGradBuffer
-from ptdp_core.engine.pipeline import Executor, Run, last_backward
+from ptdp_core.engine.pipeline import BatchResult, Executor, last_backward
 from ptdp_core.schedules import Action, TimelineEvent, build, lower
 
 
@@ -122,7 +122,7 @@ class VirtualRank:
             time.sleep(self.mine.copies)
         return TimelineEvent("data_parallel", None, start, time.monotonic())
 
-    def _finish(self, start: float, run: Run, reduction: TimelineEvent[float]) -> Iteration:
+    def _finish(self, start: float, run: BatchResult, reduction: TimelineEvent[float]) -> Iteration:
         """Run the optimizer step, which begins when all ranks of a replica have the gradient norm; then the host."""
         step = latest(self.groups.tp, latest(self.groups.pp, reduction.end))
         sleep_until(step + self.mine.optimizer)

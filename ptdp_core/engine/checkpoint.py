@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from ptdp_core.engine import checkpoint_folder as folders
 from ptdp_core.engine.checkpoint_folder import STATE, FileSum
-from ptdp_core.engine.errors import DivergedError, UnavailableError, not_writable
+from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.optimizer import Segment
 from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, rectangles
@@ -35,7 +35,7 @@ from ptdp_core.engine.trainer import Trainer
 
 T = TypeVar("T")
 # Errors that keep their type when all ranks raise what went wrong on one of them.
-SHARED_ERRORS = (ValueError, UnavailableError, DivergedError)
+SHARED_ERRORS = (ValueError, EngineUnavailableError, DivergedError)
 
 
 def _pieces(trainer: Trainer, *, saving: bool) -> dict[str, Pieces]:
@@ -116,7 +116,7 @@ class Checkpoints:
     def claim(self) -> None:
         """Lock the folder for this run, and remove half-written checkpoints of runs that were killed.
 
-        Raises `ValueError` while another run uses the folder, and `UnavailableError` if it cannot be written.
+        Raises `ValueError` while another run uses the folder, and `EngineUnavailableError` if it cannot be written.
         """
 
         def take() -> None:
@@ -148,8 +148,8 @@ class Checkpoints:
         """Save the state after the last step, and return the checkpoint's folder.
 
         `consumed` is the number of samples trained on so far. If saving in the background, the tensors are copied to
-        the CPU before this returns. Raises `DivergedError` if the state is not finite, and `UnavailableError` if it
-        cannot be written; earlier checkpoints stay as they are.
+        the CPU before this returns. Raises `DivergedError` if the state is not finite, and
+        `EngineUnavailableError` if it cannot be written; earlier checkpoints stay as they are.
         """
         self.wait()
         progress = Progress.of(self.trainer, consumed)
@@ -195,7 +195,7 @@ class Checkpoints:
             self._save_shards(partial, pieces)
             shards = {name: row for rows in self._together(sums) for name, row in rows.items()}
             self._together(complete)
-        except (UnavailableError, RuntimeError):
+        except (EngineUnavailableError, RuntimeError):
             if self.is_writer:
                 shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -223,7 +223,9 @@ class Checkpoints:
             return error
         if isinstance(error, OSError):
             last = folders.newest(self.folder)
-            return UnavailableError(f"{not_writable('save', self.folder, error)}; the newest checkpoint is {last}")
+            return EngineUnavailableError(
+                f"{not_writable('save', self.folder, error)}; the newest checkpoint is {last}"
+            )
         return RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def _together(self, work: Callable[[], T]) -> list[T]:

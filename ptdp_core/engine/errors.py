@@ -12,17 +12,17 @@ class DivergedError(FloatingPointError):
     """The loss, the gradients or the parameters are not finite, and a smaller loss scale would not help."""
 
 
-class UnavailableError(RuntimeError):
+class EngineUnavailableError(RuntimeError):
     """This machine lacks something that the run needs: a writable folder, disk space, a free port, a package."""
 
 
-def not_writable(setting: str, path: object, error: OSError) -> UnavailableError:
+def not_writable(setting: str, path: object, error: OSError) -> EngineUnavailableError:
     """The error for a file or folder that the operating system refuses to write; `setting` asked for it."""
     reason = error.strerror or str(error)
     if error.errno in NO_SPACE:
-        return UnavailableError(
+        return EngineUnavailableError(
             f"no space left on {setting}={str(path)!r}: {reason}; needs free space there; try another {setting}"
         )
-    return UnavailableError(
+    return EngineUnavailableError(
         f"{setting}={str(path)!r} cannot be written: {reason}; needs a writable folder; try another {setting}"
     )

@@ -42,7 +42,7 @@ def synchronise(folder: Path) -> None:
 def check_writable(setting: str, folder: Path) -> None:
     """Create a folder, if it does not exist, and check that files can be written to it.
 
-    Raises `UnavailableError` naming the setting if they cannot.
+    Raises `EngineUnavailableError` naming the setting if they cannot.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def check_writable(setting: str, folder: Path) -> None:
 def lock(setting: str, path: Path) -> IO[bytes]:
     """Open a file for appending, and lock it until it is closed or the process ends, killed or not.
 
-    Raises `ValueError` if another run has locked it, and `UnavailableError` if it cannot be written.
+    Raises `ValueError` if another run has locked it, and `EngineUnavailableError` if it cannot be written.
     """
     try:
         file = path.open("ab", buffering=0)

@@ -13,7 +13,7 @@ from torch import nn
 
 from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.param_and_grad_buffer import Entry, ParamAndGradBuffer
+from ptdp_core.engine.param_and_grad_buffer import BufferEntry, ParamAndGradBuffer
 from ptdp_core.engine.settings import OptimizerSettings
 
 
@@ -81,7 +81,7 @@ def must_skip(step: int, loss: float, norm: float, scale: LossScale, settings: O
 class Segment:
     """The part of one parameter that this rank updates: elements [start, stop) of the flat buffers."""
 
-    entry: Entry
+    entry: BufferEntry
     start: int
     stop: int
     master: nn.Parameter  # 1-D; a view of the parameter buffer, or an fp32 copy of it
@@ -135,7 +135,7 @@ class Optimizer:
             counts = s.entry.shard.counts(groups.tp.rank)
             (self._counted if counts else self._uncounted).append(self._gradient(s))
 
-    def _segment(self, entry: Entry, first: int, end: int) -> Segment:
+    def _segment(self, entry: BufferEntry, first: int, end: int) -> Segment:
         start, stop = max(first, entry.start), min(end, entry.stop)
         weights = self.buffer.param_data[start:stop]
         master = nn.Parameter(weights.to(self.buffer.dtype, copy=True) if self.mixed else weights)

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class BufferEntry:
     """A parameter and where it lies in the flat buffers."""
 
     parameter: nn.Parameter
@@ -48,7 +48,7 @@ class Bucket:
 
     start: int
     stop: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[BufferEntry] = field(default_factory=list)
     tied: bool = False
     missing: int = 0  # number of parameters whose gradient is not complete yet
     work: dist.Work | None = None
@@ -103,7 +103,7 @@ class ParamAndGradBuffer:
             if full or new_chunk or (alone and i in tied and bucket.entries):
                 offset = self._close(bucket, offset)
                 buckets.append(Bucket(offset))
-            buckets[-1].entries.append(Entry(tensor, shard, chunk, offset))
+            buckets[-1].entries.append(BufferEntry(tensor, shard, chunk, offset))
             buckets[-1].tied |= i in tied
             offset += tensor.numel()
         self._close(buckets[-1], offset)
@@ -127,12 +127,12 @@ class ParamAndGradBuffer:
             entry.parameter.data = view
             self._attach(entry)
 
-    def _attach(self, entry: Entry) -> None:
+    def _attach(self, entry: BufferEntry) -> None:
         """Let backward passes add to the main gradient directly, if it has the parameter's type."""
         if entry.parameter.dtype == self.dtype:
             entry.parameter.grad = self.main_grad(entry)
 
-    def main_grad(self, entry: Entry) -> torch.Tensor:
+    def main_grad(self, entry: BufferEntry) -> torch.Tensor:
         """The main gradient of a parameter, a view of `grad_data` in the parameter's shape."""
         return self.grad_data[entry.start : entry.stop].view(entry.parameter.shape)
 
@@ -147,7 +147,7 @@ class ParamAndGradBuffer:
         """Announce that a chunk's next backward pass is its last, during which full buckets may be reduced."""
         self._last.add(chunk)
 
-    def _hook(self, entry: Entry, bucket: Bucket):  # type: ignore[no-untyped-def]
+    def _hook(self, entry: BufferEntry, bucket: Bucket):  # type: ignore[no-untyped-def]
         def accumulated(parameter: nn.Parameter) -> None:
             if parameter.grad is None:  # the weight gradient is deferred to a later W
                 return

@@ -46,7 +46,7 @@ class SplitStage(Protocol):
 
 
 @dataclass
-class Run:
+class BatchResult:
     """The results of one batch on this rank.
 
     `losses` are the mean losses by microbatch, on the rank of the last stage only. `timeline` is in seconds of the
@@ -94,12 +94,12 @@ class Executor:
         self._kept: dict[Action, torch.Tensor] = {}  # outputs that the next stage uses on this rank, by `Action.output`
         p2p.connect(program)
 
-    def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> Run:
+    def run(self, batch: Callable[[int], Batch], loss_scale: float = 1.0) -> BatchResult:
         """Run one batch of m microbatches, and flush. `batch(j)` returns tokens and labels [B, S] of microbatch j.
 
         The gradients of `loss_scale` times the mean loss of the m microbatches are added to the parameters' gradients.
         """
-        run, clock = Run(), clock_of(self.groups.device) if self.record else None
+        run, clock = BatchResult(), clock_of(self.groups.device) if self.record else None
         marks: list[tuple[Any, Any]] = []  # the clock's marks at the beginning and the end of every instruction
         for instruction in self.instructions:
             if isinstance(instruction, Compute):
@@ -141,7 +141,7 @@ class Executor:
         source = action.input(self.schedule.stages)
         return None if source is None else self._kept.pop(source)
 
-    def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: Run) -> None:
+    def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: BatchResult) -> None:
         stage, last = action.stage, action.stage == self.schedule.stages - 1
         if x is not None:
             x.requires_grad_()

@@ -24,12 +24,12 @@ from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
 
 
-class Report(contextlib.AbstractContextManager["Report"]):
+class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
     """Writes the log of a run, on one rank.
 
     FLOP/s are per device, by two formulas: `eq3` is the paper's Equation 3, which counts a recomputed forward pass
     whether there is one or not; `model` leaves that pass out. Raises `ValueError` if another run writes to the same log
-    file, and `UnavailableError` if the file cannot be written.
+    file, and `EngineUnavailableError` if the file cannot be written.
     """
 
     def __init__(self, settings: Settings, device: torch.device, out: IO[str] | None = None) -> None:

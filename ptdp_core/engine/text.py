@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ptdp_core.engine.data import BYTE_VOCAB, MEGATRON_DTYPES, MEGATRON_MAGIC, text_files
-from ptdp_core.engine.errors import UnavailableError, not_writable
+from ptdp_core.engine.errors import EngineUnavailableError, not_writable
 
 END = "<|endoftext|>"  # BPE's token 0, which ends a document; with bytes as tokens that is the byte 0
 MAX_VOCAB = 1 << 16
@@ -58,8 +58,8 @@ def write_corpus(sources: Iterable[Path], prefix: Path, vocab: int = BYTE_VOCAB)
     """Tokenise text files, or folders of them, into `prefix`.bin and .idx; returns the numbers of documents and tokens.
 
     Each file is one document. With `vocab` = 256 the tokens are bytes; above that, byte-level BPE is trained on the
-    files. Raises `ValueError` for sources that cannot be read or a vocabulary out of range, and `UnavailableError` if
-    the pair cannot be written or the package tokenizers is missing.
+    files. Raises `ValueError` for sources that cannot be read or a vocabulary out of range, and
+    `EngineUnavailableError` if the pair cannot be written or the package tokenizers is missing.
     """
     if not BYTE_VOCAB <= vocab <= MAX_VOCAB:
         raise ValueError(f"vocab={vocab} is out of range; needs {BYTE_VOCAB} <= vocab <= {MAX_VOCAB}; try vocab=4096")
@@ -83,7 +83,7 @@ def _read(path: Path) -> str:
 
 def _package() -> Any:
     if importlib.util.find_spec("tokenizers") is None:
-        raise UnavailableError(
+        raise EngineUnavailableError(
             "the package tokenizers is not installed; needs it for more tokens than bytes; "
             "try pip install tokenizers, or vocab=256"
         )

@@ -16,7 +16,7 @@ from ptdp_core.engine.optimizer import Optimizer, learning_rate
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.param_and_grad_buffer import MIB, ParamAndGradBuffer
 from ptdp_core.engine.parameters import ParameterStore
-from ptdp_core.engine.pipeline import Batch, Executor, Run, last_backward
+from ptdp_core.engine.pipeline import Batch, BatchResult, Executor, last_backward
 from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
@@ -39,7 +39,7 @@ class TrainStep:
     lr: float
     skipped: bool
     scale: float
-    run: Run
+    run: BatchResult
 
 
 class Trainer:
@@ -96,7 +96,7 @@ class Trainer:
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
-    def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, Run]:
+    def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, BatchResult]:
         """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
         self.buffer.zero()
         run = self.executor.run(batch, self.optimizer.scale.value)

@@ -16,7 +16,7 @@ from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, learning_rate, must_skip, on_host
 from ptdp_core.engine.parameters import ParameterStore
-from ptdp_core.engine.pipeline import Batch, Run
+from ptdp_core.engine.pipeline import Batch, BatchResult
 from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
@@ -73,7 +73,7 @@ class Zero3Trainer:
         """Forward and backward of m microbatches, then clipping and AdamW: the semantics of `Trainer.step`."""
         lr, m, scale = learning_rate(self.done, self.settings.optimizer), self.settings.parallel.m, self.scale.value
         self.adam.zero_grad()
-        run = Run()
+        run = BatchResult()
         for j in range(m):
             self.rng.begin(self.done, j * self.groups.dp.size + self.groups.dp.rank)
             loss = self.model(None, *batch(j))

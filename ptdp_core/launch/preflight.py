@@ -8,7 +8,7 @@ from pathlib import Path
 from kernels import select
 from ptdp_core.engine.checkpoint_folder import newest, resolve
 from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prepare
-from ptdp_core.engine.errors import UnavailableError
+from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.files import check_writable
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.settings import Settings
@@ -18,7 +18,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     """Settings with the token file and the checkpoint filled in, after everything that can be found wrong so far.
 
     `thorough` reads all tokens, and tries the places to be written to: once per run is enough. Raises `ValueError`
-    for data, a checkpoint or a kernel that cannot be used, `UnavailableError` for places.
+    for data, a checkpoint or a kernel that cannot be used, `EngineUnavailableError` for places.
     """
     run = settings.run
     if settings.engine.dtype == "fp16" and settings.optimizer.loss_scale == 1:
@@ -36,7 +36,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
     if load:
         resolve(load)
     if run.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise UnavailableError(
+        raise EngineUnavailableError(
             f"tensorboard={run.tensorboard!r} without the package tensorboard; needs it installed; "
             "try pip install tensorboard, or log=FILE"
         )

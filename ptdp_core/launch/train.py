@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ptdp_core.config import field_help
-from ptdp_core.engine.errors import DivergedError, UnavailableError
+from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
 from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
 from ptdp_core.interrupts import exit_code
 from ptdp_core.launch import recipes, slurm
@@ -38,7 +38,7 @@ MEANINGS = {
 }
 FIELDS = "\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items())
 # Errors that say in one line what to do about them, wherever they are raised.
-CODES = {ValueError.__name__: USAGE, UnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
+CODES = {ValueError.__name__: USAGE, EngineUnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -109,8 +109,8 @@ def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         line, *stack = str(error).splitlines()
         hint = "; --debug shows its stack" if stack and not arguments.debug else ""
         return _say("\n".join([line, *stack] if arguments.debug else [line + hint]), FAILED)
-    except (ValueError, UnavailableError) as error:
-        return _say(str(error), UNAVAILABLE if isinstance(error, UnavailableError) else USAGE)
+    except (ValueError, EngineUnavailableError) as error:
+        return _say(str(error), UNAVAILABLE if isinstance(error, EngineUnavailableError) else USAGE)
 
 
 def _say(text: str, code: int) -> int:
@@ -174,7 +174,7 @@ def _run_as_rank(settings: Settings, debug: bool) -> int:
 
 
 def _meet(settings: Settings) -> None:
-    """Join the other ranks. Raises `UnavailableError` where the address they meet at cannot be used."""
+    """Join the other ranks. Raises `EngineUnavailableError` where the address they meet at cannot be used."""
     import torch.distributed as dist
 
     from ptdp_core.engine.groups import initialise, local_device
@@ -184,7 +184,7 @@ def _meet(settings: Settings) -> None:
     except dist.DistNetworkError as error:
         place = f"MASTER_ADDR={os.environ.get('MASTER_ADDR', '')}, MASTER_PORT={os.environ.get('MASTER_PORT', '')}"
         reason = " ".join(str(error).split())
-        raise UnavailableError(
+        raise EngineUnavailableError(
             f"{place} cannot be used: {reason}; needs a free port on rank 0's host; try another MASTER_PORT"
         ) from error
 

@@ -15,7 +15,7 @@ from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
 from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.optimizer import on_host
-from ptdp_core.engine.report import Report
+from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.trained import Trained
@@ -56,7 +56,7 @@ def train(beat: Callable[[], None], settings: Settings) -> Trained:
     groups = Groups.create(settings.parallel, device) if settings.parallel.n > 1 else Groups.alone(device)
     termination = Termination()
     with ExitStack() as stack:
-        report = stack.enter_context(Report(settings, device)) if groups.rank == 0 else None
+        report = stack.enter_context(TrainingLog(settings, device)) if groups.rank == 0 else None
         tokens = open_tokens(settings.run.data)
         sequences = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
         training, validation = sequences.split(settings.run.validation)
@@ -116,7 +116,7 @@ class _Evaluation:
         validation: Sequences,
         settings: Settings,
         groups: Groups,
-        report: Report | None,
+        report: TrainingLog | None,
     ) -> None:
         self.trainer, self.every, self.B, self.report = trainer, settings.run.eval_every, settings.parallel.B, report
         self.batches = Batches(validation, settings.parallel, groups.dp.rank, groups.device)
@@ -144,7 +144,7 @@ class _Evaluation:
 class _Saver:
     """When a run loads and saves its checkpoints, and what it says about that."""
 
-    def __init__(self, trainer: Trainer, settings: Settings, data: str, report: Report | None) -> None:
+    def __init__(self, trainer: Trainer, settings: Settings, data: str, report: TrainingLog | None) -> None:
         self.run, self.trainer, self.report = settings.run, trainer, report
         self.checkpoints = Checkpoints(
             self.run.save, trainer, background=self.run.async_save, data=data, keep=self.run.keep

@@ -18,7 +18,7 @@ CLUSTER = "selene"
 @contextmanager
 def engine_errors() -> Iterator[None]:
     """What the engine says of a wrong value or of this machine ends the command in one line, with its exit code."""
-    from ptdp_core.engine.errors import UnavailableError as EngineUnavailableError
+    from ptdp_core.engine.errors import EngineUnavailableError
 
     try:
         yield

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ptdp_core.emulation import UnavailableError, requirements
+from ptdp_core.emulation import NetworkUnavailableError, requirements
 from ptdp_core.emulation.network import Network
 
 
@@ -47,6 +47,6 @@ def test_what_the_kernel_refuses(monkeypatch, tmp_path):
 def test_a_network_that_cannot_be_made_leaves_no_process(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     network = Network(ranks=2, per_node=1, rate=1e6)
-    with pytest.raises(UnavailableError, match="could not be made"), network:
+    with pytest.raises(NetworkUnavailableError, match="could not be made"), network:
         pass
     assert network._fabric.poll() is not None

@@ -104,7 +104,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises(RankError) as caught:
             run(jobs.fill_the_disk, BASE | {"p": 2}, str(disk), 0 if mounted else 5000)
         assert time.monotonic() - start < 40  # not the timeout of those who wait for the rank
-        assert caught.value.kind == "UnavailableError"
+        assert caught.value.kind == "EngineUnavailableError"
         assert caught.value.message.startswith(f"no space left on save={str(disk)!r}: ")
         last = newest(disk)
         assert last is not None

@@ -19,7 +19,7 @@ from ptdp_core.engine.data import (
     prepare,
     write_tokens,
 )
-from ptdp_core.engine.errors import UnavailableError
+from ptdp_core.engine.errors import EngineUnavailableError
 
 CPU = torch.device("cpu")
 
@@ -102,7 +102,9 @@ def test_data_that_does_not_fit_the_model(tokens: Path) -> None:
 
 def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("some text")
-    with pytest.raises(UnavailableError, match=r"cache='/dev/null/ptdp' cannot be written: Not a directory; needs"):
+    with pytest.raises(
+        EngineUnavailableError, match=r"cache='/dev/null/ptdp' cannot be written: Not a directory; needs"
+    ):
         prepare(str(tmp_path / "text"), "/dev/null")
     (tmp_path / "mem").symlink_to("/proc/self/mem")  # a file whose first bytes cannot be read
     with pytest.raises(ValueError, match=r"mem' cannot be read: .*; needs a text file or a folder of them; try data="):

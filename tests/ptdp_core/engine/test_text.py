@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ptdp_core.engine.data import open_tokens
-from ptdp_core.engine.errors import UnavailableError
+from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.text import bytes_tokenizer, tokenizer_beside, write_corpus
 
 TEXTS = {"a.txt": "the cat sat on the mat. the cat saw the rat. " * 20, "b.txt": "Größe, naïve, 猫 — and 🐈\n"}
@@ -57,12 +57,12 @@ def test_what_is_wrong_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch
     (folder / "texts" / "c.bin").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"a source is no text: .*; needs files in UTF-8"):
         write_corpus([folder / "texts"], folder / "x")
-    with pytest.raises(UnavailableError, match="cannot be written"):
+    with pytest.raises(EngineUnavailableError, match="cannot be written"):
         write_corpus([folder / "texts" / "a.txt"], Path("/proc/x"))
     with pytest.raises(ValueError, match=r"has no x.tokenizer.json beside it; needs the tokenizer that its tokens"):
         tokenizer_beside(str(folder / "x.idx"), 300)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"tokenizers is not installed; .*; try pip install tokenizers"):
+    with pytest.raises(EngineUnavailableError, match=r"tokenizers is not installed; .*; try pip install tokenizers"):
         write_corpus([folder / "texts" / "a.txt"], folder / "x", 300)
     assert not list(folder.glob("x*"))
 

@@ -21,8 +21,8 @@ from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.files import LOCK, lock
-from ptdp_core.engine.pipeline import Run
-from ptdp_core.engine.report import Report
+from ptdp_core.engine.pipeline import BatchResult
+from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import from_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.launch import recipes
@@ -132,8 +132,8 @@ def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=lambda folder: writer))
     sections = recipes.recipe("tiny")
     sections["run"]["tensorboard"] = str(tmp_path)
-    with Report(from_mapping(sections), torch.device("cpu"), io.StringIO()) as report:
-        report.step(TrainStep(1, 3.5, 0.5, 1e-3, False, 1.0, Run()), 2.0)
+    with TrainingLog(from_mapping(sections), torch.device("cpu"), io.StringIO()) as report:
+        report.step(TrainStep(1, 3.5, 0.5, 1e-3, False, 1.0, BatchResult()), 2.0)
         report.evaluation(1, 3.25, 8)
     names = ["loss", "gradient_norm", "lr", "tokens_per_s", "validation_loss", "closed"]
     assert [name for name, _, _ in rows] == names
