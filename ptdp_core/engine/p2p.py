@@ -3,7 +3,7 @@
 NCCL creates a communicator at its first use, and blocks the host until every peer uses it, too. In the middle of a
 schedule this can deadlock: the peer may be waiting for a message that this rank would have sent next. So `connect`
 creates all communicators of a program before its first step. (This comes from reading NCCL's and PyTorch's sources, and
-is checked against a model of their rules in tests/ptdp_core/engine/nccl.py; it has not run on several GPUs.)
+is checked against a model of their rules in tests/ptdp_core/engine/nccl.py; it has not run on GPUs.)
 
 gloo aborts the process if a message has a wrong length, and silently reinterprets a wrong data type. So all ranks
 compare shape and type once, when the `P2PCommunicator` is made, and every tensor is checked before it is sent.
