@@ -42,6 +42,7 @@ lint: $(STAMP) ## check style and types
 docs: $(STAMP) ## build the documentation site (build/site/index.html)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
+	$(RUN)/python -m reproduce site --out build/site/explore
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache htmlcov .coverage

@@ -1,6 +1,7 @@
 """The guides are true: their Python blocks run, in order, and print what the page shows under them, up to numbers."""
 
 import re
+import shlex
 import textwrap
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.records import read_record
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
+from reproduce.cli import command_of, parser_of
 from reproduce.experiment import catalog
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
@@ -37,6 +39,21 @@ def test_the_readme_answers_as_the_reference_results_do() -> None:
     assert whole.headline in readme
     for judged in whole.of("contradicted"):
         assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_commands_of_a_page_are_understood(path: Path) -> None:
+    """Every line of a block that begins with `reproduce`: options, choices and ids exist; nothing runs."""
+    lines = re.findall(r"^(?: {4}|\t)?reproduce (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for line in lines:
+        words = shlex.split(re.split(r" {2,}| [>|] ", line.strip())[0], comments=True)
+        name, rest = command_of(words)
+        parsed = parser_of(name).parse_args([word for word in rest if word not in ("--help", "-h")])
+        if not name:
+            assert catalog.named(parsed.ids)
 
 
 @pytest.mark.parametrize("page", ["python.md"])

@@ -13,6 +13,7 @@ from dataclasses import MISSING, asdict
 from dataclasses import fields as dataclass_fields
 from functools import lru_cache
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ def timeline(
 ) -> dict[str, Any]:
     """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
 
-    The stash of a rank is a list of [second, microbatches of a chunk held from then on].
+    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. The critical path is a list of
+    [rank, index of the pass in its row], from the last pass to the first.
     """
     config = TrainingConfig.from_plain(dict(configuration))
     estimate = simulate(config, load_cluster(_file(cluster, changes or {}, text)), timeline=True)
@@ -214,6 +216,7 @@ def timeline(
         "v": config.parallel.v,
         "rows": [[_box(event) for event in row] for row in estimate.timeline],
         "stash": [_stash(row) for row in estimate.timeline],
+        "critical": _critical_path(estimate.timeline, config.parallel.p * config.parallel.v),
     }
 
 
@@ -230,6 +233,32 @@ def _stash(row: tuple[TimelineEvent[float], ...]) -> list[list[float]]:
             held += 1 if event.kind == "F" else -1
             steps.append([event.end, held])
     return steps
+
+
+def _critical_path(rows: tuple[tuple[TimelineEvent[float], ...], ...], stages: int) -> list[list[int]]:
+    """The passes that the end of the pipeline hangs on: each waited longest for the one before it.
+
+    That is the pass before it on its rank, or the one that made its input, whichever ended later.
+    """
+    passes = {event.action: (rank, i) for rank, row in enumerate(rows) for i, event in enumerate(row) if event.action}
+    makers = {action.output: place for action, place in passes.items()}
+    before = {}
+    for row in rows:
+        actions = [event.action for event in row if event.action]
+        before |= {after: passes[action] for action, after in pairwise(actions)}
+
+    def end(place: tuple[int, int]) -> float:
+        return rows[place[0]][place[1]].end
+
+    path, place = [], max(passes.values(), key=end, default=None)
+    while place is not None:
+        path.append(list(place))
+        action = rows[place[0]][place[1]].action
+        assert action is not None
+        source = action.input(stages)
+        earlier = [before.get(action), makers.get(source) if source else None]
+        place = max(filter(None, earlier), key=end, default=None)
+    return path
 
 
 ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {

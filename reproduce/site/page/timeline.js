@@ -13,6 +13,8 @@ export class TimelineView {
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", `${title}: timeline of ${data.p} pipeline ranks over ${data.iteration_time.toPrecision(4)} s, bubble ${(100 * data.bubble_fraction).toFixed(1)}%`);
     parent.append(heading, this.canvas);
+    this.critical = data.rows.map(() => new Set());
+    for (const [rank, i] of data.critical) this.critical[rank].add(i);
     this.mostStash = Math.max(1, ...data.stash.flat().map((step) => step[1]));
     this.rowHeight = Math.max(8, Math.min(ROW, 900 / data.p));
     this.listen();
@@ -93,6 +95,10 @@ export class TimelineView {
         last = right;
         pen.fillStyle = COLORS[kind] ?? "#888";
         pen.fillRect(left, y, Math.max(0.5, right - left - 0.5), this.rowHeight);
+        if (this.critical[rank].has(i)) {
+          pen.fillStyle = ink;
+          pen.fillRect(left, y - 2, Math.max(0.5, right - left), 2);
+        }
         if (microbatch !== null && right - left > 16 && this.rowHeight > 12) {
           pen.fillStyle = kind === "I" || kind === "W" ? "#000" : "#fff";
           pen.fillText(microbatch, (left + right) / 2, y + this.rowHeight / 2);

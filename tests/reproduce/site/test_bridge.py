@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_a_timeline_covers_the_iteration_and_empties_its_stash() -> None:
     assert max(box[4] for row in timeline["rows"] for box in row) == pytest.approx(timeline["iteration_time"])
     assert max(held for _, held in timeline["stash"][0]) == 12  # the first rank's warm-up of 1F1B: p microbatches
     assert all(steps[-1][1] == 0 for steps in timeline["stash"])
+
+
+def test_the_critical_path_leads_back_to_the_first_pass_and_has_no_gap_but_messages() -> None:
+    timeline = answer("timeline", configuration=FIGURE_12)
+    path = [timeline["rows"][rank][i] for rank, i in timeline["critical"]]
+    assert path[-1][:3] == ["F", 0, 0]
+    assert path[0][:3] == ["B", 0, 59]
+    gaps = [after[3] - before[4] for after, before in pairwise(path)]
+    assert min(gaps) > -1e-9
+    assert sum(gaps) < 0.05 * timeline["iteration_time"]  # waiting for messages; a bubble is on no critical path
 
 
 def test_the_best_layout_is_the_plan_s() -> None:
