@@ -79,6 +79,7 @@ def names_scatter_gather(difference: dict[str, Any]) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_an_added_all_reduce_and_a_lost_scatter_gather(mutant: Mutant) -> None:
     """Both at once, to start ranks once: alone, below."""
     (difference,) = mutant("engine", ALL_REDUCE, NO_SCATTER_GATHER)
