@@ -19,6 +19,7 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toys_registered")
 def test_every_schedule_trains_as_the_serial_model(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each in one of the layouts; gradients of all are compared below."""

@@ -348,8 +348,9 @@ def ranks_of(run: Program) -> list[int]:
     return sorted(pid for pid in run.processes() if parent(pid) in server)
 
 
+@pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("who", [0, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("who", [0, 3])
 def test_kill_9_of_a_rank_ends_the_run_and_leaves_a_checkpoint(who: int, tmp_path: Path, cache: str) -> None:
     with start(tmp_path, cache) as run:
         os.kill(ranks_of(run)[who], signal.SIGKILL)
