@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 OFF, ON = "Unoptimized", "Scatter/gather optimization"
 DEFAULT_OFF, DEFAULT_ON = "Default schedule, unoptimized", "Default schedule, scatter/gather"
 GAIN = (0.08, 0.14)  # "up to 11%", within 3 percentage points
-PROPORTIONAL_TOLERANCE = 1e-6
 
 
 def _series(v: int) -> tuple[Level, ...]:
@@ -145,8 +144,11 @@ def bytes_reduced_by_t(results: Results) -> Judgement:
     off, on = (results.series(series, "pipeline_traffic", "B") for series in (OFF, ON))
     factors = {B: off[B] / on[B] for B in off}
     text = f"pipeline bytes of a GPU without over with, by batch size: {listed(factors, '{:.3f}')}; t = {t}"
-    holds = all(abs(factor / t - 1) <= PROPORTIONAL_TOLERANCE for factor in factors.values())
-    return holds_if(holds, text, {"bytes_without_over_with": results.number(max(factors.values()))})
+    return holds_if(
+        all(factor == t for factor in factors.values()),
+        text,
+        {"bytes_without_over_with": results.number(max(factors.values()))},
+    )
 
 
 def _default_ahead(gains: dict[Scalar, float], fidelity: str) -> Judgement:

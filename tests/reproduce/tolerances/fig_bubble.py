@@ -1,0 +1,45 @@
+"""Edges of Figure 6's claims."""
+
+from tests.reproduce.tolerances.edges import below, falls, within
+
+SERIES = {"n=32, b'=32": (1, 2, 4, 8, 16, 32), "n=128, b'=512": (1, 2, 4, 8, 16, 32, 64)}
+
+
+def smaller_with_b_prime(n, d):
+    """1/b' of the execution, x at the larger b' of n and d; none where d = n."""
+    largest = {32: 128, 128: 512}[n]
+    return lambda point, x: (
+        0.0 if point.d == point.n else x if (point.n, point.d, point.b_prime) == (n, d, largest) else 1 / point.b_prime
+    )
+
+
+EDGES = {
+    "formula_is_the_schedule": within(
+        "to 1e-12",
+        0.0,
+        1e-12,
+        step=1e-14,
+        bubble_fraction=0.0,
+        executed_bubble_fraction=lambda point, x: x if point.key == "n32_b128_d4" else 0.0,
+    ),
+    "larger_d_smaller_bubble": [
+        edge
+        for series, sizes in SERIES.items()
+        for edge in falls(
+            "falls from each d to the next, in every series",
+            "executed_bubble_fraction",
+            "d",
+            (1, 2, 4, 8, 16, 32, 64),
+            among=lambda point, series=series: point.series == series,
+        )[: len(sizes) - 1]
+    ],
+    "larger_batch_smaller_bubble": [
+        below(
+            "at equal n and d < n, the series with the larger b' has the smaller bubble",
+            1 / n,
+            tie=False,
+            executed_bubble_fraction=smaller_with_b_prime(n, d),
+        )
+        for n, d in ((32, 1), (32, 16), (128, 64))
+    ],
+}

@@ -1,0 +1,66 @@
+"""Edges of Figure 3's claims."""
+
+from dataclasses import replace
+
+from reproduce.artifacts.fig_gpipe_timeline import ARTIFACT, timeline
+from tests.reproduce.tolerances.edges import blanks, only
+
+TIMELINE = "reproduce.artifacts.fig_gpipe_timeline.timeline"
+
+
+EXECUTED = {blank.seen.key: timeline(blank.result) for blank in blanks(ARTIFACT.points())}
+
+
+def later_on_the_last_device(x):
+    """The timeline, with everything on the last device later by x."""
+
+    def changed(point):
+        run = EXECUTED[point.key]
+        last = tuple(event._replace(start=event.start + x, end=event.end + x) for event in run.rows[-1])
+        return replace(run, rows=(*run.rows[:-1], last))
+
+    return changed
+
+
+def longer_on_the_first_device(x):
+    """The timeline, with the first pass of the first device longer by x, so that it idles less."""
+
+    def changed(point):
+        run = EXECUTED[point.key]
+        first, *others = run.rows[0]
+        return replace(run, rows=((first._replace(end=first.end + x), *others), *run.rows[1:]))
+
+    return changed
+
+
+def bubble(key):
+    return lambda point, x: x if point.key == key else point.paper["bubble_fraction"]
+
+
+EDGES = {
+    "gpipe_efficiency": [
+        only(
+            "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
+            0.375,
+            bubble_fraction=lambda point, x, t_b=t_b: x if point.t_b == t_b else 0.375,
+        )
+        for t_b in (1, 1.5, 2, 3)
+    ],
+    "gpipe_bubble_time": [
+        only("on the last device", 0, step=1e-9, makespan=1, patch={TIMELINE: later_on_the_last_device}),
+        only("on every device", 0, step=1e-9, makespan=1, patch={TIMELINE: longer_on_the_first_device}),
+    ],
+    "gpipe_bubble_fraction": [
+        only("exactly, at every point", (p - 1) / m, bubble_fraction=bubble(f"gpipe-p{p}-m{m}-tb2"))
+        for p, m in ((2, 8), (4, 128))
+    ],
+    "gpipe_stash": [
+        only(
+            "exactly m stashed microbatches, at every point",
+            m,
+            step=1,
+            peak_stash=lambda point, x, key=f"gpipe-p{p}-m{m}-tb2": x if point.key == key else point.m,
+        )
+        for p, m in ((2, 8), (4, 128))
+    ],
+}

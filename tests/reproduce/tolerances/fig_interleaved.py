@@ -1,0 +1,99 @@
+"""Edges of Figure 12's claims."""
+
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, falls
+
+BATCHES = (12, 24, 36, 48, 60)
+DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
+
+
+def interleaved(judged=None, others=1.0):
+    """x for the interleaved schedule at a batch size (None: all), `others` at the others; 1 for the default."""
+    return lambda point, x: 1.0 if point.series == DEFAULT else x if judged in (None, point.B) else others
+
+
+def per_sequence(value):
+    """A total for the batch, by what it is for a sequence."""
+    return lambda point, x: value(point, x) * point.B
+
+
+def bytes_of(series, B):
+    """Bytes per sequence: 1, or 2 when interleaved; x times as many at one point."""
+    return lambda point, x: (1 if point.series == DEFAULT else 2) * (x if (point.series, point.B) == (series, B) else 1)
+
+
+EDGES = {
+    "improves_throughput": [
+        above("a gain of at least 10% at one batch size or more", 1.10, tie=True, throughput_per_gpu=interleaved(B))
+        for B in (12, 60)
+    ],
+    "comparable_memory": [
+        below("at every batch size, the fullest GPU's peak at most 10% above", 1.10, peak_memory=interleaved(B))
+        for B in BATCHES
+    ],
+    # 100 and x teraFLOP/s, plotted to 1 teraFLOP/s: 10% are contradicted where (x - 0.5)/(100 + 0.5) > 1.1
+    "as_much_as_10_percent": [
+        below(
+            "a gain above 10% by more than their rounding contradicts it",
+            1.1 * 100.5e12 + 0.5e12,
+            outside=INCONSISTENT,
+            paper={
+                "throughput_per_gpu": lambda point, x: x if (point.series, point.B) == (INTERLEAVED, 36) else 100e12
+            },
+        )
+    ],
+    "interleaved_higher": [
+        above("higher at every batch size", 1.0, tie=False, throughput_per_gpu=interleaved(B, others=2.0))
+        for B in BATCHES
+    ],
+    "gap_closes": falls(
+        "the relative gain falls from each batch size to the next",
+        "throughput_per_gpu",
+        "B",
+        BATCHES,
+        among=lambda point: point.series == INTERLEAVED,
+        rest=1.0,
+    ),
+    "reason_a_bubble": [
+        *(
+            below(
+                "fall from each batch size to the next",
+                float(5 - i),
+                tie=False,
+                bubble_time=per_sequence(
+                    lambda point, x, judged=B: (
+                        0.0 if point.series == INTERLEAVED else x if judged == point.B else 5 - BATCHES.index(point.B)
+                    )
+                ),
+            )
+            for i, B in enumerate(BATCHES[1:])
+        ),
+        below(
+            "in all by more than the interleaved schedule's",
+            4.0,
+            tie=False,
+            bubble_time=per_sequence(
+                lambda point, x: 5 - BATCHES.index(point.B) if point.series == DEFAULT else x if point.B == 12 else 0.0
+            ),
+        ),
+    ],
+    "reason_b_communication": [
+        *(
+            edge
+            for series, B in ((DEFAULT, 12), (INTERLEAVED, 60))
+            for edge in between(
+                "equal within 5% over the batch sizes",
+                1 / 1.05,
+                1.05,
+                pipeline_traffic=per_sequence(bytes_of(series, B)),
+                pipeline_communication_time=1,
+            )
+        ),
+        above(
+            "more when interleaved",
+            1.0,
+            tie=False,
+            pipeline_traffic=per_sequence(interleaved()),
+            pipeline_communication_time=1,
+        ),
+    ],
+}

@@ -1,0 +1,132 @@
+"""Edges of Figure 4's claims."""
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+from tests.reproduce.tolerances.edges import above, below, only, within
+
+FEW_AND_MANY = ((4, 8), (12, 24))  # p and m: the figure's, and the deepest pipeline's
+
+
+def at(schedule, p, m, v, otherwise):
+    """x for one schedule, elsewhere by the point."""
+    return lambda point, x: (
+        x if (point.schedule, point.p, point.m, point.v) == (schedule, p, m, v) else otherwise(point)
+    )
+
+
+def stash(point):
+    """As the claims say: GPipe's is m, 1F1B's no more than p."""
+    return point.m if point.schedule == "gpipe" else 1
+
+
+def inverse(value):
+    return lambda point, x: 1 / value(point, x)
+
+
+def bubble_over_the_ideal(x):
+    """An order that runs, with x times the bubble (p-1)/(vm)."""
+    return lambda schedule: SimpleNamespace(
+        bubble=Fraction(x) * Fraction(schedule.placement.p - 1, schedule.placement.v * schedule.m)
+    )
+
+
+EDGES = {
+    "one_f_one_b_bubble": [
+        *(
+            only(
+                "exactly, at every size",
+                100.0,
+                makespan=at("1f1b", p, m, 1, lambda point: 100),
+                peak_stash=1,
+            )
+            for p, m in FEW_AND_MANY
+        ),
+        *(
+            below(
+                "at most the number of pipeline stages",
+                p,
+                tie=True,
+                step=1,
+                makespan=100,
+                peak_stash=at("1f1b", p, m, 1, stash),
+            )
+            for p, m in FEW_AND_MANY
+        ),
+    ],
+    "one_f_one_b_stash": [
+        *(
+            below(
+                "at most p",
+                p,
+                tie=True,
+                step=1,
+                peak_stash=at("1f1b", p, m, 1, stash),
+            )
+            for p, m in FEW_AND_MANY
+        ),
+        *(
+            only(
+                "exactly m, at every size",
+                m,
+                step=1,
+                peak_stash=at("gpipe", p, m, 1, stash),
+            )
+            for p, m in FEW_AND_MANY
+        ),
+    ],
+    "interleaved_flush_sooner": [
+        below(
+            "an earlier flush",
+            30.0,
+            tie=False,
+            makespan=lambda point, x: x if point.v == 2 else 30,
+            bubble_fraction=lambda point, x: 1 / point.v,
+        ),
+        below(
+            "a smaller bubble, by any amount",
+            0.375,
+            tie=False,
+            makespan=lambda point, x: 30 / point.v,
+            bubble_fraction=lambda point, x: x if point.v == 2 else 0.375,
+        ),
+    ],
+    # in floating point, the bubble being a fraction
+    "interleaved_bubble_by_v": [
+        edge
+        for p, m, v in ((4, 8, 2), (4, 8, 4), (12, 24, 2))
+        for edge in within(
+            "a factor of v, exactly, at every size",
+            v,
+            1e-9,
+            step=1e-12,
+            bubble_fraction=inverse(at("interleaved", p, m, v, lambda point: point.v)),
+        )
+    ],
+    "interleaved_communication_by_v": [
+        *within(
+            "v times as many messages between neighbouring devices, exactly",
+            4,
+            1e-9,
+            step=1e-12,
+            messages=lambda point, x: point.v,
+            neighbour_messages=lambda point, x: x if point.v == 4 else point.v,
+        ),
+        *within(
+            "in total within 10% of v for p = 12",
+            2,
+            0.2,
+            messages=lambda point, x: x if (point.p, point.v) == (12, 2) else 1,
+            neighbour_messages=lambda point, x: point.v,
+        ),
+    ],
+    "interleaved_multiple_of_p": [
+        above(
+            "a larger bubble than (p-1)/(vm)",
+            1 + 1e-9,
+            tie=None,
+            step=1e-12,
+            patch={"reproduce.artifacts.fig_interleaved_timeline.from_schedule": bubble_over_the_ideal},
+        )
+    ],
+}

@@ -1,0 +1,96 @@
+"""Edges of Figure 16's claims."""
+
+from tests.reproduce.tolerances.edges import above, below, between, printed_sizes, rises
+
+SIZES = (1, 2, 4, 8)
+BATCHES = (128, 512)
+ESTIMATES = "reproduce.artifacts.fig_microbatch._estimates"
+
+
+def at(B, b, otherwise):
+    """x at a batch size and microbatch size, elsewhere by microbatch size."""
+    return lambda point, x: x if (point.B, point.b) == (B, b) else otherwise(point.b)
+
+
+def estimates(judged, **relative):
+    """By x, eq. (1)'s throughput relative to b=1: x at B=512 and one b; there and elsewhere 1.05 at b=2, 1 else."""
+    line = {1: 1.0, 2: 1.05, 4: 1.0, 8: 1.0}
+    return lambda x: lambda results: {128: line, 512: {**line, judged: x}}
+
+
+def simulated(point, x):
+    return 1.05 if point.b == 2 else 1.0
+
+
+EDGES = {
+    "best_microbatch_2": [
+        above(
+            "b = 2 is the fastest of the four, at both batch sizes",
+            1.0,
+            throughput_per_gpu=at(B, 2, lambda b, other=other: 2.0 if b == 2 else float(b == other)),
+        )
+        for B in BATCHES
+        for other in (1, 4, 8)
+    ],
+    "increases_throughput_15_percent": [
+        edge
+        for B in BATCHES
+        for edge in between(
+            "between 10% and 20% at one batch size, the better",
+            1.10,
+            1.20,
+            throughput_per_gpu=at(B, 4, lambda b: 1.0),
+        )
+    ],
+    "bubble_against_intensity": [
+        *(
+            edge
+            for B in BATCHES
+            for edge in rises(
+                "the bubble over compute time rises from each b to the next",
+                "bubble_fraction",
+                "b",
+                SIZES,
+                among=lambda point, B=B: point.B == B,
+                gemm_throughput=lambda point, x: float(point.b),
+            )
+        ),
+        *(
+            above(
+                "FLOP/s inside GEMMs are higher at b=2 than at b=1",
+                1.0,
+                tie=False,
+                bubble_fraction=lambda point, x: float(point.b),
+                gemm_throughput=at(B, 2, lambda b: float(b)),
+            )
+            for B in BATCHES
+        ),
+    ],
+    "analytical_model": [
+        below(
+            "has the same best b",
+            1.05,
+            throughput_per_gpu=simulated,
+            patch={ESTIMATES: estimates(4)},
+        ),
+        above(
+            "has the same best b",
+            1.0,
+            throughput_per_gpu=simulated,
+            patch={ESTIMATES: estimates(2)},
+        ),
+        above(
+            "within 10% of the simulated at every point",
+            0.9,
+            throughput_per_gpu=simulated,
+            patch={ESTIMATES: estimates(8)},
+        ),
+        below(
+            "within 10% of the simulated at every point",
+            1.1 * 1.05,
+            throughput_per_gpu=simulated,
+            patch={ESTIMATES: estimates(2)},
+        ),
+    ],
+    "model_size": printed_sizes(layers_32="91"),
+}

@@ -1,0 +1,16 @@
+"""Edges of Figure 7's claims."""
+
+from tests.reproduce.tolerances.edges import between
+
+EDGES = {
+    "up_to_1_3_times": between(
+        "between 1.2 and 1.4", 1.2, 1.4, model_throughput_per_gpu=lambda point, x: x if point.b == 8 else 1
+    ),
+    "a_billion_parameters": between(
+        "rounds to one billion",
+        0.5e9,
+        1.5e9,
+        tie=False,
+        patch={"reproduce.artifacts.fig_microbatch_single_gpu.parameters": lambda x: lambda model: x},
+    ),
+}

@@ -1,0 +1,30 @@
+"""Edges of Figure 2's claims."""
+
+from tests.reproduce.tolerances.edges import only
+
+
+def hops(point, x):
+    return x if point.key == "model_1008b" else float(point.p > 1)
+
+
+EDGES = {
+    "n_is_p_t_d": [
+        only(
+            "exactly, for every row of Table 1",
+            gpus,
+            step=1,
+            gpus=lambda point, x, key=key: x if point.key == key else point.paper.get("gpus", 0),
+        )
+        for key, gpus in (("model_1_7b", 32), ("model_145_6b", 1536), ("model_1008b", 3072))
+    ],
+    "tensor_inside_pipeline_across": [
+        only(
+            "all tensor-parallel groups inside a node",
+            1,
+            step=1,
+            nodes_per_tensor_group=lambda point, x: x if point.key == "model_1_7b" else 1,
+            pipeline_hops_between_nodes=lambda point, x: float(point.p > 1),
+        ),
+        only("all pipeline hops between nodes", 1.0, nodes_per_tensor_group=1, pipeline_hops_between_nodes=hops),
+    ],
+}

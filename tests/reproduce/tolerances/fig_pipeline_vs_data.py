@@ -1,0 +1,57 @@
+"""Edges of Figure 14's claims."""
+
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, falls, only, printed_sizes, rises, switch
+
+SIZES = (2, 4, 8, 16, 32)
+BATCHES = (32, 512)
+ROWS = "reproduce.experiment.published.rows"
+
+
+def by_p(direction, words, metric, **others):
+    """A metric falls or rises with p; x at either batch size."""
+    return [
+        edge
+        for B in BATCHES
+        for edge in direction(words, metric, "p", SIZES, among=lambda point, B=B: point.B == B, **others)
+    ]
+
+
+EDGES = {
+    "throughput_falls_with_p": by_p(falls, "falls from each p to the next, at both batch sizes", "throughput_per_gpu"),
+    "matches_analytical_model": [
+        *by_p(
+            rises,
+            "the executed bubble rises from each p to the next",
+            "bubble_fraction",
+            throughput_per_gpu=lambda point, x: 1 / point.p,
+        ),
+        *by_p(falls, "while throughput falls", "throughput_per_gpu", bubble_fraction=lambda point, x: float(point.p)),
+    ],
+    "larger_batch_faster": [
+        above(
+            "higher with the larger batch size for every (p, d)",
+            1.0,
+            tie=False,
+            throughput_per_gpu=lambda point, x, p=p: 1.0 if point.B == 32 else x if point.p == p else 2.0,
+        )
+        for p in SIZES
+    ],
+    "fits_model_parallel_2": [
+        switch(
+            "p=2, t=1 fits in memory at both batch sizes",
+            peak_memory=1,
+            out=lambda point, x, B=B: point.p > 2 or (point.B == B and not x),
+        )
+        for B in BATCHES
+    ],
+    "three_batch_sizes": [
+        only(
+            "three of them",
+            3,
+            step=1,
+            outside=INCONSISTENT,
+            patch={ROWS: lambda x: lambda id: [{"B": B} for B in range(x)] * 2},
+        )
+    ],
+    "model_size": printed_sizes(layers_32="5.9"),
+}

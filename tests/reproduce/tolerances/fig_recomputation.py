@@ -1,0 +1,65 @@
+"""Edges of Figure 17's claims."""
+
+from tests.reproduce.tolerances.edges import between, printed_sizes, switch
+
+WITH, WITHOUT = "With recomputation", "Without recomputation"
+FITS = 8  # the largest batch size that fits without recomputation, in the paper
+
+
+def at(series, B, otherwise):
+    """x for a series at a batch size, elsewhere by the point."""
+    return lambda point, x: x if (point.series, point.B) == (series, B) else otherwise(point)
+
+
+def peaks(point, best):
+    """2 at the best batch size with recomputation, 1 at that without, elsewhere 0.5."""
+    return {WITH: 2.0, WITHOUT: 1.0}[point.series] if best[point.series] == point.B else 0.5
+
+
+def too_large(point):
+    return point.series == WITHOUT and point.B > FITS
+
+
+EDGES = {
+    "up_to_33_percent_lower": [
+        edge
+        for B in (1, FITS)
+        for edge in between(
+            "the largest loss over the batch sizes that fit both ways is between 28% and 38%",
+            1 - 0.38,
+            1 - 0.28,
+            sequences_per_s=at(WITH, B, lambda point: 1.0),
+            out=lambda point, x: too_large(point),
+        )
+    ],
+    "needed_for_larger_batches": [
+        switch(
+            "every batch size fits with recomputation",
+            sequences_per_s=1,
+            out=lambda point, x: too_large(point) or (point.key == "full_B256" and not x),
+        ),
+        switch("without it, some do not", sequences_per_s=1, out=lambda point, x: too_large(point) and x == 1),
+        switch(
+            "and these are the largest",
+            sequences_per_s=1,
+            out=lambda point, x: too_large(point) or (point.key == "none_B4" and not x),
+        ),
+    ],
+    "up_to_two_times_higher": [
+        *between(
+            "between 1.6 and 2.4",
+            1.6,
+            2.4,
+            tie=True,
+            sequences_per_s=at(WITH, 256, lambda point: 1.0 if point.series == WITHOUT and point.B == FITS else 0.5),
+            out=lambda point, x: too_large(point),
+        ),
+        # Where the best with recomputation is at 8, too, the best without it is at no smaller batch size.
+        switch(
+            "the latter at a smaller batch size",
+            sequences_per_s=lambda point, x: peaks(point, {WITH: 256 if x else FITS, WITHOUT: FITS}),
+            out=lambda point, x: too_large(point),
+        ),
+    ],
+    "model_size": printed_sizes(layers_80="145"),
+}

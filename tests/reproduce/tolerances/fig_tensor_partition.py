@@ -1,0 +1,78 @@
+"""Edges of Figure 5's claims."""
+
+from types import SimpleNamespace
+
+from tests.reproduce.tolerances.edges import only, within
+
+COLUMNS, ROWS, T, WIDTH = 0, 1, 8, 128
+COUNTS = (
+    "all_reduces_forward",
+    "all_reduces_backward",
+    "cost_model_all_reduces_forward",
+    "cost_model_all_reduces_backward",
+)
+PAIRS = "reproduce.artifacts.fig_tensor_partition._pairs"
+
+
+def matrix(split, size, shift=0):
+    """A matrix whose slices are `size` columns or rows; the last rank's begins and ends `shift` later."""
+
+    def shard(t, rank):
+        moved = shift if rank == t - 1 else 0
+        return SimpleNamespace(start=size * rank + moved, stop=size * (rank + 1) + moved)
+
+    return SimpleNamespace(split=split, shard=shard)
+
+
+def pairs(qkv, projection):
+    """An attention block of these two matrices, three columns of the first for each row of the second."""
+    return lambda results: [("attention", qkv, projection, T, 3)]
+
+
+EDGES = {
+    "two_all_reduces_each_way": [
+        only(
+            "exactly two and two",
+            2,
+            step=1,
+            **{
+                name: lambda point, x, judged=judged, name=name: x if (point.key, name) == ("layer_t8", judged) else 2
+                for name in COUNTS
+            },
+        )
+        for judged in COUNTS
+    ],
+    **{
+        f"{part}_communication": within(
+            "to 1e-9",
+            1.0,
+            1e-9,
+            step=1e-12,
+            elements_per_gpu=lambda point, x, key=f"{part}_t4": (
+                (x if point.key == key else 1) * point.paper.get("elements_per_gpu", 1)
+            ),
+        )
+        for part in ("layer", "stage")
+    },
+    "no_communication_between_the_gemms": [
+        only(
+            "exactly, at every rank",
+            0,
+            step=1,
+            patch={PAIRS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x))},
+        ),
+        only(
+            "split along its rows",
+            ROWS,
+            step=1,
+            patch={PAIRS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(x, WIDTH))},
+        ),
+    ],
+    "column_parallel_heads": [
+        only("slices begin and end between heads", 0, step=1, patch={PAIRS: lambda x, change=change: change(x)})
+        for change in (
+            lambda x: pairs(matrix(COLUMNS, 3 * WIDTH, x), matrix(ROWS, WIDTH)),
+            lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x)),
+        )
+    ],
+}

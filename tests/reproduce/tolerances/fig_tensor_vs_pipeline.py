@@ -1,0 +1,108 @@
+"""Edges of Figure 13's claims."""
+
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, falls, printed_sizes
+
+SIZES = (2, 4, 8, 16, 32)
+BATCHES = (32, 128)
+CAPTION = "reproduce.artifacts.fig_tensor_vs_pipeline.SIZE_IN_CAPTION"
+COUNT = "ptdp_core.formulas.parameters"
+
+
+def fastest(B, other):
+    """x at t = 8 and a batch size, 1 at another t, less elsewhere."""
+    return lambda point, x: (x if point.B == B else 2.0) if point.t == 8 else 1.0 if point.t == other else 0.5
+
+
+def at(B, t, otherwise):
+    """x at a batch size and t, elsewhere by t."""
+    return lambda point, x: x if (point.B, point.t) == (B, t) else otherwise(point.t)
+
+
+EDGES = {
+    "best_at_node_size": [
+        above("8 in the paper, is the fastest, at both batch sizes", 1.0, throughput_per_gpu=fastest(B, t))
+        for B in BATCHES
+        for t in SIZES
+        if t != 8
+    ],
+    "up_to_two_times_lower": between(
+        "between 1.6 and 2.4", 1.6, 2.4, tie=True, throughput_per_gpu=at(128, 8, lambda t: 1.0)
+    ),
+    "tensor_best_within_node": [
+        *(
+            side(
+                "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8",
+                others,
+                tie=False,
+                iteration_time=1,
+                throughput_per_gpu=lambda point, x: 1 / point.t,
+                tensor_communication_time=at(B, t, lambda t: 0.25 if t <= 8 else 0.5),
+            )
+            for B in BATCHES
+            for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
+        ),
+        *(
+            below(
+                "slower than t = 8, at both batch sizes",
+                1.0,
+                tie=False,
+                iteration_time=1,
+                tensor_communication_time=lambda point, x: point.t / 64,
+                throughput_per_gpu=at(B, t, lambda t: 1.0 if t <= 8 else 0.5),
+            )
+            for B in BATCHES
+            for t in (16, 32)
+        ),
+    ],
+    "pipeline_messages_cheap": [
+        below(
+            "at most 10% of an iteration at every point",
+            0.10,
+            tie=True,
+            iteration_time=1,
+            pipeline_communication_time=at(B, t, lambda t: 0.0),
+        )
+        for B in BATCHES
+        for t in SIZES
+    ],
+    "bubble_falls_with_t": [
+        edge
+        for B in BATCHES
+        for edge in falls(
+            "falls from each t to the next, at both batch sizes",
+            "bubble_fraction",
+            "t",
+            SIZES,
+            among=lambda point, B=B: point.B == B,
+        )
+    ],
+    "both_in_conjunction": [
+        below(
+            "are slower than its best at both sizes",
+            1.0,
+            tie=False,
+            throughput_per_gpu=at(B, t, lambda t: 1.0 if t == 8 else 0.5),
+        )
+        for B in BATCHES
+        for t in (2, 32)
+    ],
+    "model_size_in_caption": printed_sizes(layers_32="162.2"),
+    "model_size_in_text": [
+        *between(
+            "eq. (2), rounded to the digits printed",
+            160.5,
+            161.5,
+            tie=False,
+            outside=INCONSISTENT,
+            patch={CAPTION: lambda x: "161.2", COUNT: lambda x: lambda model: x * 1e9},
+        ),
+        *between(
+            "the same as in the caption",
+            160.5,
+            161.5,
+            tie=False,
+            outside=INCONSISTENT,
+            patch={CAPTION: str, COUNT: lambda x: lambda model: 161e9},
+        ),
+    ],
+}

@@ -1,0 +1,72 @@
+"""Edges of Figure 10's claims."""
+
+from itertools import pairwise
+
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, only
+
+GPUS = {"175b": (384, 768, 1536), "530b": (640, 1120, 2240)}  # of ZeRO-3
+USES = ("pipeline_traffic", "data_traffic", "embedding_traffic")
+
+
+def kept(key):
+    """Throughput 1 with the fewest GPUs; with the most x at one key, else half for ZeRO-3 and all for PTD-P."""
+
+    def value(point, x):
+        most = point.gpus > 1200
+        return x if point.key == key else 0.5 if most and point.series.startswith("ZeRO") else 1.0
+
+    return value
+
+
+def traffic(judged, use):
+    """Bytes to other nodes: 8 of ZeRO-3, one to each node; of PTD-P x where judged, less elsewhere.
+
+    On the fewest GPUs, which are not judged, PTD-P sends many.
+    """
+
+    def value(point, x):
+        if point.series.startswith("ZeRO"):
+            return 8.0
+        if point.key == judged[0]:
+            return x if use == judged[1] else 0.0
+        return 100.0 if point.gpus in (384, 560) else 0.25
+
+    return value
+
+
+EDGES = {
+    "scales_more_gracefully": [
+        above("PTD-P keeps a larger share of its throughput", 0.5, tie=False, throughput_per_gpu=kept(key))
+        for key in ("ptd_p_175b_1536", "ptd_p_530b_2240")
+    ],
+    "less_cross_node_communication": [
+        below(
+            "PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent every tensor only once to each node",
+            1.0,
+            tie=False,
+            **{name: traffic((key, use), name) for name in USES},
+        )
+        for key in ("ptd_p_175b_768", "ptd_p_530b_2240")
+        for use in USES
+    ],
+    "batch_too_small_to_hide": [
+        above(
+            "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+            float(fewer),
+            tie=False,
+            iteration_time=5000,
+            data_parallel_time=lambda point, x, key=f"zero_3_{model}_{more}": x if point.key == key else point.gpus,
+        )
+        for model, counts in GPUS.items()
+        for fewer, more in pairwise(counts)
+    ],
+    "fixed_batch_sizes": [
+        only(
+            "one batch size along every line",
+            1536,
+            step=1,
+            outside=INCONSISTENT,
+            change=lambda point, x: {"B": x if point.key == "ptd_p_530b_2240" else 1536},
+        )
+    ],
+}

@@ -1,0 +1,36 @@
+"""Edges of the claims of Section 5.9."""
+
+from tests.reproduce.tolerances.edges import between, edge
+
+SET_WITH = "reproduce.artifacts.table_bandwidth.set_with_these"
+FACTOR = "within a factor of 2"
+
+
+def of(key):
+    return lambda point, x: x if point.key == key else 1
+
+
+EDGES = {
+    "pipeline_bisection": between(
+        FACTOR, 892e9 / 2, 892e9 * 2, tie=True, bisection_bandwidth=of("pipeline"), whole_iteration=1
+    ),
+    "data_bisection": [
+        *between(
+            FACTOR,
+            12.9e12 / 2,
+            12.9e12 * 2,
+            tie=True,
+            bisection_bandwidth=of("data"),
+            patch={SET_WITH: lambda x: dict},
+        ),
+        edge(
+            "inconclusive where the simulator's bandwidth was set with it",
+            0.5,
+            "below",
+            step=0.5,
+            outside="inconclusive",
+            bisection_bandwidth=12.9e12,
+            patch={SET_WITH: lambda x: lambda: {"hca_bandwidth": 25e9} if x else {}},
+        ),
+    ],
+}

@@ -1,0 +1,83 @@
+"""Edges of the claims on selective recomputation."""
+
+from tests.reproduce.tolerances.edges import above, between, switch
+
+MODULE = "reproduce.artifacts.table_selective_recompute"
+MODELS = ("22B", "175B", "530B", "1T")
+HIDDEN = {"22B": 6144, "175B": 12288, "530B": 20480, "1T": 25600}
+SAVED, MORE = {"175B": 0.70, "530B": 0.65}, {"175B": 0.027, "530B": 0.016}
+
+
+def name_of(model):
+    return next(name for name, hidden in HIDDEN.items() if hidden == model.hidden)
+
+
+def kept_with(saved):
+    """What a layer keeps: 1, less what selective recomputation saves of a model."""
+    return lambda config: 1 - saved[name_of(config.model)] * (config.parallel.recompute == "selective")
+
+
+def core_with(more):
+    """FLOPs of the attention core, over a layer's, which are then 1."""
+    return lambda model, B: more[name_of(model)]
+
+
+def kept(judged):
+    """By x, what a layer keeps: x with nothing recomputed in one model, 10 in the others, 1 with both techniques."""
+    return lambda x: (
+        lambda config: 1.0 if config.parallel.sequence_parallel else x if name_of(config.model) == judged else 10.0
+    )
+
+
+def formulas(saved=SAVED, more=MORE):
+    return {
+        f"{MODULE}.layer_kept_bytes": lambda x: kept_with({**SAVED, **dict.fromkeys(saved, x)}),
+        "ptdp_core.formulas.attention_core_flops": lambda x: core_with({**MORE, **dict.fromkeys(more, x)}),
+        "ptdp_core.formulas.layer_forward_flops": lambda x: lambda model, B: 1.0,
+    }
+
+
+EDGES = {
+    "saves_70_and_65_percent": [
+        edge
+        for table, digit, patched in (
+            (SAVED, 0.01, lambda model: formulas(saved=(model,), more=())),
+            (MORE, 0.001, lambda model: formulas(saved=(), more=(model,))),
+        )
+        for model, said in table.items()
+        for edge in between("to one unit of the last digit", said - digit, said + digit, patch=patched(model))
+    ],
+    "a_fifth_of_the_memory": [
+        above(
+            "at least 4.5 times less in each of the four models",
+            4.5,
+            tie=True,
+            patch={f"{MODULE}.layer_kept_bytes": kept(model)},
+        )
+        for model in MODELS
+    ],
+    "over_90_percent_of_the_overhead": [
+        above(
+            "take away over 90%",
+            0.9,
+            layer_overhead=lambda point, x: {
+                "22B_one_layer_selective_sequence": 1 - x,
+                "22B_one_layer_full": 1.0,
+            }.get(point.key, 5.0),
+        )
+    ],
+    "both_make_it_fit": [
+        switch(
+            words,
+            peak_memory=1,
+            out=lambda point, x, key=f"{model}_{technique}", fits=fits: (
+                bool(x) != fits if point.key == key else point.key.endswith("_none")
+            ),
+        )
+        for model in MODELS
+        for words, technique, fits in (
+            ("out of memory with nothing recomputed", "none", False),
+            ("not with both techniques", "selective_sequence", True),
+        )
+    ],
+}

@@ -1,0 +1,95 @@
+"""Edges of the claims about training time."""
+
+from types import SimpleNamespace
+
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, between
+
+MONTH = 365.25 / 12  # days
+EQ_4, EQ_3 = (
+    f"reproduce.artifacts.table_training_time.{name}" for name in ("training_time_approximate", "training_time")
+)
+
+
+def days(key, said):
+    """A run that takes `said` days: with the paper's throughput as rounded, with ours within 5%."""
+    others = {"training_time_eq3": said}
+    return [
+        *between(
+            f"with the paper's throughput {said} days as rounded",
+            said - 0.5,
+            said + 0.5,
+            outside=INCONSISTENT,
+            training_time_paper_throughput=lambda point, x: x if point.key == key else 1,
+            training_time=said,
+            **others,
+        ),
+        *between(
+            "with ours within 5%",
+            0.95 * said,
+            1.05 * said,
+            training_time_paper_throughput=said,
+            training_time=lambda point, x: x if point.key == key else 1,
+            **others,
+        ),
+    ]
+
+
+def seconds(months, tokens, rate):
+    """Seconds of so many months for 450 billion tokens at 37.6 petaFLOP/s."""
+    return months * MONTH * 86400 * (tokens / 450e9) * (37.6e15 / rate)
+
+
+def eq_4(trillion, count):
+    """Eq. (4) that gives so many months for a trillion parameters, and for the model's count of them."""
+    return lambda P, tokens, n, rate: seconds(trillion if P == 1e12 else count, tokens, rate)
+
+
+def eq_3(months):
+    return lambda model, B, tokens, n, rate: seconds(months, tokens, rate)
+
+
+def rows(**sizes):
+    """Table 1 of one model."""
+    parameters = {"heads": 1, "B": 1, **sizes}
+    return lambda: (SimpleNamespace(label="model", parameters=parameters),)
+
+
+FORTY = {
+    "P = 1e12": {EQ_4: lambda x: eq_4(x, 99), EQ_3: lambda x: eq_3(99)},
+    "P as counted": {EQ_4: lambda x: eq_4(99, x), EQ_3: lambda x: eq_3(99)},
+    "eq. (3)": {EQ_4: lambda x: eq_4(99, 99), EQ_3: eq_3},
+}
+# Models of which only one of 6h/s, 16lh/(V+s) and 12lh/V is as small as x.
+MODELS = (
+    (lambda x: rows(layers=100, hidden=round(1000 * x), seq=6000, vocab=1000), 1 / 1000),
+    (lambda x: rows(layers=1, hidden=round(350 * x), seq=1600, vocab=4000), 1 / 350),
+    (lambda x: rows(layers=1, hidden=round(1000 * x), seq=100, vocab=12000), 1 / 1000),
+)
+
+EDGES = {
+    "gpt_3_in_34_days": days("gpt_3_175b", 34),
+    "trillion_in_84_days": days("model_1t", 84),
+    "about_3_months": between(
+        "3 months of 30.4 days as rounded",
+        2.5 * MONTH,
+        3.5 * MONTH,
+        training_time=lambda point, x: x if point.key == "model_1t" else 1,
+        training_time_eq3=1,
+    ),
+    "about_40_months": [
+        edge
+        for patch in FORTY.values()
+        for edge in between("40 months within 5%", 38.0, 42.0, outside=INCONSISTENT, patch=patch)
+    ],
+    "much_larger": [
+        above(
+            "at least ten times larger, for all ten models",
+            10.0,
+            tie=True,
+            step=step,
+            outside=INCONSISTENT,
+            patch={"reproduce.artifacts.shared.models.table_1": table},
+        )
+        for table, step in MODELS
+    ],
+}

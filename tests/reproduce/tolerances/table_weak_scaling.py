@@ -1,0 +1,141 @@
+"""Edges of the claims of Table 1."""
+
+from reproduce.artifacts.shared.models import model_of, table_1
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, not_testable
+
+COUNTS = "reproduce.artifacts.table_weak_scaling.parameters"
+PRINTED = {model_of(row.parameters): row.billions * 1e9 for row in table_1()}
+SMALLEST, MIDDLE, LARGEST = "1.7B", "39.1B", "1008B"
+
+
+def largest(otherwise=1.0):
+    """x for the largest model, something else for the others."""
+    return lambda point, x: x if point.label == LARGEST else otherwise
+
+
+def count_of(label):
+    """By x, a count of parameters: x for one model, what is printed for the others."""
+    (judged,) = (model_of(row.parameters) for row in table_1() if row.label == label)
+    return lambda x: lambda model: x if model == judged else PRINTED[model]
+
+
+def labelled(label):
+    """The label of a model as large as x."""
+    return lambda point, x: f"{x / 1e9:.1f}B" if point.label == label else point.label
+
+
+def exposed(point, rise):
+    """Seconds of communication beside the tensor-parallel 1 s, with 1 s of computation: none for the first t = 8."""
+    return rise if point.label == LARGEST else float(point.t < 8)
+
+
+COMPUTE = {
+    "forward_time": 0.5,
+    "recompute_time": 0.25,
+    "backward_time": 1.0,
+    "embedding_and_logits_time": 0.25,
+    "tensor_communication_time": 1.0,
+}
+RISE = "at most 5 percentage points above that of the first with t = 8"
+ROUNDING = 32 * 0.5e12 + 0.05e15  # of 32 GPUs' throughput, to 1 teraFLOP/s, and of the aggregate, to 0.1 petaFLOP/s
+
+EDGES = {
+    "aggregate_502_petaflops": between("within 5%", 0.95 * 502e15, 1.05 * 502e15, aggregate_throughput=largest()),
+    "share_of_peak_52_percent": between("within 2 percentage points", 0.50, 0.54, share_of_peak=largest()),
+    "throughput_163_teraflops": between("within 5%", 0.95 * 163e12, 1.05 * 163e12, throughput_per_gpu=largest()),
+    "close_to_linear": [above("at least 90% of the smallest's", 0.90, tie=True, throughput_per_gpu=largest())],
+    "super_linear": [above("largest run above the smallest's", 1.0, tie=False, throughput_per_gpu=largest())],
+    "larger_matrix_multiplications": [
+        above("higher for the largest model than for the smallest", 1.0, tie=False, gemm_throughput=largest())
+    ],
+    "communication_does_not_rise": [
+        below(
+            RISE,
+            0.05,
+            **COMPUTE,
+            pipeline_communication_time=exposed,
+            data_parallel_time=0,
+        ),
+        below(
+            RISE,
+            0.05,
+            **COMPUTE,
+            pipeline_communication_time=0,
+            data_parallel_time=exposed,
+        ),
+        # x: how much less computation the largest model has, in seconds
+        below(
+            RISE,
+            1 - 1 / 1.05,
+            **{**COMPUTE, "backward_time": lambda point, x: 1 - x if point.label == LARGEST else 1},
+            pipeline_communication_time=0,
+            data_parallel_time=0,
+        ),
+    ],
+    "shares_of_peak_52_and_44": [
+        *between("both within 2 percentage points", 0.50, 0.54, share_of_peak=largest(otherwise=0.44)),
+        *between(
+            "both within 2 percentage points",
+            0.42,
+            0.46,
+            share_of_peak=lambda point, x: x if point.label == SMALLEST else 0.52,
+        ),
+    ],
+    "interleaved_everywhere": [
+        above(
+            "every row with p > 1 has v > 1",
+            1.5,
+            step=0.5,
+            outside=INCONSISTENT,
+            change=lambda point, x: {"v": int(x) if point.label == MIDDLE else 1 if point.p == 1 else 2},
+        )
+    ],
+    "batch_and_gpus_grow": [
+        above(
+            "neither falls from one row of the table to the next",
+            1000,
+            tie=True,
+            step=1,
+            outside=INCONSISTENT,
+            change=lambda point, x, name=name: {"B": 1, "gpus": 1} | {name: largest(1000)(point, x)},
+        )
+        for name in ("B", "gpus")
+    ],
+    "aggregate_is_the_product": between(
+        "to the rounding of both numbers",
+        32 * 100e12 - ROUNDING,
+        32 * 100e12 + ROUNDING,
+        outside=INCONSISTENT,
+        paper={
+            "throughput_per_gpu": 100e12,
+            "aggregate_throughput": lambda point, x: x if point.label == SMALLEST else point.gpus * 100e12,
+        },
+    ),
+    "one_billion_to_one_trillion": [
+        *between(
+            "eq. (2) gives the size printed in every row (rounded or cut off)",
+            39.05e9,
+            39.2e9,
+            outside=INCONSISTENT,
+            patch={COUNTS: count_of(MIDDLE)},
+        ),
+        *between(
+            "1 to 2 billion in the first",
+            1e9,
+            2e9,
+            outside=INCONSISTENT,
+            label=labelled(SMALLEST),
+            patch={COUNTS: count_of(SMALLEST)},
+        ),
+        *between(
+            "a trillion, rounded, in the last",
+            0.5e12,
+            1.5e12,
+            tie=False,
+            outside=INCONSISTENT,
+            label=labelled(LARGEST),
+            patch={COUNTS: count_of(LARGEST)},
+        ),
+    ],
+    "deepspeed_36_percent": not_testable(share_of_peak=0.5),
+}

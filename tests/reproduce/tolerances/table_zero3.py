@@ -1,0 +1,57 @@
+"""Edges of the claims of Table 2."""
+
+from tests.reproduce.tolerances.edges import above, between, switch
+
+MODELS = ("175B", "530B")
+COUNTS = "reproduce.artifacts.table_zero3.parameters"
+BILLIONS_IN_A_SERVER = 8 * 80 / 16  # 16 bytes of state a parameter
+
+
+def advantage(key, gains):
+    """PTD-P's throughput, x at one key and else by its model and number of GPUs, over ZeRO-3's, 1."""
+    return lambda point, x: (
+        1.0 if point.series.startswith("ZeRO") else x if point.key == key else gains.get((point.model, point.gpus), 9.0)
+    )
+
+
+def state_of(model):
+    """By x, a count of parameters: x billion for one of the models, many for the other."""
+    hidden = {"175B": 12288, "530B": 20480}[model]
+    return lambda x: lambda config: x * 1e9 if config.hidden == hidden else 1e15
+
+
+FEWEST, DOUBLED = {("175B", 384): 1.06, ("530B", 560): 1.24}, {("175B", 768): 1.70, ("530B", 1120): 1.70}
+
+EDGES = {
+    "fewest_gpus_6_and_24_percent": [
+        edge
+        for key, low, high in (("ptd_p_175b_384", 1.01, 1.11), ("ptd_p_530b_560", 1.19, 1.29))
+        for edge in between(
+            "both within 5 percentage points, at the fewest GPUs",
+            low,
+            high,
+            throughput_per_gpu=advantage(key, FEWEST),
+        )
+    ],
+    "doubled_gpus_70_percent": [
+        edge
+        for key in ("ptd_p_175b_768", "ptd_p_530b_1120")
+        for edge in between(
+            "both within 10 percentage points, at 768 and 1120 GPUs",
+            1.60,
+            1.80,
+            throughput_per_gpu=advantage(key, DOUBLED),
+        )
+    ],
+    "did_not_fit_on_560": [
+        switch("out of memory on 560 GPUs", out=lambda point, x: point.key == "zero_3_530b_560" and x),
+        switch(
+            "and not on 640",
+            out=lambda point, x: point.key == "zero_3_530b_560" or (point.key == "zero_3_530b_640" and not x),
+        ),
+    ],
+    "too_large_for_a_server": [
+        above("each exceed 8 x 80 GB", BILLIONS_IN_A_SERVER, tie=False, patch={COUNTS: state_of(model)})
+        for model in MODELS
+    ],
+}

@@ -1,0 +1,58 @@
+"""Every claim's verdict flips exactly where its tolerance says, in each of its clauses."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from reproduce.experiment import catalog
+from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
+from reproduce.experiment.results import Claim
+from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Edge, blanks
+
+FOLDER = Path(__file__).parent
+
+
+def edges_of(artifact: Artifact) -> dict[str, list[Edge]]:
+    """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
+    if not (FOLDER / f"{artifact.id}.py").is_file():
+        return {}
+    edges: dict[str, list[Edge]] = import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
+    ids = [claim.id for claim in artifact.claims]
+    return edges | {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges}
+
+
+def problems(artifact: Artifact) -> Iterator[str]:
+    """What is wrong with the artifact's claims: no edges, or another verdict than theirs."""
+    edges, points = edges_of(artifact), blanks(artifact.points())
+    yield from (f"{artifact.id}.{id}: no such claim" for id in edges.keys() - {claim.id for claim in artifact.claims})
+    for claim in artifact.claims:
+        if claim.id not in edges:
+            yield f"{artifact.id}.{claim.id}: needs EDGES[{claim.id!r}] in tests/reproduce/tolerances/{artifact.id}.py"
+        for edge in edges.get(claim.id, ()):
+            if edge.words not in f"{claim.tolerance} {claim.sentence}":
+                yield f"{artifact.id}.{claim.id}: does not say {edge.words!r}"
+            for x, holds in edge.probes():
+                judged, expected = edge.judged(claim, points, x), "holds" if holds else outside(claim, edge)
+                if judged.verdict != expected:
+                    yield (
+                        f"{artifact.id}.{claim.id}, {edge.words!r}: {judged.verdict} at {x!r}, should be {expected}; "
+                        f"{judged.explanation}"
+                    )
+
+
+def outside(claim: Claim, edge: Edge) -> str:
+    """The verdict where the claim does not hold: a paper whose own points contradict it is inconsistent."""
+    return INCONSISTENT if claim.id.endswith(IN_THE_PAPER) and edge.outside == CONTRADICTED else edge.outside
+
+
+@pytest.mark.parametrize("id", catalog.ids())
+def test_verdicts_flip_where_the_claims_say(id):
+    assert list(problems(catalog.load(id))) == []
+
+
+def test_a_claim_without_edges_is_found(small):
+    assert list(problems(small)) == [
+        "fig_squares.never: needs EDGES['never'] in tests/reproduce/tolerances/fig_squares.py"
+    ]
