@@ -19,7 +19,7 @@ CHOICES = {
     "activation": ("gelu", "swiglu"),
     "norm": ("layernorm", "rmsnorm"),
     "positions": ("learned", "rotary"),
-    "recompute": ("full", "selective", "none"),
+    "recompute": ("full", "selective", "none", "auto"),
     "attention": ("operators", "sdpa", "auto"),
     "data_parallel": ("local", "torch", "zero3"),
 }
@@ -196,7 +196,8 @@ class ParallelConfig:
     )
     recompute: str = described(
         "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core, from "
-        "scores to context (Korthikanti et al. 2022), 'none' nothing.",
+        "scores to context (Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on "
+        "CPUs whole layers).",
         "full",
     )
     checkpoint_layers: int = described(
@@ -238,7 +239,7 @@ class ParallelConfig:
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
                 "try sharded_optimizer=false"
             )
-        if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute != "full"):
+        if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute not in ("full", "auto")):
             raise ValueError(
                 f"distribute_checkpointed_activations=True with t={self.t}, recompute={self.recompute!r}; needs t > 1 "
                 "and recompute='full'; try distribute_checkpointed_activations=false"

@@ -108,8 +108,8 @@ def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     import torch
 
     from ptdp_core.config import ModelConfig, ParallelConfig
-    from ptdp_core.engine.defaults import decided
     from ptdp_core.engine.settings import EngineSettings, Settings
+    from ptdp_core.launch.defaults import decided
 
     automatic = Settings(ModelConfig(2, 16, 4), ParallelConfig(attention="auto"), EngineSettings(kernels="auto"))
     with patch("kernels.selection.why_unavailable", lambda name, device: None):

@@ -18,7 +18,6 @@
     staging                 copies of the training state from which a checkpoint is written in the background
     data, text              token files and a resumable order of samples; text to tokens and back
     evaluation, generation  the loss of held-out data; text from a checkpoint
-    defaults                what 'auto' means on a device
     zero3                   the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas`, `layout` and `schedules`, and on `kernels`; not on the simulator.

@@ -124,6 +124,7 @@ class Settings:
     @property
     def recompute_layers(self) -> int:
         """Layers per recomputed block; 0 recomputes no whole layers."""
+        assert self.parallel.recompute != "auto", "not decided yet: see launch.defaults"
         return self.parallel.checkpoint_layers if self.parallel.recompute == "full" else 0
 
     @property

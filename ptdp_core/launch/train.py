@@ -88,7 +88,7 @@ def configure(arguments: argparse.Namespace) -> Settings:
     if bool(arguments.config) == bool(arguments.recipe):
         raise ValueError("config and recipe: both or neither given; needs one of them; try --recipe tiny")
     sections = read(arguments.config) if arguments.config else recipes.recipe(arguments.recipe)
-    for section, choice in (("parallel", "attention"), ("engine", "kernels")):
+    for section, choice in (("parallel", "attention"), ("parallel", "recompute"), ("engine", "kernels")):
         sections[section] = {choice: "auto"} | sections.get(section, {})
     sections = override(sections, arguments.set)
     if arguments.schedule:

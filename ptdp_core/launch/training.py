@@ -13,12 +13,12 @@ import torch.distributed as dist
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
-from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.optimizer import on_host
 from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.launch.defaults import decided, fitted, set_up, smallest_memory
 from ptdp_core.launch.trained import Trained
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
     """Train on this rank as configured. `beat` is called after each step, and before and after what takes long."""
     device = local_device(settings.engine.device)
     set_up(device)
-    settings = decided(settings, device)
+    settings, recomputation = fitted(decided(settings, device), smallest_memory(device))
     groups = Groups.create(settings.parallel, device) if settings.parallel.n > 1 else Groups.alone(device)
     termination = Termination()
     out = sys.stderr if log_to_stderr else sys.stdout
@@ -72,6 +72,8 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
         consumed = saver.start() if saver else 0
         if report:
             report.begin(trainer.done, training.count, validation.count if validation else 0)
+            if recomputation:
+                report.note(f"memory    {recomputation}")
         beat()
         losses: list[float] = []
         terminated = False

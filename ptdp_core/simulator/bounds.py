@@ -15,6 +15,7 @@ from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 from ptdp_core.simulator.steady_state import short_batches
+from ptdp_core.simulator.zero3 import zero3_memory
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
@@ -42,6 +43,8 @@ def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
+    if config.parallel.data_parallel == "zero3":
+        return sum(zero3_memory(config, model.cluster).values())
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
     # Of ranks that are otherwise alike, only the one that stashes most is looked at.
     stashes: dict[tuple[int, int, bool, int], int] = {}

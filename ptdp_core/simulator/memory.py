@@ -1,22 +1,32 @@
 """The memory of one GPU: model states and activations, in bytes (Sections 2.2 and 3.5).
 
 fp16 training with Adam keeps 2 bytes a parameter for the weight, 2 for its gradient and 12 for the optimizer (fp32
-weight, momentum, variance); fp32 training keeps as many. Activations are counted in fp16 and scaled to the cluster's
-precision at the end. In the optimizer step, when there are no activations, gradients are unscaled into 4 further bytes,
-unless they are summed in fp32 (4 bytes in place of 2).
+weight, momentum, variance); fp32 training keeps 4, 4 and 8. Activations are counted in fp16 and scaled to the cluster's
+precision at the end. In the optimizer step, when there are no activations, 16-bit gradients are unscaled into 4 further
+bytes, unless they are summed in fp32 (4 bytes in place of 2).
 """
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.kernels import FP16_BYTES
-from ptdp_core.simulator.software import Software
+from ptdp_core.simulator.software import PAPER, Software
 
-WEIGHT_BYTES = 2
-GRADIENT_BYTES = 2
-OPTIMIZER_BYTES = 12
-FP32_GRADIENT_BYTES = 4
+FP32_GRADIENT_BYTES = FP32_BYTES = 4
 LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
+
+
+def state_bytes(element_bytes: int, software: Software) -> tuple[int, int, int]:
+    """Bytes a parameter of the weight, its gradient and the optimizer, for weights of so many bytes.
+
+    The optimizer keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower.
+    """
+    wide = max(element_bytes, FP32_BYTES)
+    gradient = wide if software.fp32_gradients else element_bytes
+    return element_bytes, gradient, 2 * wide + (wide if element_bytes < wide else 0)
+
+
+WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = state_bytes(FP16_BYTES, PAPER)
 
 
 def layer_input_bytes(config: TrainingConfig) -> int:
@@ -143,10 +153,11 @@ def rank_memory(
     updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
     buffers = MESSAGES_AT_ONCE[definition(config.parallel.schedule).exchanges]
+    weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
     states = {
-        "weights": round(WEIGHT_BYTES * parameters),
-        "gradients": round((FP32_GRADIENT_BYTES if software.fp32_gradients else GRADIENT_BYTES) * parameters),
-        "optimizer": round(OPTIMIZER_BYTES * updated),
+        "weights": round(weight * parameters),
+        "gradients": round(gradient * parameters),
+        "optimizer": round(optimizer * updated),
     }
     backward = {
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
@@ -156,7 +167,7 @@ def rank_memory(
         "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,
     }
     backward = {use: round(size * cluster.element_bytes / FP16_BYTES) for use, size in backward.items()}
-    unscaled = 0 if software.fp32_gradients else round(FP32_GRADIENT_BYTES * updated)
+    unscaled = round(FP32_GRADIENT_BYTES * updated) if gradient < FP32_GRADIENT_BYTES else 0
     if sum(backward.values()) >= unscaled:
         return states | backward | {"unscaled_gradients": 0}
     return states | dict.fromkeys(backward, 0) | {"unscaled_gradients": unscaled}

@@ -23,6 +23,7 @@ from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.recomputation import decided
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import simulate_zero3
@@ -45,9 +46,11 @@ def simulate(
 
     `software` is the training program's; the default is the cluster file's. With `timeline=True` the whole schedule is
     executed and the estimate holds every rank's timeline; otherwise long schedules use their periodic steady state,
-    with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more.
+    with the same result. `bubble_times=True` splits the bubble by cause, which executes the schedule twice more. For
+    `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
     model = _cost_model(cluster, software)
+    config, _ = decided(config, model)
     parallel = config.parallel
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)

@@ -20,7 +20,7 @@ from itertools import chain, product
 from math import gcd
 from typing import Any
 
-from ptdp_core.config import CHOICES, ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.schedules import default_schedule, exists
 
 LARGEST_TENSOR_GROUP_NODES = 2
@@ -29,7 +29,7 @@ SPLIT_SCHEDULES = ("zb-h1", "zb-v", "v-half", "v-min")
 Techniques = Mapping[str, Sequence[Any]]
 # Values of the fields that decide what a pass does, by field. Fused attention keeps no scores to recompute selectively.
 TECHNIQUES: Techniques = {
-    "recompute": CHOICES["recompute"],
+    "recompute": ("full", "selective", "none"),
     "sequence_parallel": (False, True),
     "attention": ("operators", "sdpa"),
 }

@@ -10,6 +10,7 @@ from math import fsum
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.layout import layer_parameters
+from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -42,7 +43,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     shard = parameters(config.model) / parallel.d
     phases = dict.fromkeys(PHASES, 0.0) | compute
     phases |= {"data_parallel": exposed, "optimizer": model.optimizer(config, shard), "host": host}
-    memory = _memory(config, model)
+    memory = zero3_memory(config, cluster)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -66,16 +67,17 @@ def communication_bytes(config: TrainingConfig, element_bytes: int) -> float:
     return size * (gathers * parallel.m + 1)
 
 
-def _memory(config: TrainingConfig, model: CostModel) -> dict[str, int]:
+def zero3_memory(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     """Sharded states, activations as without ZeRO, and a layer's largest matrix: weight, gradient, send buffer."""
     shard = parameters(config.model) / config.parallel.d
-    whole = 3 * FP16_BYTES * max(parameter.elements for parameter in layer_parameters(config.model, 0))
+    whole = 3 * cluster.element_bytes * max(parameter.elements for parameter in layer_parameters(config.model, 0))
+    stash, working = stash_bytes(config, cluster, config.model.layers), working_bytes(config, computes_loss=True)
     return {
         "weights": round(WEIGHT_BYTES * shard) + whole,
         "gradients": round(GRADIENT_BYTES * shard),
         "optimizer": round(OPTIMIZER_BYTES * shard),
-        "stashed_activations": stash_bytes(config, model.cluster, config.model.layers),
-        "working_activations": working_bytes(config, computes_loss=True),
+        "stashed_activations": round(stash * cluster.element_bytes / FP16_BYTES),
+        "working_activations": round(working * cluster.element_bytes / FP16_BYTES),
         "boundary_buffers": 0,
         "unscaled_gradients": 0,
     }

@@ -39,7 +39,10 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where", None)
     if not estimate.fits:
         return answer(label, "oom", oom_reason(estimate, model), estimate, model)
-    return answer(label, "ok", None, estimate, model)
+    reason = None
+    if config.parallel.recompute == "auto":
+        reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
+    return answer(label, "ok", reason, estimate, model)
 
 
 def check_size(config: TrainingConfig) -> None:

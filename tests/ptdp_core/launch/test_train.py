@@ -19,13 +19,13 @@ import torch
 from kernels import selection
 from ptdp_core.engine.checkpoint_folder import checkpoints_in, newest, problem
 from ptdp_core.engine.data import open_tokens, prepare, write_tokens
-from ptdp_core.engine.defaults import decided, set_up
 from ptdp_core.engine.files import LOCK, lock
 from ptdp_core.engine.pipeline import BatchResult
 from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import from_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.launch import recipes
+from ptdp_core.launch.defaults import decided, set_up
 from ptdp_core.launch.train import configure, main, parser
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS

@@ -33,7 +33,11 @@ def test_messages_and_reductions_grow_with_the_elements():
     kept = replace(CONFIG, parallel=replace(CONFIG.parallel, recompute="none"))
     stashed = [simulate(kept, cluster).memory_bytes["stashed_activations"] for cluster in (SELENE, WIDE)]
     assert stashed[1] == 2 * stashed[0] > 0
-    assert after.memory_bytes["weights"] == before.memory_bytes["weights"]
+    states = [
+        sum(estimate.memory_bytes[use] for use in ("weights", "gradients", "optimizer")) for estimate in (before, after)
+    ]
+    assert states[0] == states[1]
+    assert after.memory_bytes["weights"] == 2 * before.memory_bytes["weights"]
     only_gradients = simulate(CONFIG, replace(SELENE, gradient_bytes=4))
     assert only_gradients.traffic["pipeline"] == before.traffic["pipeline"]
     assert only_gradients.traffic["data"] == after.traffic["data"]

@@ -256,3 +256,11 @@ def test_a_plot_of_the_answers(ask, tmp_path):
 def test_a_plot_of_no_known_format(tmp_path, capsys):
     assert main(["simulate", "-", "--plot", str(tmp_path / "answers.gif")]) == 2
     assert "needs a file .pdf, .png, .svg, .pgf" in capsys.readouterr().err
+
+
+def test_a_choice_by_memory_is_said(ask):
+    _, answers = ask([{**GPT3, "recompute": name} for name in ("auto", "none", "selective", "full")])
+    auto, *others = answers
+    assert (auto["status"], auto["reason"]) == ("ok", "recompute='selective' is the least that fits")
+    assert [answer["status"] for answer in others] == ["oom", "ok", "ok"]
+    assert auto["peak_memory"] == others[1]["peak_memory"]

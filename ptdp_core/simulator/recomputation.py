@@ -1,0 +1,30 @@
+"""What is recomputed where a configuration leaves it open (`recompute="auto"`): no more than memory needs."""
+
+from dataclasses import replace
+
+from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.simulator.bounds import peak_memory
+from ptdp_core.simulator.costs import CostModel
+
+
+def decided(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:
+    """The configuration with the least recomputation that fits a GPU's memory, and the peak in bytes of each tried.
+
+    If nothing fits, whole layers are recomputed. Unless `recompute` is 'auto', nothing is tried.
+    """
+    peaks: dict[str, int] = {}
+    for recompute in _choices(config.parallel):
+        config = replace(config, parallel=replace(config.parallel, recompute=recompute))
+        peaks[recompute] = peak_memory(config, model)
+        if peaks[recompute] <= model.cluster.usable_memory:
+            break
+    return config, peaks
+
+
+def _choices(parallel: ParallelConfig) -> tuple[str, ...]:
+    """What 'auto' may be, the fastest first; selective recomputation has no effect where no scores are written."""
+    if parallel.recompute != "auto":
+        return ()
+    if parallel.distribute_checkpointed_activations:
+        return ("full",)
+    return ("none", "selective", "full") if parallel.writes_scores else ("none", "full")
