@@ -23,7 +23,6 @@ from ptdp_core.simulator.costs import CostModel, StageTimes
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
-from ptdp_core.simulator.recomputation import decided
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import simulate_zero3
@@ -50,7 +49,10 @@ def simulate(
     `recompute="auto"` the estimate's configuration has what the cluster's GPUs have room for.
     """
     model = _cost_model(cluster, software)
-    config, _ = decided(config, model)
+    if config.parallel.recompute == "auto":
+        from ptdp_core.simulator.recomputation import decided  # here, because every command imports this module
+
+        config, _ = decided(config, model)
     parallel = config.parallel
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)
