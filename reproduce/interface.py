@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks import records
 from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.records import RecordError, provenance, read_record
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
+from benchmarks.records import provenance, read_record
+from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
@@ -74,7 +74,7 @@ def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "Da
 
     names = [what] if isinstance(what, str | os.PathLike) else list(what)
     paths = dict.fromkeys(path for name in names for path in _records(name, Path(results)))
-    return concatenated([frame(_read(path)) for path in paths])
+    return concatenated([frame(read_record(path)) for path in paths])
 
 
 def _records(name: Place, results: Path) -> list[Path]:
@@ -89,13 +89,6 @@ def _records(name: Place, results: Path) -> list[Path]:
     if not records:
         raise NothingSelectedError(f"{name} has no record in {results}; try {hint}")
     return records
-
-
-def _read(path: Path) -> records.Record:
-    try:
-        return read_record(path)
-    except RecordError as error:
-        raise InvalidResultsError(str(error)) from None
 
 
 def run(

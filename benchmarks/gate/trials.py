@@ -54,7 +54,7 @@ def record_path(results: Path) -> Path:
 
 
 def earlier(path: Path) -> tuple[PointResult, ...]:
-    """The trials in a record; none if there is no record yet. Raises `RecordError` for a file that is none."""
+    """The trials in a record; none if there is no record yet. Raises `InvalidResultsError` for a file that is none."""
     return read_record(path).points if path.exists() else ()
 
 

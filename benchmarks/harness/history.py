@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 
 from benchmarks.harness.runner import record_path
-from benchmarks.records import Host, Record, RecordError, read_record, write_record
-from benchmarks.records.errors import InvalidResultsError
+from benchmarks.records import Host, Record, read_record, write_record
 
 
 def folder(results: Path, name: str) -> Path:
@@ -39,10 +38,7 @@ def kept(results: Path, name: str, scale: str) -> dict[str, list[Record]]:
 
     Raises `InvalidResultsError` for a file that is no record.
     """
-    try:
-        records = [read_record(path) for path in sorted(folder(results, name).glob("*/*.json"))]
-    except RecordError as error:
-        raise InvalidResultsError(str(error)) from None
+    records = [read_record(path) for path in sorted(folder(results, name).glob("*/*.json"))]
     by_machine: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.provenance.started):
         if record.scale == scale:

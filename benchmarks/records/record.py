@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from benchmarks.records import version_1
+from benchmarks.records.errors import InvalidResultsError
 from benchmarks.records.storage import atomic_write_bytes
-from benchmarks.records.validation import check, parse
+from benchmarks.records.validation import RecordError, check, parse
 
 SCHEMA = "ptdp-record/2"
 FIDELITIES = ("simulated", "emulated", "measured", "derived")
@@ -365,7 +366,14 @@ def write_record(record: Record, path: str | os.PathLike[str]) -> None:
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """The record in `path`. Raises `RecordError` if it holds none, `OSError` if it cannot be read."""
+    """The record in `path`. Raises `InvalidResultsError` if there is none or it cannot be read, `FileNotFoundError`."""
     source = os.fspath(path)
-    with open(path, "rb") as file:
-        return Record.from_json(parse(file.read(), source), source)
+    try:
+        with open(path, "rb") as file:
+            return Record.from_json(parse(file.read(), source), source)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InvalidResultsError(f"cannot read {source}: {error.strerror}") from None
+    except RecordError as error:
+        raise InvalidResultsError(f"{error} (move the file away, or make it again with --fresh)") from None

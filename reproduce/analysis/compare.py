@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.records import Host, Metric, PointResult, Record, RecordedTimeline, RecordError, read_record
+from benchmarks.records import Host, Metric, PointResult, Record, RecordedTimeline, read_record
 from benchmarks.records.environment import MOMENTARY
 from benchmarks.records.errors import (
     DONE,
@@ -34,7 +35,7 @@ Key = tuple[str, str, str, str]  # kind, id, fidelity, scale
 
 @dataclass(frozen=True)
 class Difference:
-    """A value of a point that is not the same in A and B; `apart`: whether two sets of samples do not overlap."""
+    """A value of a point that is not the same in A and B; `samples_apart`: whether its samples do not overlap."""
 
     point: str
     metric: str
@@ -42,7 +43,7 @@ class Difference:
     b: int | float
     unit: str
     origin: str
-    apart: bool | None = None
+    samples_apart: bool | None = None
 
     @property
     def relative(self) -> float | None:
@@ -50,21 +51,28 @@ class Difference:
         return (self.b - self.a) / abs(self.a) if self.a else None
 
 
+class Change(NamedTuple):
+    """A status, a timeline or a verdict that is not the same in A and B, in words."""
+
+    what: str
+    a: str
+    b: str
+
+
 @dataclass(frozen=True)
 class Pair:
     """A record in A and in B: why they cannot be compared (empty: they can), and otherwise what differs.
 
-    `changes` are statuses, timelines and verdicts, as (what, a, b); `missing` are claims, points, or values or
-    timelines of points, of one side only; `notes` explain differences without forbidding them; `values` counts the
-    values compared. `environments` are those of A and B where their hosts are of different classes and were compared
-    nevertheless.
+    `missing` are claims, points, or values or timelines of points, of one side only, as (side, what); `notes` explain
+    differences without forbidding them; `values` counts the values compared. `environments` are those of A and B where
+    their hosts are of different classes and were compared nevertheless.
     """
 
     key: Key
     title: str
     obstacles: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    changes: tuple[tuple[str, str, str], ...] = ()
+    changes: tuple[Change, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     points: int = 0
@@ -85,7 +93,7 @@ class Pair:
                 f"{difference.metric} of {difference.point} differs by more than {share:.3g}: "
                 + ("from 0" if difference.relative is None else f"{difference.relative:+.1%}")
                 for difference in self.differences
-                if difference.apart is not False and abs(difference.relative or math.inf) > share
+                if difference.samples_apart is not False and abs(difference.relative or math.inf) > share
             ]
             failures += [f"{what}: {a} -> {b}" for what, a, b in self.changes if what.startswith("status ") and a == OK]
             failures += [f"only in A: {what}" for side, what in self.missing if side == "A" and not _is_claim(what)]
@@ -131,12 +139,7 @@ def load(path: Path) -> dict[Key, Record]:
     records: dict[Key, Record] = {}
     places: dict[Key, Path] = {}
     for file in files:
-        try:
-            record = read_record(file)
-        except RecordError as error:
-            raise InvalidResultsError(str(error)) from None
-        except OSError as error:
-            raise InvalidResultsError(f"{file}: cannot be read: {error.strerror}") from None
+        record = read_record(file)
         key = record.kind, record.id, record.fidelity, record.scale
         if key in records:
             raise InvalidResultsError(
@@ -206,13 +209,22 @@ def _pair(key: Key, a: Record, b: Record, across_hosts: bool) -> Pair:
     if obstacles:
         return Pair(key, a.title, obstacles, points=len(both))
     common = [(p, q, metric) for p, q in both for metric in p.metrics if metric in q.metrics]
+    alike = {p.key: p.status == q.status for p, q in both}
+    mine, theirs = _contents(a, alike), _contents(b, alike)
     candidates = [_difference(p.key, metric, p.metrics[metric], q.metrics[metric]) for p, q, metric in common]
     return Pair(
         key,
         a.title,
         differences=tuple(difference for difference in candidates if difference is not None),
-        changes=(*_statuses(both), *_timelines(both), *_verdicts(a, b)),
-        missing=_missing(a, b, both),
+        changes=tuple(
+            Change(what, _said(mine[what]), _said(theirs[what]))
+            for what in mine
+            if not isinstance(mine[what], Metric) and what in theirs and mine[what] != theirs[what]
+        ),
+        missing=(
+            *(("A", what) for what in mine if what not in theirs),
+            *(("B", what) for what in theirs if what not in mine),
+        ),
         notes=tuple(_notes(a, b, both)),
         points=len(both),
         values=len(common),
@@ -266,49 +278,27 @@ def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | N
     return Difference(point, metric, a.value, b.value, a.unit, a.origin, apart)
 
 
-def _statuses(both: Sequence[tuple[PointResult, PointResult]]) -> list[tuple[str, str, str]]:
-    return [(f"status of {p.key}", p.status, q.status) for p, q in both if p.status != q.status]
+def _contents(record: Record, alike: Mapping[str, bool]) -> dict[str, Any]:
+    """What a record has, by name: points, statuses, values, timelines, verdicts.
+
+    Of points that both records have, by key, `alike` says whether the statuses are: if not, one side has no values.
+    """
+    contents: dict[str, Any] = {}
+    for point in record.points:
+        contents[f"point {point.key}"] = ""
+        if point.key in alike:
+            contents[f"status of {point.key}"] = point.status
+        if alike.get(point.key):
+            contents |= {f"{name} of {point.key}": metric for name, metric in point.metrics.items()}
+            contents |= {f"{timeline.origin} timeline of {point.key}": timeline for timeline in point.timelines}
+    return contents | {f"claim {claim.id}": claim.verdict for claim in record.claims}
 
 
-def _timelines(both: Sequence[tuple[PointResult, PointResult]]) -> list[tuple[str, str, str]]:
-    """Timelines of one origin that are not the same, each by when its last pass ends."""
-    pairs = [(p.key, mine, theirs) for p, q in both for mine in p.timelines for theirs in q.timelines]
-    return [
-        (f"{mine.origin} timeline of {key}", _end(mine), _end(theirs))
-        for key, mine, theirs in pairs
-        if mine.origin == theirs.origin and mine != theirs
-    ]
-
-
-def _end(timeline: RecordedTimeline) -> str:
-    return f"ends at {max((event.end for rank in timeline.ranks for event in rank), default=0):.6g} s"
-
-
-def _verdicts(a: Record, b: Record) -> list[tuple[str, str, str]]:
-    theirs = {claim.id: claim.verdict for claim in b.claims}
-    return [
-        (f"claim {claim.id}", claim.verdict, theirs[claim.id])
-        for claim in a.claims
-        if theirs.get(claim.id, claim.verdict) != claim.verdict
-    ]
-
-
-def _missing(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> tuple[tuple[str, str], ...]:
-    """What only one side has, as (side, what)."""
-    keys = {p.key for p, _ in both}
-    missing = [("A", f"point {p.key}") for p in a.points if p.key not in keys]
-    missing += [("B", f"point {q.key}") for q in b.points if q.key not in keys]
-    claims = [[claim.id for claim in record.claims] for record in (a, b)]
-    missing += [("A", f"claim {id}") for id in claims[0] if id not in claims[1]]
-    missing += [("B", f"claim {id}") for id in claims[1] if id not in claims[0]]
-    for p, q in both:
-        if p.status == q.status:
-            missing += [("A", f"{metric} of {p.key}") for metric in p.metrics if metric not in q.metrics]
-            missing += [("B", f"{metric} of {p.key}") for metric in q.metrics if metric not in p.metrics]
-            mine, theirs = ([timeline.origin for timeline in point.timelines] for point in (p, q))
-            missing += [("A", f"{origin} timeline of {p.key}") for origin in mine if origin not in theirs]
-            missing += [("B", f"{origin} timeline of {p.key}") for origin in theirs if origin not in mine]
-    return tuple(missing)
+def _said(content: str | RecordedTimeline) -> str:
+    """A status or a verdict as it is, a timeline by when its last pass ends."""
+    if isinstance(content, str):
+        return content
+    return f"ends at {max((event.end for rank in content.ranks for event in rank), default=0):.6g} s"
 
 
 def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]) -> list[str]:

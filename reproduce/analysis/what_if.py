@@ -1,6 +1,5 @@
 """A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.records.errors import UsageError
@@ -13,6 +12,10 @@ from reproduce.experiment.parameters import check_keys
 from reproduce.running.fidelities import oom_reason, open_cluster
 
 MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
+NUMBERS = (
+    *("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "bubble_times"),
+    *("peak_memory", "phase_times", "memory_bytes", "traffic"),
+)
 
 
 def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict[str, Any]:
@@ -60,36 +63,9 @@ def answer(
 ) -> dict[str, Any]:
     """A point's answer; without an estimate its numbers are null."""
     document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
-    numbers: Mapping[str, Any] = dict.fromkeys(NUMBERS)
+    document |= dict.fromkeys(("cluster", "gpus", *NUMBERS, "intervals"))
     if estimate is not None and cluster is not None:
-        numbers = {
-            "cluster": cluster.name,
-            "gpus": estimate.config.parallel.n,
-            "iteration_time": estimate.iteration_time,
-            "throughput_per_gpu": estimate.throughput_per_gpu,
-            "sequences_per_s": estimate.sequences_per_s,
-            "bubble_fraction": estimate.bubble_fraction,
-            "bubble_times": dict(estimate.bubble_times),
-            "peak_memory": estimate.peak_memory,
-            "phase_times": dict(estimate.phase_times),
-            "memory_bytes": dict(estimate.memory_bytes),
-            "traffic": dict(estimate.traffic),
-            "intervals": margins.of_estimate(estimate),
-        }
-    return document | {name: numbers[name] for name in NUMBERS}
-
-
-NUMBERS = (
-    "cluster",
-    "gpus",
-    "iteration_time",
-    "throughput_per_gpu",
-    "sequences_per_s",
-    "bubble_fraction",
-    "bubble_times",
-    "peak_memory",
-    "phase_times",
-    "memory_bytes",
-    "traffic",
-    "intervals",
-)
+        document |= {"cluster": cluster.name, "gpus": estimate.config.parallel.n}
+        document |= {name: getattr(estimate, name) for name in NUMBERS}
+        document["intervals"] = margins.of_estimate(estimate)
+    return document

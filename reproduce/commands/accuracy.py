@@ -35,7 +35,7 @@ from reproduce.experiment import catalog, margins
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
-from reproduce.output.terminal import WIDTH, console, percent, shown_path, wrapped
+from reproduce.output.terminal import WIDTH, console, files_line, percent, wrapped
 from reproduce.running.fidelities import open_cluster
 from reproduce.running.runner import require_folder
 
@@ -131,7 +131,7 @@ def _against_measured(parsed: Namespace) -> int:
         print_document("accuracy-measured", 1, document)
     else:
         print_measured(assessment)
-        print(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})")
+        print(f"\n{files_line(files)}")
     return DONE
 
 
@@ -150,15 +150,13 @@ def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
 
 
 def _slopes(parsed: Namespace) -> int:
-    from rich.text import Text
-
     lines = [line for group in predict_paper(parsed.cluster) for line in slopes.slopes(group.predicted)]
     _, cluster = open_cluster(parsed.cluster)
     if parsed.json:
         print_document("accuracy-slopes", 1, slopes.document(lines, cluster.name))
         return DONE
     out = console()
-    out.print(Text(f"Iteration time on {cluster.name} as a line over the number of microbatches m", style="bold"))
+    out.print(f"Iteration time on {cluster.name} as a line over the number of microbatches m", style="bold")
     print_table(out, slopes.table(lines))
     wrapped(out, "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer.")
     return DONE
@@ -185,32 +183,28 @@ def predict_paper(cluster: str) -> list[ScoredGroup]:
 
 def print_ledger(document: Mapping[str, Any]) -> None:
     """The studies' scores, what each study is, and other simulators' scores."""
-    from rich.text import Text
-
     out = console()
-    out.print(Text("Throughput that others measured: errors of the prediction, none of them fitted", style="bold"))
+    out.print("Throughput that others measured: errors of the prediction, none of them fitted", style="bold")
     print_table(out, ledger_text.study_table(document))
     wrapped(out, "inside: share of the times inside the margin that the paper's own cluster has (docs/margins.md)")
     for line in ledger_text.study_lines(document):
         wrapped(out, line)
-    out.print(Text("\nMemory of a GPU of the first pipeline rank, in bytes that others published", style="bold"))
+    out.print("\nMemory of a GPU of the first pipeline rank, in bytes that others published", style="bold")
     print_table(out, ledger_text.memory_table(document))
-    out.print(Text("\nWhat ran in the paper and what did not, by simulated memory", style="bold"))
+    out.print("\nWhat ran in the paper and what did not, by simulated memory", style="bold")
     print_table(out, ledger_text.fits_table(document))
-    out.print(Text("\nOther simulators on the same rows: mean errors of throughput", style="bold"))
+    out.print("\nOther simulators on the same rows: mean errors of throughput", style="bold")
     print_table(out, ledger_text.other_table(document))
     wrapped(out, document["others"])
 
 
 def print_measured(assessment: measured.MeasuredAssessment) -> None:
     """Every measured step, then the scores, then what to know about them."""
-    from rich.text import Text
-
     out = console()
     title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
-    out.print(Text(title, style="bold"))
+    out.print(title, style="bold")
     print_table(out, measured_text.step_table(assessment))
-    out.print(Text("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold"))
+    out.print("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold")
     print_table(out, measured_text.score_table(assessment))
     for line in measured_text.notes(assessment):
         wrapped(out, line)
@@ -275,22 +269,18 @@ def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:
 
 
 def _print(assessment: Assessment, files: Sequence[Path]) -> None:
-    from rich.text import Text
-
     out = console()
     name = assessment.cluster.name
-    out.print(Text(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold"))
+    out.print(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold")
     print_table(out, score_table(assessment))
     for line in notes(assessment):
         wrapped(out, line)
-    out.print(Text("\nThe mean over all when a number is moved or a mechanism dropped", style="bold"))
+    out.print("\nThe mean over all when a number is moved or a mechanism dropped", style="bold")
     print_table(out, move_table(assessment))
-    out.print(Text("\nWhere the numbers come from, and which data they were set with", style="bold"))
+    out.print("\nWhere the numbers come from, and which data they were set with", style="bold")
     for line in parameter_lines(assessment):
-        out.print(Text(line))
-    out.print(
-        Text(f"\nfiles: {shown_path(files[0].parent)}/  ({', '.join(path.name for path in files)})"), soft_wrap=True
-    )
+        out.print(line)
+    out.print(f"\n{files_line(files)}", soft_wrap=True)
 
 
 def parameter_lines(assessment: Assessment) -> Iterator[str]:

@@ -105,6 +105,8 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
 
 
 def _print(out: Path, timings: "Timings", calibration: "Calibration", quiet: bool, program: str) -> None:
+    from tabulate import tabulate
+
     from reproduce.analysis.calibration.node import NOT_QUIET, fit_errors
 
     what = f"{timings.ranks} {'GPUs' if timings.on_gpu else 'cores as devices'}, {timings.dtype}"
@@ -113,10 +115,7 @@ def _print(out: Path, timings: "Timings", calibration: "Calibration", quiet: boo
         (p.name, with_unit(p.value, p.unit), f"{with_unit(p.low, p.unit)} to {with_unit(p.high, p.unit)}", p.set_with)
         for p in calibration.parameters.values()
     ]
-    rows.insert(0, ("number", "value", "plausible range", "from"))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for name, value, span, origin in rows:
-        print(f"{name:<{widths[0]}}  {value:>{widths[1]}}   {span:<{widths[2]}}   {origin}")
+    print(tabulate(rows, ("number", "value", "plausible range", "from"), tablefmt="plain", disable_numparse=True))
     print(f"\nthe model against its own timings, mean difference: {fit_errors(calibration)}")
     if not quiet:
         print(NOT_QUIET)

@@ -116,20 +116,8 @@ def _pair_document(pair: Pair) -> dict[str, Any]:
         "obstacles": list(pair.obstacles),
         "points": pair.points,
         "values": pair.values,
-        "differences": [
-            {
-                "point": difference.point,
-                "metric": difference.metric,
-                "a": difference.a,
-                "b": difference.b,
-                "relative": difference.relative,
-                "unit": difference.unit,
-                "origin": difference.origin,
-                "samples_apart": difference.apart,
-            }
-            for difference in pair.differences
-        ],
-        "changes": [{"what": what, "a": a, "b": b} for what, a, b in pair.changes],
+        "differences": [{**vars(difference), "relative": difference.relative} for difference in pair.differences],
+        "changes": [change._asdict() for change in pair.changes],
         "only_in_a": [what for side, what in pair.missing if side == "A"],
         "only_in_b": [what for side, what in pair.missing if side == "B"],
         "notes": list(pair.notes),
@@ -189,19 +177,17 @@ def _table(differences: Sequence[Difference]) -> list[str]:
     by_metric: dict[str, list[Difference]] = {}
     for difference in differences:
         by_metric.setdefault(difference.metric, []).append(difference)
-    rows: list[tuple[str, ...]] = [("value", "points", "most at", "A", "B", "B against A", "samples")]
-    rows += sorted((_row(of_metric) for of_metric in by_metric.values()), key=lambda row: -int(row[1]))[:ROWS]
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for i in range(len(rows) if differences else 0):
-        cells = [
-            column[i].ljust(w) if column[i] in rows[i][:3] else column[i].rjust(w)
-            for column, w in zip(columns, widths, strict=True)
-        ]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
-    rest = len(by_metric) - ROWS
-    return lines + ([f"  and {rest} more (--json has all)"] if rest > 0 else [])
+    rows = sorted(map(_row, by_metric.values()), key=lambda row: -int(row[1]))
+    return [f"  {line}" for line in _aligned(("value", "points", "most at", "A", "B", "B against A", "samples"), rows)]
+
+
+def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first rows as the lines of a table, and how many more there are."""
+    from tabulate import tabulate
+
+    lines = tabulate(rows[:ROWS], headings, tablefmt="plain", disable_numparse=True).splitlines() if rows else []
+    rest = len(rows) - ROWS
+    return [*map(str.rstrip, lines), *([f"and {rest} more (--json has all)"] if rest > 0 else [])]
 
 
 def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
@@ -213,19 +199,17 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
     most: dict[tuple[Key, str], Difference] = {}
     for column in columns:
         for (key, metric, _), difference in column.items():
-            best = most.get((key, metric))
-            if best is None or _size(difference) > _size(best):
-                most[key, metric] = difference
-    rows = [("experiment", "value", "at", "A", *LETTERS[: len(comparisons)])]
-    for (key, metric), difference in list(most.items())[:ROWS]:
-        cells = [_cell(column.get((key, metric, difference.point)), difference) for column in columns]
-        a = with_unit(difference.a, difference.unit, DIGITS)
-        rows.append((name(key), f"{metric.replace('_', ' ')} [{difference.origin}]", difference.point, a, *cells))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    rest = len(most) - ROWS
-    more = [f"and {rest} more (--json has all)"] if rest > 0 else []
-    return ["all, where they differ most:", *lines, *more] if most else ["all: no value differs"]
+            most[key, metric] = max(most.get((key, metric), difference), difference, key=_size)
+    rows = [
+        (
+            *(name(key), f"{metric.replace('_', ' ')} [{difference.origin}]", difference.point),
+            with_unit(difference.a, difference.unit, DIGITS),
+            *(_cell(column.get((key, metric, difference.point)), difference) for column in columns),
+        )
+        for (key, metric), difference in most.items()
+    ]
+    headings = ("experiment", "value", "at", "A", *LETTERS[: len(comparisons)])
+    return ["all, where they differ most:", *_aligned(headings, rows)] if rows else ["all: no value differs"]
 
 
 def _cell(difference: Difference | None, shown: Difference) -> str:
@@ -243,8 +227,8 @@ def _size(difference: Difference) -> float:
 def _row(differences: Sequence[Difference]) -> tuple[str, ...]:
     most = max(differences, key=_size)
     relative = "from 0" if most.relative is None else f"{100 * most.relative:+.3g}%"
-    sampled = [difference.apart for difference in differences if difference.apart is not None]
-    samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else ""
+    sampled = [difference.samples_apart for difference in differences if difference.samples_apart is not None]
+    samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else "-"
     value = f"{most.metric.replace('_', ' ')} [{most.origin}]"
     a, b = (with_unit(number, most.unit, DIGITS) for number in (most.a, most.b))
     return value, str(len(differences)), most.point, a, b, relative, samples

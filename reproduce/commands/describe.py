@@ -28,16 +28,8 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"one artifact at a time, not {', '.join(ids)}; try reproduce describe {ids[0]}")
     artifact = catalog.load(ids[0])
     if parsed.json:
-        claims = [
-            {
-                "id": c.id,
-                "sentence": c.sentence,
-                "place": c.place,
-                "fidelity": c.fidelity,
-                "tolerance": c.tolerance,
-            }
-            for c in artifact.claims
-        ]
+        said = ("id", "sentence", "place", "fidelity", "tolerance")
+        claims = [{name: getattr(claim, name) for name in said} for claim in artifact.claims]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
         print_description(artifact)

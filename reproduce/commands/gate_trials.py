@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.gate import run as gate
 from benchmarks.gate import trees, trials
-from benchmarks.records import RecordError, errors
-from benchmarks.records.errors import InvalidResultsError, UsageError
+from benchmarks.records import errors
+from benchmarks.records.errors import UsageError
 from benchmarks.records.storage import PROJECT
 from reproduce.commands import options
 from reproduce.commands.gate import append_summary, budget, progress_line
@@ -53,10 +53,7 @@ def run(parsed: argparse.Namespace, project: Path = PROJECT) -> int:
         raise UsageError(f"--benchmark {slow[0]}: slowed.patch does not slow it; try pipeline_step or simulator")
     path, started, commit = trials.record_path(parsed.results), datetime.now(UTC), trees.resolve(project, "HEAD")
     machine = trials.Machine.here()
-    try:
-        points = trials.earlier(path)
-    except RecordError as error:
-        raise InvalidResultsError(str(error)) from None
+    points = trials.earlier(path)
     done = len(trials.of(points, machine, commit)) // len(names)
     if done < parsed.runs:
         with trials.built(project, commit) as kinds:

@@ -1,6 +1,5 @@
 """`reproduce plan`: how to train a model on n GPUs: the paper's takeaways against the best by simulation."""
 
-import os
 import sys
 import textwrap
 import time
@@ -16,8 +15,6 @@ from reproduce.analysis.planning.models import main_names
 from reproduce.commands import options
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from reproduce.analysis.planning.plan import TrainingPlan
 
 WIDTH = 120
@@ -94,8 +91,7 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
 
 def _print(plan: "TrainingPlan", folder: Path) -> None:
     """The plan on a terminal."""
-    from rich.text import Text
-
+    from reproduce.analysis.planning import plan_record
     from reproduce.analysis.planning.plan_text import (
         comparison_lines,
         count_line,
@@ -106,12 +102,12 @@ def _print(plan: "TrainingPlan", folder: Path) -> None:
         title,
     )
     from reproduce.output.tables import print_table
-    from reproduce.output.terminal import console, shown_path
+    from reproduce.output.terminal import console, files_line
 
     out = console(WIDTH)
-    out.print(Text(title(plan), style="bold"))
+    out.print(title(plan), style="bold")
     for heading, lines in (("The paper's heuristics", takeaway_lines(plan)), ("The search", [count_line(plan)])):
-        out.print(Text(f"\n{heading}"))
+        out.print(f"\n{heading}")
         for line in lines:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
@@ -119,11 +115,9 @@ def _print(plan: "TrainingPlan", folder: Path) -> None:
     print_table(out, memory_table(plan), "Memory of the fullest GPU", "table.md")
     for line in (*comparison_lines(plan), "", *note_lines(plan)):
         out.print(_wrapped(line, out.width))
-    out.print(Text(f"files: {shown_path(folder)}{os.sep}  (record.json, table.md, table.csv)"), soft_wrap=True)
+    out.print(files_line([folder / name for name in plan_record.FILES]), soft_wrap=True)
 
 
-def _wrapped(line: str, width: int) -> "Text":
-    from rich.text import Text
-
+def _wrapped(line: str, width: int) -> str:
     indent = " " * (len(line) - len(line.lstrip()) + 3)
-    return Text(textwrap.fill(line, width - 1, subsequent_indent=indent, break_long_words=False))
+    return textwrap.fill(line, width - 1, subsequent_indent=indent, break_long_words=False)

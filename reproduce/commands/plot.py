@@ -7,9 +7,9 @@ from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
-from benchmarks.records import Record, RecordError, atomic_write_bytes, errors, read_record
+from benchmarks.records import Record, atomic_write_bytes, errors, read_record
 from benchmarks.records.documents import print_document
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError, did_you_mean
+from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, theme
@@ -113,7 +113,7 @@ def _records(results: Path, name: str) -> list[Path]:
 
 
 def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:
-    record = _read(path)
+    record = read_record(path)
     if name in BENCHMARKS:
         from reproduce.output import benchmark_figures
 
@@ -136,7 +136,7 @@ def _overlay(
         raise UsageError(f"{name} is no line chart; --with needs one; try fig_interleaved")
     first = chosen[name][0]
     paths = [first, *(_like(first, name, place) for place in others)]
-    records = [_read(path) for path in paths]
+    records = [read_record(path) for path in paths]
     for path, record in zip(paths, records, strict=True):
         if record.id != name:
             raise UsageError(f"{path} holds the record of {record.id}; needs one of {name}")
@@ -178,10 +178,3 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     for file, data in files.items():
         atomic_write_bytes(folder / file, data)
     return [folder / file for file in files]
-
-
-def _read(path: Path) -> Record:
-    try:
-        return read_record(path)
-    except RecordError as error:
-        raise InvalidResultsError(str(error)) from error

@@ -8,7 +8,7 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.records import RecordError, atomic_write_bytes, read_record, storage
+from benchmarks.records import atomic_write_bytes, read_record, storage
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import options
@@ -51,7 +51,7 @@ def run(parsed: Namespace) -> int:
         return DONE
     print(*textwrap.wrap(content.answer.headline, 100), sep="\n")
     print(f"{have} of {len(content.entries)} artifacts: {shown_path(out)}")
-    missing = [entry for entry in content.entries if entry.artifact and not entry.results]
+    missing = [entry for entry in content.entries if not entry.results]
     if missing and not parsed.quiet:
         print(f"next: {missing[0].command}  (or {content.command('all')}), then {content.command('report')}")
     return DONE
@@ -65,11 +65,10 @@ def collect(results: Path, program: str = "reproduce") -> ReportContents:
         artifact = catalog.load(id)
         records = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
         command = shlex.join([*program.split(), id, *where])
-        entries.append(ArtifactResults(id, artifact.label, artifact, records, command))
+        entries.append(ArtifactResults(artifact, records, command))
     comparison = results / ACCURACY / RECORD
     report = ReportContents(
         entries=tuple(entries),
-        results=results,
         accuracy=_result(comparison, ACCURACY) if comparison.is_file() else None,
         plans=tuple(_result(path, PLAN) for path in sorted((results / PLAN).glob(f"*/{RECORD}"))),
         program=program,
@@ -81,22 +80,17 @@ def collect(results: Path, program: str = "reproduce") -> ReportContents:
 
 
 def _result(path: Path, id: str, artifact: Artifact | None = None) -> RecordFiles:
-    try:
-        record = read_record(path)
-        files = tuple(sorted(p for p in path.parent.iterdir() if p.is_file() and not p.name.startswith(".")))
-    except RecordError as error:
-        raise InvalidResultsError(f"{error} (move the file away, or run {id} again with --fresh)") from None
-    except OSError as error:
-        raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
+    record = read_record(path)
     if record.id != id:
         raise InvalidResultsError(f"{path} holds the record of {record.id}, not of {id} (move the file away)")
     if artifact is not None and record.fidelity != path.parent.name.split("-")[0]:
         raise InvalidResultsError(f"{path} holds a {record.fidelity} record (move the file away)")
-    files = tuple(p for p in files if p.name != PARTIAL)
+    files = (p for p in path.parent.iterdir() if p.is_file() and not p.name.startswith(".") and p.name != PARTIAL)
     outdated = (
         artifact is not None
         and not FIDELITIES[record.fidelity].timed  # other numbers follow from the sources, which can be compared
         and record.provenance.code_digest is not None
         and record.provenance.code_digest != code_digest(artifact, record.fidelity)
     )
-    return RecordFiles(record, path.parent, files, artifact.at(record.scale) if artifact else None, outdated)
+    artifact = artifact.at(record.scale) if artifact else None
+    return RecordFiles(record, path.parent, tuple(sorted(files)), artifact, outdated)

@@ -21,7 +21,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output import export
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
-from reproduce.output.terminal import console, shown_path
+from reproduce.output.terminal import console, files_line, shown_path
 from reproduce.running import runner
 from reproduce.running.batch_script import batch_script, check_request
 from reproduce.running.fidelities import expected_seconds, open_cluster, scales_of
@@ -248,28 +248,22 @@ def _as_json(done: Run) -> dict[str, Any]:
 
 
 def _print_run(done: Run, seconds: float) -> None:
-    from rich.text import Text
-
     from reproduce.output.tables import claim_table, failures, origin_of, print_table, result_table
 
     artifact, record, out = done.plan.artifact, done.record, console(WIDTH)
-    out.print(Text(f"{artifact.label}: {artifact.title}", style="bold"))
-    out.print(
-        f"{origin_of(record)}, scale {record.scale}: {done.computed} points computed, {done.reused} reused, "
-        f"{seconds:.1f} s",
-        highlight=False,
-    )
+    out.print(f"{artifact.label}: {artifact.title}", style="bold")
+    counts = f"{done.computed} points computed, {done.reused} reused"
+    out.print(f"{origin_of(record)}, scale {record.scale}: {counts}, {seconds:.1f} s")
     print_table(
         out, result_table(artifact, record), artifact.main.label[:1].upper() + artifact.main.label[1:], "table.md"
     )
     for line in failures(record):
-        out.print(Text(line))
+        out.print(line)
     if record.claims:
         print_table(out, claim_table(record), "Claims")
     for note in record.notes:
-        out.print(Text(note))
-    names = ", ".join(path.name for path in done.files)
-    out.print(Text(f"files: {shown_path(done.plan.folder)}{os.sep}  ({names})"), soft_wrap=True)
+        out.print(note)
+    out.print(files_line(done.files), soft_wrap=True)
     out.print()
 
 
@@ -306,12 +300,10 @@ def _print_answer(runs: Sequence[Run], parsed: Namespace) -> None:
 
 
 def _print_end(runs: list[Run], parsed: Namespace) -> None:
-    from rich.text import Text
-
     out = console(WIDTH)
     if len(runs) > 1:
-        out.print(Text(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}"))
-    out.print(Text(f"next: {next_command(runs, parsed)}"), soft_wrap=True)
+        out.print(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}")
+    out.print(f"next: {next_command(runs, parsed)}", soft_wrap=True)
 
 
 def _where(parsed: Namespace) -> list[str]:

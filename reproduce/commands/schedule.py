@@ -1,6 +1,5 @@
 """`reproduce schedule`: the pipeline schedules side by side; one of one's own; a search under a memory limit."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
 from benchmarks.records.storage import atomic_write_bytes
 from reproduce.commands import options
+from reproduce.output.terminal import files_line
 
 if TYPE_CHECKING:
     from ptdp_core.launch.schedule_gradients import GradientDifference
@@ -90,7 +90,7 @@ def run(parsed: Namespace) -> int:
     for note in [*notes, *map(_sentence, differences)]:
         print(note)
     if files:
-        print(f"files: {folder}{os.sep}  ({', '.join(files)})")
+        print(files_line([folder / name for name in files]))
     return DONE
 
 

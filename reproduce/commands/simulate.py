@@ -156,8 +156,6 @@ def _bubble_parts(point: Mapping[str, Any]) -> list[float]:
 
 
 def _print(points: Sequence[Mapping[str, Any]]) -> None:
-    from rich.text import Text
-
     from reproduce.output.tables import NONE, print_table, text_table
     from reproduce.output.terminal import console, wrapped
 
@@ -188,4 +186,4 @@ def _print(points: Sequence[Mapping[str, Any]]) -> None:
             wrapped(out, f"{cluster}: {line}")
     for point in points:
         if point["reason"]:
-            out.print(Text(f"{point['label']}: {point['status']}: {point['reason']}"), soft_wrap=True)
+            out.print(f"{point['label']}: {point['status']}: {point['reason']}", soft_wrap=True)

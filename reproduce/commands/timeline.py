@@ -1,6 +1,5 @@
 """`reproduce timeline`: a schedule's timeline on the terminal, and as figure, trace and table."""
 
-import os
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
@@ -10,6 +9,7 @@ from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
 from reproduce.output import theme
 from reproduce.output.ascii import ascii_timeline
+from reproduce.output.terminal import files_line
 from reproduce.output.timeline_titles import title
 from reproduce.output.timelines import draw
 from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
@@ -72,7 +72,7 @@ def run(parsed: Namespace) -> int:
         }  # fmt: skip
         print_document("timeline", 1, document)
     else:
-        print(*notes, f"files: {folder}{os.sep}  ({', '.join(files)})", sep="\n")
+        print(*notes, files_line([folder / name for name in files]), sep="\n")
     return DONE
 
 

@@ -18,29 +18,25 @@ from reproduce.analysis.verification import coverage
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import judge
 from reproduce.output.answer import Answer, answer
 from reproduce.output.latex import plain
 from reproduce.output.progress import progress
-from reproduce.output.tables import VERDICT_STYLES
-from reproduce.output.terminal import console
+from reproduce.output.terminal import console, wrapped
+from reproduce.output.verdicts import VERDICT_LOOKS, VERDICT_MEANINGS
+from reproduce.running import runner
 from reproduce.running.fidelities import evaluator, open_cluster
-from reproduce.running.runner import REUSED, earlier_records, plan
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 100
 SHORT = 160  # characters of a sentence that a terminal shows
-HELP = """Evaluates the artifacts named, or all of them, and judges every claim of theirs. Points that an earlier run
+INDENT = " " * 6
+HELP = f"""Evaluates the artifacts named, or all of them, and judges every claim of theirs. Points that an earlier run
 finished are taken from DIR; nothing is written. With --verdict only the claims with that verdict are shown.
 
 verdicts:
-  holds                the results agree with the sentence, within its tolerance
-  contradicted         they do not
-  inconclusive         a result it needs is missing, or the verdict changes inside the simulator's margins
-  not testable here    it needs a better fidelity, or hardware that this cannot be
-  paper inconsistent   the paper's own numbers contradict it
+{VERDICT_MEANINGS}
 
 """
 
@@ -56,13 +52,9 @@ class Checked:
     reused: int
 
     @property
-    def failed(self) -> int:
+    def failed(self) -> list[PointResult]:
         """Points that are invalid or broke: 'oom' is a result."""
-        return sum(point.status in ("invalid", "failed") for point in self.points)
-
-    def with_verdict(self, verdict: str) -> tuple[ClaimResult, ...]:
-        """The claims that have this verdict."""
-        return tuple(claim for claim in self.claims if claim.verdict == verdict)
+        return [point for point in self.points if point.status in ("invalid", "failed")]
 
 
 def check(
@@ -74,22 +66,16 @@ def check(
     on_point: Callable[[str], None] = lambda label: None,
 ) -> Checked:
     """Evaluate the artifact at its first fidelity, or take what `results` has, and judge. Raises `ReproduceError`."""
-    planned = plan(artifact, results)
-    evaluate = evaluator(artifact, planned.fidelity, cluster, debug)
-    records = [] if fresh else earlier_records(planned.folder)
-    known = {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
-    points, reused = [], 0
-    for point in planned.points:
-        earlier = known.get(evaluate.fingerprint(point))
-        if earlier is None:
-            points.append(evaluate.evaluate(point))
-        else:
-            reused += 1
-            points.append(replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper))
+    plan = runner.plan(artifact, results)
+    evaluate = evaluator(artifact, plan.fidelity, cluster, debug)
+    known = runner.settled([] if fresh else runner.earlier_records(plan.folder))
+    earlier = [runner.reusable(known, evaluate, point) for point in plan.points]
+    points = []
+    for point, result in zip(plan.points, earlier, strict=True):
+        points.append(result or evaluate.evaluate(point))
         on_point(point.label)
-    judged = evaluate.results(points, planned.scale)
-    claims = tuple(judge(claim, judged) for claim in artifact.claims)
-    return Checked(artifact, planned.fidelity, judged.points, claims, reused)
+    judged = runner.judge_points(plan, evaluate, points)
+    return Checked(artifact, plan.fidelity, judged.points, judged.claims, len(points) - earlier.count(None))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,14 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_results(parser)
 
 
-def select(ids: Sequence[str]) -> list[Artifact]:
-    """The artifacts of these ids, each once, or all. Raises `ReproduceError` for an id that is none."""
-    return [catalog.load(id) for id in catalog.named(ids) or catalog.ids()]
-
-
 def run(parsed: argparse.Namespace) -> int:
     """Check and print; returns the exit code."""
-    artifacts = select(parsed.ids)
+    artifacts = [catalog.load(id) for id in catalog.named(parsed.ids) or catalog.ids()]
     cluster = options.cluster_of(parsed, (artifact.fidelities[0] for artifact in artifacts))
     open_cluster(cluster)  # before any work
     if parsed.results != storage.DEFAULT_RESULTS and not parsed.results.is_dir():
@@ -128,7 +109,10 @@ def run(parsed: argparse.Namespace) -> int:
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
             raise NothingSelectedError(f"no claim has the verdict {parsed.verdict!r}. {whole.headline}")
-        checked = [replace(outcome, claims=outcome.with_verdict(parsed.verdict)) for outcome in checked]
+        checked = [
+            replace(outcome, claims=tuple(claim for claim in outcome.claims if claim.verdict == parsed.verdict))
+            for outcome in checked
+        ]
     if parsed.json:
         print_document("verify", 1, as_json(checked, whole, covered, code))
     else:
@@ -151,15 +135,8 @@ def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] |
             {
                 "artifact": outcome.artifact.id,
                 "paper": outcome.artifact.label,
-                "id": claim.id,
-                "sentence": claim.sentence,
-                "place": claim.place,
-                "fidelity": claim.fidelity,
                 "tested_at": outcome.fidelity,
-                "tolerance": claim.tolerance,
-                "verdict": claim.verdict,
-                "explanation": claim.explanation,
-                "numbers": {name: number.to_json() for name, number in claim.numbers.items()},
+                **claim.to_json(),
             }
             for outcome in checked
             for claim in outcome.claims
@@ -171,7 +148,7 @@ def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] |
                 "points": len(outcome.points),
                 "computed": len(outcome.points) - outcome.reused,
                 "reused": outcome.reused,
-                "failed": outcome.failed,
+                "failed": len(outcome.failed),
             }
             for outcome in checked
         ],
@@ -182,60 +159,35 @@ def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] |
     }
 
 
-def shortened(sentence: str, limit: int = SHORT) -> str:
-    """The sentence on one line, cut at a word if it is longer than `limit` characters."""
-    return textwrap.shorten(sentence, limit, placeholder=" ...")
-
-
 def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None) -> None:
-    from rich.text import Text
-
     out = console(WIDTH)
     for outcome in checked:
         if not outcome.claims:
             continue
-        out.print(Text(f"{outcome.artifact.label}: {outcome.artifact.title} ({outcome.artifact.id})", style="bold"))
+        out.print(f"{outcome.artifact.label}: {outcome.artifact.title} ({outcome.artifact.id})", style="bold")
         for claim in outcome.claims:
             _print_claim(out, claim)
-        for point in outcome.points:
-            if point.status in ("invalid", "failed"):
-                _print_wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ")
+        for point in outcome.failed:
+            wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ", "dim")
         out.print()
-    out.print(Text(textwrap.fill(whole.headline, min(WIDTH, out.width))))
+    wrapped(out, whole.headline)
     if covered:
-        out.print(
-            Text(
-                f"coverage: {covered['statements']} figures, tables and sentences of the paper: {covered['judged']} "
-                f"judged or shown, {covered['reasons']} with the reason why they cannot be"
-            ),
-            soft_wrap=True,
-        )
+        text = f"coverage: {covered['statements']} figures, tables and sentences of the paper: {covered['judged']} "
+        text += f"judged or shown, {covered['reasons']} with the reason why they cannot be"
+        out.print(text, soft_wrap=True)
 
 
 def _print_claim(out: "Console", claim: ClaimResult) -> None:
     from rich.text import Text
 
-    line = Text("  ")
-    line.append(claim.verdict, style=VERDICT_STYLES[claim.verdict])
-    line.append(f"  {claim.id}  [{claim.place}; {claim.fidelity}]")
-    out.print(line)
-    _print_wrapped(out, f'"{shortened(plain(claim.sentence))}"', "      ")
-    if claim.tolerance:
-        _print_wrapped(out, f"tolerance: {claim.tolerance}", "      ")
-    _print_wrapped(out, claim.explanation, "      ")
-    if claim.numbers:
-        values = ((name, number.value, number) for name, number in claim.numbers.items())
-        shown = ", ".join(f"{name} = {with_unit(v, n.unit)} ({n.origin})" for name, v, n in values if v is not None)
-        _print_wrapped(out, shown, "      ")
-
-
-def _print_wrapped(out: "Console", text: str, indent: str) -> None:
-    from rich.text import Text
-
-    width = min(WIDTH, out.width)
-    out.print(
-        Text(
-            textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False),
-            style="" if text.startswith('"') else "dim",
-        )
+    verdict = (claim.verdict, VERDICT_LOOKS[claim.verdict].style)
+    out.print(Text.assemble("  ", verdict, f"  {claim.id}  [{claim.place}; {claim.fidelity}]"))
+    numbers = (
+        f"{name} = {with_unit(number.value, number.unit)} ({number.origin})"
+        for name, number in claim.numbers.items()
+        if number.value is not None
     )
+    wrapped(out, f'"{textwrap.shorten(plain(claim.sentence), SHORT, placeholder=" ...")}"', INDENT)
+    for text in (claim.tolerance and f"tolerance: {claim.tolerance}", claim.explanation, ", ".join(numbers)):
+        if text:
+            wrapped(out, text, INDENT, "dim")

@@ -12,15 +12,8 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.results import OURS
 from reproduce.output.latex import plain
+from reproduce.output.verdicts import VERDICT_LOOKS
 
-# How the headline says each verdict, of one claim and of several, in this order.
-WORDS = {
-    "holds": ("holds", "hold"),
-    "contradicted": ("is contradicted", "are contradicted"),
-    "inconclusive": ("is inconclusive", "are inconclusive"),
-    "paper inconsistent": ("the paper's own numbers contradict", "the paper's own numbers contradict"),
-    "not testable here": ("cannot be tested here", "cannot be tested here"),
-}
 BRIEFLY = ("inconclusive", "paper inconsistent", "not testable here")  # the reason alone is shown
 SENTENCE, REASON = 150, 180  # characters of a sentence, and of a reason, where they are shortened
 
@@ -71,11 +64,11 @@ class Answer:
     def headline(self) -> str:
         """The answer in one sentence."""
         parts = []
-        for verdict, words in WORDS.items():
+        for verdict, look in VERDICT_LOOKS.items():
             if judged := self.of(verdict):
                 too = sum(claim.in_the_paper for claim in judged)
                 also = f" ({too} of them also by the paper's own points)" if too else ""
-                parts.append(f"{len(judged)} {words[len(judged) > 1]}{also}")
+                parts.append(f"{len(judged)} {look.several if len(judged) > 1 else look.one}{also}")
         if self.unjudged:
             parts.append(f"{self.unjudged} not judged yet")
         number = len(self.claims) + self.unjudged
@@ -85,7 +78,7 @@ class Answer:
     def lines(self, width: int = 100) -> list[str]:
         """The answer for a terminal: the headline, then what does not hold and by how much, and what is not known."""
         lines = textwrap.wrap(self.headline, width)
-        for verdict in WORDS:
+        for verdict in VERDICT_LOOKS:
             judged = () if verdict == "holds" else self.of(verdict)
             lines += ["", f"{verdict}:"] if judged else []
             for claim in judged:

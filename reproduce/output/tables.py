@@ -15,6 +15,7 @@ from reproduce.experiment.claims import agreement
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.predictions import PREFIX
 from reproduce.experiment.quantities import Quantity
+from reproduce.output.verdicts import VERDICT_LOOKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -229,15 +230,6 @@ def csv_text(record: Record) -> str:
     return str(frame(record).to_csv(index=False, lineterminator="\n"))
 
 
-VERDICT_STYLES = {
-    "holds": "green",
-    "contradicted": "bold red",
-    "inconclusive": "yellow",
-    "not testable here": "dim",
-    "paper inconsistent": "magenta",
-}
-
-
 def print_table(console: "Console", table: "DataFrame", title: str | None = None, file: str = "") -> None:
     """`table` on a terminal: a last column of text wraps; of others, those at the right that do not fit are left out.
 
@@ -251,6 +243,7 @@ def print_table(console: "Console", table: "DataFrame", title: str | None = None
     shown = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
+    styles = {verdict: look.style for verdict, look in VERDICT_LOOKS.items()}
     fitting = _fitting_columns(table, console.width)
     right = numeric(table)
     for i, heading in enumerate(table.columns[:fitting]):
@@ -258,7 +251,7 @@ def print_table(console: "Console", table: "DataFrame", title: str | None = None
         shown.add_column(text, justify="right" if right[i] else "left", vertical="top", no_wrap=not wraps)
     for row in table.itertuples(index=False, name=None):
         style = "bold" if row[0] == "all" else ""
-        shown.add_row(*(Text(cell, style=VERDICT_STYLES.get(cell, style)) for cell in row[:fitting]))
+        shown.add_row(*(Text(cell, style=styles.get(cell, style)) for cell in row[:fitting]))
     console.print(shown)
     if left := list(table.columns[fitting:]):
         where = f"in {file}, for" if file else "for"

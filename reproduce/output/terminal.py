@@ -1,7 +1,9 @@
-"""What goes to a terminal: a console of the right width, paths, percentages."""
+"""What goes to a terminal: a console of the right width, wrapped text, paths, percentages."""
 
+import os
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,25 +23,30 @@ def percent(value: float | None, signed: bool = False) -> str:
     return text if len(text) < 8 else f"{value:+.0e}"
 
 
-def wrapped(out: "Console", line: str) -> None:
-    """Print a line for people, wrapped to the page."""
-    from rich.text import Text
-
-    out.print(Text(textwrap.fill(line, min(WIDTH, out.width), break_long_words=False)))
+def wrapped(out: "Console", line: str, indent: str = "", style: str = "") -> None:
+    """Print a line for people, wrapped to the page, all of it after `indent`."""
+    width = min(WIDTH, out.width)
+    text = textwrap.fill(line, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    out.print(text, style=style)
 
 
 def console(width: int = WIDTH) -> "Console":
-    """The terminal, or a page of `width` columns where there is none."""
+    """The terminal, or a page of `width` columns where there is none. It prints text as it is, without markup."""
     from rich.console import Console
 
     class Terminal(Console):
         def on_broken_pipe(self) -> None:  # rich's own ends the program with exit code 1
             raise BrokenPipeError
 
-    return Terminal() if sys.stdout.isatty() else Terminal(width=width)
+    return Terminal(width=None if sys.stdout.isatty() else width, markup=False, emoji=False, highlight=False)
 
 
 def shown_path(path: Path) -> str:
     """`path` relative to the current folder if it lies below it, else as it is."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def files_line(files: Sequence[Path]) -> str:
+    """Where the files of a folder were written: 'files: results/runs/plan/1t-n3072/  (record.json, table.md)'."""
+    return f"files: {shown_path(files[0].parent)}{os.sep}  ({', '.join(path.name for path in files)})"

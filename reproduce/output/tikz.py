@@ -7,13 +7,11 @@ from reproduce.output.traces import Timeline
 def tikz(timeline: Timeline) -> str:
     """The timeline as a TikZ picture: a box per pass, coloured as in our figures."""
     boxes = []
-    for rank, row in enumerate(timeline.rows):
-        for box in row:
-            if box.action is not None:
-                shade = colour(box.kind, timeline.chunk_of(box.action), timeline.v)
-                place = f"{{{float(box.start):g}}}{{{float(box.end):g}}}{{{rank}}}"
-                look = f"{{{shade.lstrip('#').upper()}}}{{{text_colour(shade)}}}"
-                boxes.append(rf"\pass{place}{look}{{{box.action.microbatch + 1}}}")
+    for rank, box, action in timeline.passes:
+        shade = colour(box.kind, timeline.chunk_of(action), timeline.v)
+        place = f"{{{float(box.start):g}}}{{{float(box.end):g}}}{{{rank}}}"
+        look = f"{{{shade.lstrip('#').upper()}}}{{{text_colour(shade)}}}"
+        boxes.append(rf"\pass{place}{look}{{{action.microbatch + 1}}}")
     devices = [rf"\node[left] at (0,-{rank}.5) {{Device {rank + 1}}};" for rank in range(timeline.p)]
     return "\n".join(
         [

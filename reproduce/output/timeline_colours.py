@@ -5,8 +5,6 @@ DARK = {"F": "#08458c", "B": "#b34700", "I": "#5c1f0a", "W": "#a970ff"}
 LIGHT = {"F": "#7db3e0", "B": "#f2a95f", "I": "#b98a72", "W": "#d6b8ff"}
 PASSES = {"F": "Forward pass", "B": "Backward pass", "I": "Input gradient", "W": "Weight gradient"}
 HATCHES = {"W": "////"}
-# What a simulated iteration has besides: hatched, so that it needs no further colours.
-OTHERS = {"exchange": "/////", "data_parallel": "xxxxx", "optimizer": ".....", "host": "|||||"}
 
 
 def colour(kind: str, chunk: int, v: int) -> str:

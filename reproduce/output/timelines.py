@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.schedules import TimelineEvent
+from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.output import theme
-from reproduce.output.timeline_colours import DARK, HATCHES, IDLE, OTHERS, PASSES, colour, text_colour
+from reproduce.output.timeline_colours import HATCHES, IDLE, PASSES, colour, text_colour
 from reproduce.output.timeline_memory import STRIP, draw_memory, most_held
 from reproduce.output.timeline_memory import handles as memory_handles
 from reproduce.output.timeline_titles import title
@@ -31,6 +31,7 @@ _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or l
 _PEAK = 0.2  # inches, of the memory's peak
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
+Shown = list[tuple[float, TimelineEvent[Time], Action]]  # the upper edge of its row, a box and its pass
 
 
 def draw(
@@ -107,7 +108,7 @@ def _panel(axes: "Axes", timeline: Timeline, pitch: float, until: float, scale: 
     axes.tick_params(axis="x", length=2.5, pad=1.5, labelbottom=last, bottom=last)
     for top in tops[1:]:
         axes.axhline(top, color="white", linewidth=1.2, zorder=0.5)
-    shown = [(top, box) for top, boxes in zip(tops, timeline.rows, strict=True) for box in boxes if box.start < until]
+    shown = [(tops[rank], box, action) for rank, box, action in timeline.passes if box.start < until]
     _boxes(axes, timeline, shown, until, scale)
     _numbers(axes, timeline, shown, until, scale, row)
     _idle(axes, timeline, tops, until, scale)
@@ -138,25 +139,20 @@ def _width(artist: "Artist") -> float:
     return float(artist.get_window_extent().width) / figure.dpi * _POINTS
 
 
-def _boxes(
-    axes: "Axes", timeline: Timeline, shown: list[tuple[float, TimelineEvent[Time]]], until: float, scale: float
-) -> None:
-    """A collection of rectangles per pass and chunk, and per kind of what else there is; its gid names it."""
+def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float) -> None:
+    """A collection of rectangles per pass and chunk; its gid names it."""
     from matplotlib.collections import PolyCollection
 
     kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
-    for top, box in shown:
+    for top, box, action in shown:
         left, right = float(box.start), min(float(box.end), until)
         corners = [(left, top + 0.04), (right, top + 0.04), (right, top + 0.96), (left, top + 0.96)]
-        kinds[box.kind, timeline.chunk_of(box.action) if box.action else 0].append(corners)
-    narrow = min((float(box.end - box.start) for _, box in shown), default=1.0) * scale
+        kinds[box.kind, timeline.chunk_of(action)].append(corners)
+    narrow = min((float(box.end - box.start) for _, box, _ in shown), default=1.0) * scale
     for (kind, chunk), boxes in sorted(kinds.items()):
-        options: dict[str, Any] = {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
-        if kind in DARK:
-            options |= {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
-        else:
-            options |= {"facecolor": "white", "edgecolor": "black", "hatch": OTHERS[kind], "linewidth": 0.2}
-        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **options))
+        look: dict[str, Any] = {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
+        look |= {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
+        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **look))
 
 
 def _outline(axes: "Axes", outline: Timeline) -> None:
@@ -179,25 +175,17 @@ def _digit_width() -> float:
     return float(TextPath((0, 0), "0000", size=100, prop=FontProperties()).get_extents().width) / 390
 
 
-def _numbers(
-    axes: "Axes",
-    timeline: Timeline,
-    shown: list[tuple[float, TimelineEvent[Time]]],
-    until: float,
-    scale: float,
-    row: float,
-) -> None:
+def _numbers(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float, row: float) -> None:
     """The microbatches' numbers: all in one size, narrow boxes in a smaller one, too narrow boxes without."""
     from matplotlib.patheffects import withStroke
 
     digit, fits = _digit_width(), []
-    for top, box in shown:
-        if box.action is not None:
-            left, right = float(box.start), min(float(box.end), until)
-            number = str(box.action.microbatch + 1)
-            size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
-            background = colour(box.kind, timeline.chunk_of(box.action), timeline.v)
-            fits.append((top, (left + right) / 2, number, size, background, box.kind in HATCHES))
+    for top, box, action in shown:
+        left, right = float(box.start), min(float(box.end), until)
+        number = str(action.microbatch + 1)
+        size = min(0.86 * (right - left) * scale / (digit * len(number)), LARGEST, 0.62 * row)
+        background = colour(box.kind, timeline.chunk_of(action), timeline.v)
+        fits.append((top, (left + right) / 2, number, size, background, box.kind in HATCHES))
     usual = sorted(size for _, _, _, size, _, _ in fits)[len(fits) // 3] if fits else 0.0
     for top, x, number, size, background, hatched in fits:
         if size >= SMALLEST:
@@ -216,15 +204,8 @@ def _idle(axes: "Axes", timeline: Timeline, tops: Sequence[float], until: float,
     width, top, left = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0, 0.0))
     for text, needed in (("devices idle", 44), ("idle", 15)):
         if width * scale >= needed:
-            axes.text(
-                left + width / 2,
-                top + 0.52,
-                text,
-                ha="center",
-                va="center_baseline",
-                fontsize=7,
-                style="italic",
-            )
+            look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7, "style": "italic"}
+            axes.text(left + width / 2, top + 0.52, text, **look)
             break
 
 
@@ -262,9 +243,6 @@ def _handles(timelines: Sequence[Timeline], outlined: bool) -> dict[str, Any]:
             Patch(facecolor=colour(kind, chunk, v), edgecolor="white", linewidth=0, hatch=HATCHES.get(kind))
             for chunk in range(v)
         )
-    for kind in (kind for kind in OTHERS if kind in kinds):
-        patch = Patch(facecolor="white", edgecolor="black", hatch=OTHERS[kind], linewidth=0.3)
-        handles[kind.replace("_", " ").capitalize()] = patch
     handles["Idle"] = Patch(color=IDLE)
     if outlined:
         handles["Predicted"] = Patch(facecolor="none", edgecolor="black", linewidth=0.6)

@@ -1,17 +1,17 @@
 """Timelines as data, and as Chrome trace events, the JSON that Perfetto (https://ui.perfetto.dev) opens.
 
-A `Timeline` says what ran when on each pipeline rank. It comes from an executed schedule (`from_schedule`,
-exact, in units of t_f) or from the simulator (`from_estimate`, in seconds); `reproduce.output.timelines` draws it.
+A `Timeline` says what ran when on each pipeline rank. It comes from an executed schedule (`from_schedule`, exact, in
+units of t_f) or from a record (in seconds); `reproduce.output.timelines` draws it.
 `derive` are its numbers, as the metrics of the artifacts that show a timeline.
 `trace` makes one process per timeline, one thread per pipeline rank, and an arrow (flow) per message.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from benchmarks.records import Metric
 from ptdp_core.schedules import (
@@ -32,9 +32,6 @@ from ptdp_core.schedules import (
 )
 from reproduce.experiment.sweep import Point
 
-if TYPE_CHECKING:
-    from ptdp_core.simulator.estimate import Estimate
-
 Time = int | float | Fraction
 
 # What the trace format counts in microseconds: one t_f becomes a millisecond.
@@ -47,7 +44,7 @@ _TENSORS = {"F": "activations", "B": "gradients"}
 
 @dataclass(frozen=True)
 class Timeline:
-    """What ran when: `rows[r]` holds the events of pipeline rank r in their order; what none covers is idle.
+    """What ran when: `rows[r]` holds the passes of pipeline rank r in their order; what none covers is idle.
 
     `placement` says which rank holds which stages; m microbatches are in a batch (a second goes on counting: m, ...).
     Times are in `unit`. `flushes` are the ends of the batches. `bubble` is the idle time over the ideal time, a
@@ -87,6 +84,14 @@ class Timeline:
     def kinds(self) -> frozenset[str]:
         """The kinds of boxes there are."""
         return frozenset(box.kind for row in self.rows for box in row)
+
+    @property
+    def passes(self) -> Iterator[tuple[int, TimelineEvent[Time], Action]]:
+        """All boxes, rank by rank: rank, box, and the pass that it shows."""
+        for rank, row in enumerate(self.rows):
+            for box in row:
+                assert box.action is not None
+                yield rank, box, box.action
 
     def chunk_of(self, action: Action) -> int:
         """Which of its rank's v model chunks an action belongs to (Section 2.2.2)."""
@@ -138,23 +143,6 @@ def _later(
     assert event.action is not None
     action = event.action._replace(microbatch=first + event.action.microbatch)
     return TimelineEvent(event.kind, action, (start + event.start) * unit, (start + event.end) * unit)
-
-
-def from_estimate(estimate: "Estimate") -> Timeline:
-    """A simulated iteration, in seconds. Raises `ValueError` if the estimate has no timeline."""
-    if not any(estimate.timeline):
-        raise ValueError("timeline=() of this estimate; needs the events of each rank; try simulating with a timeline")
-    parallel = estimate.config.parallel
-    return Timeline(
-        schedule=parallel.schedule,
-        placement=parallel.placement,
-        m=parallel.m,
-        unit="s",
-        rows=estimate.timeline,
-        flushes=(),
-        bubble=estimate.bubble_fraction,
-        origin=f"simulated: {estimate.cluster}",
-    )
 
 
 def schedule_of(parameters: Mapping[str, Any]) -> tuple[Schedule, Fraction]:
@@ -254,55 +242,45 @@ def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[s
     for rank in range(timeline.p):
         yield _name("thread_name", pid, rank + 1, f"Device {rank + 1} (pipeline rank {rank})")
     flows = dict(zip(_messages(timeline), ids, strict=False))
-    for rank, row in enumerate(timeline.rows):
-        for box in row:
-            where = {"pid": pid, "tid": rank + 1}
-            start, end = (round(time * _NANOSECONDS[timeline.unit]) for time in (box.start, box.end))
-            yield {
-                "ph": "X",
-                "name": str(box.action or box.kind),
-                "cat": _CATEGORIES.get(box.kind, box.kind),
-                **where,
-                "ts": start / 1000,
-                "dur": (end - start) / 1000,
-                "args": _arguments(box, timeline),
-            }
-            if box.action is None:
-                continue
-            arrival = message_into(box.action, timeline.placement)
-            if arrival in flows:
-                yield {**_flow(arrival, flows[arrival]), **where, "ph": "f", "bp": "e", "ts": start / 1000}
-            departure = message_out_of(box.action, timeline.placement)
-            if departure in flows:
-                # The last nanosecond still belongs to the slice; its end is the next one's begin.
-                moment = max(start, end - 1)
-                yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": moment / 1000}
+    for rank, box, action in timeline.passes:
+        where = {"pid": pid, "tid": rank + 1}
+        start, end = (round(time * _NANOSECONDS[timeline.unit]) for time in (box.start, box.end))
+        yield {
+            "ph": "X",
+            "name": str(action),
+            "cat": _CATEGORIES[box.kind],
+            **where,
+            "ts": start / 1000,
+            "dur": (end - start) / 1000,
+            "args": _arguments(action, timeline),
+        }
+        arrival = message_into(action, timeline.placement)
+        if arrival in flows:
+            yield {**_flow(arrival, flows[arrival]), **where, "ph": "f", "bp": "e", "ts": start / 1000}
+        departure = message_out_of(action, timeline.placement)
+        if departure in flows:
+            # The last nanosecond still belongs to the slice; its end is the next one's begin.
+            moment = max(start, end - 1)
+            yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": moment / 1000}
 
 
 def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _arguments(box: TimelineEvent[Time], timeline: Timeline) -> dict[str, Any]:
-    if box.action is None:
-        return {}
-    kind, stage, microbatch = box.action
-    chunk = timeline.chunk_of(box.action)
-    return {"action": f"{stage}{kind}{microbatch}", "stage": stage, "chunk": chunk, "microbatch": microbatch}
+def _arguments(action: Action, timeline: Timeline) -> dict[str, Any]:
+    chunk = timeline.chunk_of(action)
+    return {"action": str(action), "stage": action.stage, "chunk": chunk, "microbatch": action.microbatch}
 
 
 def _flow(message: Message, id: int) -> dict[str, Any]:
     return {"name": _TENSORS[message.kind], "cat": "message", "id": id}
 
 
-def _actions(timeline: Timeline) -> Iterable[Action]:
-    return (box.action for row in timeline.rows for box in row if box.action is not None)
-
-
 def _messages(timeline: Timeline) -> Iterator[Message]:
     """The messages of which the timeline shows both ends."""
-    shown = {message_into(action, timeline.placement) for action in _actions(timeline)}
-    for action in _actions(timeline):
+    shown = {message_into(action, timeline.placement) for _, _, action in timeline.passes}
+    for _, _, action in timeline.passes:
         message = message_out_of(action, timeline.placement)
         if message is not None and message in shown:
             yield message

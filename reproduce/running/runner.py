@@ -181,6 +181,19 @@ def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult])
     return Judged(results.points, tuple(judge(claim, results) for claim in artifact.claims), tuple(notes))
 
 
+def settled(records: Sequence[Record]) -> dict[str, PointResult]:
+    """The points of earlier records, the newest first, that can be taken again, by what determines their numbers."""
+    return {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
+
+
+def reusable(known: Mapping[str, PointResult], evaluate: Evaluator, point: Point) -> PointResult | None:
+    """An earlier run's result for this point, if all that determines its numbers is as it was."""
+    earlier = known.get(evaluate.fingerprint(point))
+    if earlier is None:
+        return None
+    return replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper)
+
+
 class _Session:
     """The state of one run."""
 
@@ -188,9 +201,7 @@ class _Session:
         self.plan, self.evaluate = plan, evaluate
         self.started, self.clock = datetime.now(UTC), time.monotonic()
         self.earlier = [] if fresh else earlier_records(plan.folder)
-        self.known = {
-            p.fingerprint: p for record in reversed(self.earlier) for p in record.points if p.status in REUSED
-        }
+        self.known = settled(self.earlier)
         self.provenance = collect(
             command, None, timestamp(self.started), 0.0, evaluate.cluster_ref, evaluate.code_digest
         )
@@ -200,7 +211,7 @@ class _Session:
 
     def do(self, point: Point) -> None:
         """Take the point from an earlier record or evaluate it; save now and then."""
-        result = self.reusable(point)
+        result = reusable(self.known, self.evaluate, point)
         if result is None:
             result = self.evaluate.evaluate(point)
             interrupts.check()
@@ -209,16 +220,10 @@ class _Session:
         if self.computed and time.monotonic() - self.saved >= SAVE_EVERY_S:
             self.save()
 
-    def reusable(self, point: Point) -> PointResult | None:
-        """An earlier run's result for this point, if all that determines its numbers is as it was."""
-        known = self.known.get(self.evaluate.fingerprint(point))
-        if known is None:
-            return None
-        return replace(known, key=point.key, series=point.series, label=point.label, paper=point.paper)
-
     def finished_points(self) -> tuple[PointResult, ...]:
         """The points that are finished: by this run, and those to come that earlier runs finished."""
-        finished = (self.results.get(point.key) or self.reusable(point) for point in self.plan.points)
+        points = self.plan.points
+        finished = (self.results.get(point.key) or reusable(self.known, self.evaluate, point) for point in points)
         return tuple(result for result in finished if result is not None)
 
     def save(self) -> None:
@@ -236,7 +241,7 @@ class _Session:
         record = self.plan.folder / RECORD
         try:
             complete = read_record(record).state == "complete"
-        except (OSError, RecordError):
+        except (FileNotFoundError, InvalidResultsError):
             complete = False
         return self.plan.folder / (PARTIAL if complete else RECORD)
 
@@ -283,10 +288,6 @@ def earlier_records(folder: Path) -> list[Record]:
             records.append(read_record(path))
         except FileNotFoundError:
             continue
-        except RecordError as error:
-            raise InvalidResultsError(f"{error} (move the file away, or pass --fresh to replace it)") from None
-        except OSError as error:
-            raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
     return records
 
 

@@ -37,6 +37,8 @@ from reproduce.experiment import margins
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running.fidelities import simulated_metrics
 
+FILES = ("record.json", "table.md", "table.csv")
+
 
 def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
     """The plan as `--json` prints it."""
@@ -106,9 +108,9 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
     lines += [markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
     lines += [markdown_table(memory_table(plan)), ""]
     lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
-    atomic_write_bytes(folder / "table.md", ("\n".join(lines) + "\n").encode())
-    atomic_write_bytes(folder / "table.csv", csv_text(record).encode())
-    write_record(record, folder / "record.json")
+    atomic_write_bytes(folder / FILES[1], ("\n".join(lines) + "\n").encode())
+    atomic_write_bytes(folder / FILES[2], csv_text(record).encode())
+    write_record(record, folder / FILES[0])
     return folder
 
 

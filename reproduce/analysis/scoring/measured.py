@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.records import ClusterRef, PointResult, Record, RecordError, read_record
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError
+from benchmarks.records import ClusterRef, PointResult, Record, read_record
+from benchmarks.records.errors import NothingSelectedError
 from benchmarks.records.storage import digest_file
 from ptdp_core.config import DTYPES, TrainingConfig
 from ptdp_core.formulas import bubble_fraction, hardware_flops_per_iteration
@@ -114,7 +114,7 @@ def assess(paths: Sequence[Path], cluster: str) -> MeasuredAssessment:
     model, host = load_cluster(cluster), host_of(cluster)
     comparisons, left_out = [], dict[str, int]()
     for path in paths:
-        record = _read(path)
+        record = read_record(path)
         for point in record.points:
             outcome = _compare(record, point, model, host)
             if isinstance(outcome, MeasuredComparison):
@@ -129,15 +129,6 @@ def assess(paths: Sequence[Path], cluster: str) -> MeasuredAssessment:
         )
     path = cluster_path(cluster)
     return MeasuredAssessment(ClusterRef(path.stem, digest_file(path)), host, tuple(comparisons), left_out)
-
-
-def _read(path: Path) -> Record:
-    try:
-        return read_record(path)
-    except RecordError as error:
-        raise InvalidResultsError(f"{error} (move the file away)") from None
-    except OSError as error:
-        raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | None) -> MeasuredComparison | str:

@@ -6,7 +6,7 @@ Pure arithmetic on numbers. Errors are relative to the paper's value, ours/paper
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import sqrt
+from statistics import correlation
 from typing import Any
 
 
@@ -79,31 +79,13 @@ def mean_error(pairs: Sequence[ScoredPair]) -> float:
     return sum(abs(pair.error) for pair in pairs) / len(pairs)
 
 
-def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value from 1; equal values share the mean of their ranks."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    rank_of = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for i in order[start:end]:
-            rank_of[i] = (start + 1 + end) / 2
-        start = end
-    return rank_of
-
-
 def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Spearman's rank correlation, ties with mean ranks; None for fewer than three pairs or a side without order."""
-    if len(xs) < 3:
+    from pandas import Series
+
+    if len(xs) < 3 or min(len(set(xs)), len(set(ys))) < 2:
         return None
-    a, b = ranks(xs), ranks(ys)
-    center = (len(xs) + 1) / 2
-    spread = sqrt(sum((x - center) ** 2 for x in a) * sum((y - center) ** 2 for y in b))
-    if spread == 0:
-        return None
-    return sum((x - center) * (y - center) for x, y in zip(a, b, strict=True)) / spread
+    return correlation(Series(xs).rank(), Series(ys).rank())
 
 
 # The baselines know the published values: each is fitted to the very points it is scored on, and to the very score, the

@@ -7,6 +7,7 @@ iteration costs anyway (pipeline fill, gradient all-reduce, optimizer). The line
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import linear_regression
 from typing import TYPE_CHECKING, Any
 
 from reproduce.analysis.scoring.accuracy import Predicted
@@ -43,10 +44,7 @@ class Slopes:
 
 def line(points: Sequence[tuple[float, float]]) -> Line:
     """The least-squares line through points (m, seconds) with at least two different m."""
-    mean_m = sum(m for m, _ in points) / len(points)
-    mean_s = sum(seconds for _, seconds in points) / len(points)
-    slope = sum((m - mean_m) * (s - mean_s) for m, s in points) / sum((m - mean_m) ** 2 for m, _ in points)
-    return Line(slope, mean_s - slope * mean_m)
+    return Line(*linear_regression(*zip(*points, strict=True)))
 
 
 def seconds(published: Published, value: float) -> float:

@@ -1,19 +1,24 @@
 """What the HTML page shows: the records of a results folder, by artifact, with the files beside them."""
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.records import Record
+from benchmarks.records import VERDICTS, Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
 from reproduce.output.answer import Answer, answer, claims_of
 
+DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+
 
 @dataclass(frozen=True)
 class RecordFiles:
-    """A record with its folder and the files beside it; `outdated` if other sources than the present ones made it."""
+    """A record with its folder and the files beside it; `outdated` if other sources than the present ones made it.
+
+    `artifact`, at the record's scale, is None for what is no artifact's: the accuracy, a plan.
+    """
 
     record: Record
     folder: Path
@@ -26,33 +31,38 @@ class RecordFiles:
         """How far the points are from the paper's."""
         return accuracy(self.artifact, self.record.points) if self.artifact else None
 
+    @property
+    def pictures(self) -> list[Path]:
+        """The PNG files; of an artifact those that do not show the figure, which the page draws itself."""
+        return [path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN)]
+
+    @property
+    def place(self) -> str:
+        """The folder as people know it: 'fig_interleaved/simulated'."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
 
 @dataclass(frozen=True)
 class ArtifactResults:
-    """An artifact of the paper with its results, one per fidelity; `command` runs it, if this version has it."""
+    """An artifact with its results, one per fidelity and scale, and the command that runs it."""
 
-    id: str
-    label: str
-    artifact: Artifact | None
+    artifact: Artifact
     results: tuple[RecordFiles, ...]
     command: str
-
-    @property
-    def title(self) -> str:
-        """What the figure or table shows."""
-        return self.artifact.title if self.artifact else self.id
 
 
 @dataclass(frozen=True)
 class ReportContents:
-    """All that the page shows: artifacts in the order of the catalogue, the accuracy of all of them, and plans."""
+    """All that the page shows: artifacts in the order of the catalogue, the accuracy of all of them, and plans.
+
+    `program` and `options` are the words before and after those of a command for the same results.
+    """
 
     entries: tuple[ArtifactResults, ...]
-    results: Path
-    accuracy: RecordFiles | None = None
-    plans: tuple[RecordFiles, ...] = ()
-    program: str = "reproduce"
-    options: tuple[str, ...] = field(default=())
+    accuracy: RecordFiles | None
+    plans: tuple[RecordFiles, ...]
+    program: str
+    options: tuple[str, ...]
 
     @property
     def shown(self) -> tuple[tuple[ArtifactResults, RecordFiles], ...]:
@@ -64,6 +74,36 @@ class ReportContents:
         """Whether the paper holds, by these results."""
         return answer(claims_of(result.record for _, result in self.shown))
 
+    def verdicts(self, entry: ArtifactResults) -> dict[str, int]:
+        """How many claims of an artifact have which verdict."""
+        verdicts = [judged.claim.verdict for judged in self.answer.claims if judged.artifact.id == entry.artifact.id]
+        return {verdict: verdicts.count(verdict) for verdict in VERDICTS if verdict in verdicts}
+
     def command(self, *words: str) -> str:
         """A command of this program for the same results."""
         return shlex.join([*self.program.split(), *words, *self.options])
+
+
+def provenance_of(record: Record) -> dict[str, str | None]:
+    """Where a record's numbers come from, by what it is called; what is not known is None or empty."""
+    provenance, host, cluster = record.provenance, record.provenance.host, record.provenance.cluster
+    changes = {True: ", with changes", False: "", None: ", unknown whether with changes"}[provenance.dirty]
+    machine = (
+        host.cpu,
+        host.logical_cores and f"{host.logical_cores} cores",
+        host.os,
+        host.machine,
+        host.gpus and f"{host.gpu_count} x {', '.join(host.gpus)}",
+        host.memory_bytes and f"{host.memory_bytes / 1e9:.0f} GB",
+    )
+    return {
+        "command": shlex.join(provenance.command),
+        "started": f"{provenance.started}, took {provenance.duration_s:.1f} s",
+        "commit": f"{provenance.commit}{changes}" if provenance.commit else "not known",
+        "sources": provenance.code_digest and f"SHA-256 {provenance.code_digest[:16]}…",
+        "cluster": f"{cluster.name}, SHA-256 {cluster.digest[:16]}…" if cluster else None,
+        "scale": f"{record.scale}; {record.state}",
+        "seed": None if provenance.seed is None else str(provenance.seed),
+        "machine": ", ".join(str(part) for part in machine if part),
+        "versions": ", ".join(f"{name} {version}" for name, version in provenance.versions.items()),
+    }

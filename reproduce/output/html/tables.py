@@ -1,46 +1,46 @@
-"""Tables and small parts of the report's page: numbers with their units and origins, verdicts as coloured tags."""
+"""What the page's tables need: their columns, the kinds of verdicts, and the tables of accuracy and of plans."""
 
 import re
-from collections.abc import Sequence
-from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.records import Number
-from reproduce.experiment.artifact import Artifact
-from reproduce.output.html.markup import Content, Html, element
-from reproduce.output.html.report import RecordFiles
-from reproduce.output.tables import NONE, numeric, parts, result_table
+from benchmarks.records import PointResult, Record
+from reproduce.output.tables import NONE, numeric, parts, text_table
 
-VERDICT_KINDS = {
-    "holds": "good",
-    "contradicted": "bad",
-    "inconclusive": "warn",
-    "not testable here": "",
-    "paper inconsistent": "odd",
-}
-SIGNED = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
-# Units as people read them: base unit -> (factor, name) from the largest; the first that leaves at least 1 counts.
-SHOWN_UNITS = {
-    "B": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
-    "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
-    "FLOP": ((1e18, "exaFLOP"), (1e15, "petaFLOP"), (1e12, "teraFLOP"), (1, "FLOP")),
-    "FLOP/s": ((1e18, "exaFLOP/s"), (1e12, "teraFLOP/s"), (1, "FLOP/s")),
-    "s": ((1, "s"), (1e-3, "ms"), (1e-6, "µs")),
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+LEADING_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
+SCORES = ("points", "mean_error", "bias", "worst_error", "rank_correlation")
+PLAN_COLUMNS = ("rank", "p", "t", "d", "v", "b", "recompute")
+PLAN_METRICS = {
+    "iteration_time": ("iteration (s)", 1.0, 3),
+    "throughput_per_gpu": ("throughput (teraFLOP/s)", 1e12, 1),
+    "bubble_fraction": ("bubble (%)", 0.01, 1),
+    "peak_memory": ("memory (GB)", 1e9, 1),
+    "pipeline_traffic": ("p2p sent (GB)", 1e9, 1),
+    "tensor_traffic": ("tensor sent (GB)", 1e9, 1),
+    "data_traffic": ("data sent (GB)", 1e9, 1),
 }
 
 
-def tag(text: str, kind: str = "") -> Html:
-    """A coloured word; `kind` is good, bad, warn, odd or nothing."""
-    return element("span", text, class_=f"tag {kind}".strip())
+class Column(NamedTuple):
+    """The parts of a column's heading, and the class of its cells."""
+
+    what: str
+    unit: str
+    origin: str
+    kind: str
 
 
-def slug(text: str) -> str:
-    """The text as a part of an identifier: 'not-testable-here'."""
-    return re.sub(r"\W+", "-", text.lower())
-
-
-def verdict_kind(verdict: str) -> str:
-    """The kind of tag for the verdict on a claim."""
-    return VERDICT_KINDS.get(verdict, "")
+def columns(table: "DataFrame") -> list[Column]:
+    """The columns of a table of text; ratios are derived."""
+    described = []
+    for heading, right in zip(table.columns, numeric(table), strict=True):
+        what, unit, origin = parts(heading)
+        kind = "number" if right else "short"
+        kind += {"ours": " ours", "verdict": " verdict", "status": " verdict"}.get(what, "")
+        described.append(Column(what, unit, origin or ("derived" if what == "ratio" else ""), kind))
+    return described
 
 
 def agreement_kind(verdict: str) -> str:
@@ -52,63 +52,45 @@ def agreement_kind(verdict: str) -> str:
     return "warn" if verdict == "oom" else ""
 
 
-def origin(name: str) -> Html:
-    """The mark that says where a number comes from."""
-    return element("span", name, class_="origin")
-
-
-def number_text(number: Number) -> str:
-    """A number in a readable unit, such as '40.5 GB'; '-' if there is none."""
-    value = number.value
-    if value is None:
-        return NONE
-    if number.unit == "count":
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-    units = SHOWN_UNITS.get(number.unit, ((1, "" if number.unit == "1" else number.unit),))
-    factor, name = next((unit for unit in units if abs(value) >= unit[0]), units[-1])
-    return f"{value / factor:.4g} {name}".strip()
-
-
-def data_table(
-    headings: Sequence[Content], rows: Sequence[Sequence[Content]], kinds: Sequence[str], marks: Sequence[str] = ()
-) -> Html:
-    """A table that can be sorted, and scrolls by itself where it is too wide.
-
-    `kinds` are the classes of the columns, `marks` what each row has as data-verdict. Narrow screens show the rows of a
-    marked table as cards.
-    """
-    titles = zip(headings, kinds, strict=True)
-    head = element("tr", *(element("th", title, class_=kind or None, scope="col") for title, kind in titles))
-    body = []
-    for row, mark in zip_longest(rows, marks):
-        cells = zip(row, kinds, strict=True)
-        tds = (element("td", cell, class_=kind or None, data_sort=_sorted_by(cell)) for cell, kind in cells)
-        body.append(element("tr", *tds, data_verdict=mark))
-    table = element("table", element("thead", head), element("tbody", *body), class_="sortable asc n-last")
-    return element("div", table, class_="wide cards" if marks else "wide", tabindex=0)
-
-
-def _sorted_by(cell: Content) -> str | None:
+def leading_number(cell: Any) -> str | None:
     """What a cell is sorted by where that is not its text: the number that '+3.4%' and '1,024' begin with."""
-    match = SIGNED.match(cell.replace(",", "")) if isinstance(cell, str) and not isinstance(cell, Html) else None
+    match = LEADING_NUMBER.match(str(cell).replace(",", ""))
     return match[0] if match else None
 
 
-def heading(name: str, unit: str, where: str | None) -> Content:
-    """A column's heading: name, unit, origin."""
-    return [name, element("span", unit, class_="unit") if unit else None, origin(where) if where else None]
+def score_table(accuracy: Record) -> "DataFrame":
+    """What `reproduce accuracy` found: the scores, next to the naive baselines."""
+    scores = [point for point in accuracy.points if point.series == "score"]
+    origins = {name: metric.origin for point in scores for name, metric in point.metrics.items()}
+    names = sorted(origins, key=lambda name: SCORES.index(name) if name in SCORES else len(SCORES))
+    headings = ["points of", *(f"{name.replace('_', ' ')} [{origins[name]}]" for name in names)]
+    return text_table(headings, [(point.label, *(_score(point, name) for name in names)) for point in scores])
 
 
-def points_table(artifact: Artifact, result: RecordFiles) -> Html:
-    """The table of results, one row per point, its verdicts as tags."""
-    table = result_table(artifact, result.record)
-    headings: list[Content] = []
-    kinds: list[str] = []
-    for column, right in zip(table.columns, numeric(table), strict=True):
-        what, unit, where = parts(column)
-        headings.append(heading(what, unit, where or ("derived" if what == "ratio" else None)))
-        kinds.append(("number ours" if what == "ours" else "number") if right else "short")
-        if column in ("verdict", "status"):
-            kinds[-1] = "short verdict"
-            table[column] = [tag(verdict, agreement_kind(verdict)) for verdict in table[column]]
-    return data_table(headings, table.to_numpy().tolist(), kinds)
+def _score(point: PointResult, name: str) -> str:
+    metric = point.metrics.get(name)
+    if metric is None or metric.value is None:
+        return NONE
+    if metric.unit == "count":
+        return f"{metric.value}"
+    if name == "rank_correlation":
+        return f"{metric.value:.3f}"
+    return f"{metric.value:+.1%}" if name in ("bias", "worst_error") else f"{metric.value:.1%}"
+
+
+def plan_table(plan: Record) -> "DataFrame":
+    """What a `reproduce plan` found: a row for each configuration."""
+    headings = ["which", *PLAN_COLUMNS, *(f"{name} [{plan.fidelity}]" for name, _, _ in PLAN_METRICS.values())]
+    rows = []
+    for point in plan.points:
+        choices = (point.parameters.get(name) for name in PLAN_COLUMNS)
+        rows.append((point.series, *("" if choice is None else str(choice) for choice in choices), *_numbers(point)))
+    return text_table(headings, rows)
+
+
+def _numbers(point: PointResult) -> list[str]:
+    metrics = ((point.metrics.get(name), factor, digits) for name, (_, factor, digits) in PLAN_METRICS.items())
+    return [
+        NONE if metric is None or metric.value is None else f"{metric.value / factor:.{digits}f}"
+        for metric, factor, digits in metrics
+    ]

@@ -34,6 +34,7 @@ from benchmarks.records import (
     validation,
     write_record,
 )
+from benchmarks.records.errors import InvalidResultsError
 
 PROJECT = Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((validation.SCHEMAS / "record-2.schema.json").read_text(encoding="utf-8"))
@@ -512,7 +513,7 @@ def test_every_broken_rule_is_named(pointer, value, shown, needs, tmp_path: Path
     put(document, pointer, value)
     path = tmp_path / "record.json"
     path.write_text(json.dumps(document))
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(InvalidResultsError) as caught:
         read_record(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: {shown or pointer}: found ")
@@ -573,7 +574,7 @@ def test_a_point_that_is_not_ok_may_lack_a_measured_value() -> None:
 def test_what_is_no_record_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_bytes(data)
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(InvalidResultsError) as caught:
         read_record(path)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

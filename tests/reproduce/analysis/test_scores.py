@@ -13,7 +13,6 @@ from reproduce.analysis.scoring.scores import (
     bubble_error,
     constant_error,
     line_error,
-    ranks,
     score,
     spearman,
 )
@@ -48,10 +47,6 @@ def test_the_worst_error_is_found_wherever_it_stands(worst: int):
 def test_nothing_has_no_score():
     with pytest.raises(ValueError, match="needs at least one"):
         score([])
-
-
-def test_ranks_share_ties():
-    assert ranks([30, 10, 20, 20]) == [4, 1, 2.5, 2.5]
 
 
 @pytest.mark.parametrize(

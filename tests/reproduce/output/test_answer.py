@@ -7,7 +7,8 @@ import pytest
 from benchmarks.records import VERDICTS, ClaimResult
 from reproduce.experiment import catalog
 from reproduce.experiment.results import OURS
-from reproduce.output.answer import WORDS, answer, claims_of
+from reproduce.output.answer import answer, claims_of
+from reproduce.output.verdicts import VERDICT_LOOKS
 from reproduce.running.runner import Run
 
 
@@ -47,4 +48,4 @@ def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_every_verdict_has_its_words(verdict: str) -> None:
     counted = answer({"fig_interleaved": [result("gap_closes", verdict)]}, ["fig_interleaved"])
-    assert f"1 {WORDS[verdict][0]}" in counted.headline
+    assert f"1 {VERDICT_LOOKS[verdict].one}" in counted.headline
