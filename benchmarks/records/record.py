@@ -187,13 +187,14 @@ class RecordedTimeline(_Part):
 class PointResult(_Part):
     """One marker of a figure or row of a table. `fingerprint` is a digest of everything that determines its numbers.
 
-    `timelines` are those of one of its iterations, at most one for each origin.
+    `parameters` are plain values: numbers, text, truth values or None. `timelines` are those of one of its iterations,
+    at most one for each origin.
     """
 
     key: str
     series: str
     label: str
-    parameters: Mapping[str, int | float | str | bool | None]
+    parameters: Mapping[str, Any]
     status: str
     reason: str | None
     fingerprint: str

@@ -1,12 +1,12 @@
 """Figure 6: the pipeline bubble against the data-parallel size, by formula and by running the schedule."""
 
-from benchmarks.records import Metric, Number
+from benchmarks.records import Metric
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, strictly_decreasing
+from reproduce.experiment.results import Judgement, Results, argmax, falls, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 
@@ -31,25 +31,13 @@ def points() -> tuple[Point, ...]:
 
 
 def derive(point: Point) -> dict[str, Metric]:
-    """(n - d)/b' (Section 3.3.1), and the same from executing 1F1B with p = n/d and m = b'/d.
-
-    Raises ValueError where p or m is not a whole number.
-    """
-    n, b_prime, d = (_whole(point, name) for name in ("n", "b_prime", "d"))
-    if n % d or b_prime % d:
-        raise ValueError(f"d={d} does not divide n={n} and b'={b_prime}; needs whole p = n/d and m = b'/d; try d=1")
-    executed = bubble_fraction(build("1f1b", n // d, b_prime // d), 1, 2)
+    """(n - d)/b' (Section 3.3.1), and the same from executing 1F1B with p = n/d and m = b'/d."""
+    n, b_prime, d, p, m = (point.parameters[name] for name in ("n", "b_prime", "d", "p", "m"))
+    executed = bubble_fraction(build("1f1b", p, m), 1, 2)
     return {
         FORMULA: Metric(bubble_fraction_data_parallel(n, d, b_prime), "1", "derived"),
         EXECUTED: Metric(float(executed), "1", "derived"),
     }
-
-
-def _whole(point: Point, name: str) -> int:
-    value = point.parameters[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r} is not a positive whole number; needs {name} >= 1; try {name}=1")
-    return value
 
 
 ARTIFACT = Artifact(
@@ -84,18 +72,12 @@ def formula_is_the_schedule(results: Results) -> Judgement:
         point.key: abs(results.value(point.key, FORMULA) - results.value(point.key, EXECUTED))
         for point in results.points
     }
-    worst = max(differences, key=lambda key: differences[key])
+    worst = argmax(differences)
     text = (
         f"1F1B executed action by action with p=n/d, m=b'/d at {len(differences)} points; largest difference "
         f"from the formula {differences[worst]:.1e}"
     )
-    return holds_if(
-        differences[worst] <= TOLERANCE, text, {"largest_difference": Number(differences[worst], "1", "derived")}
-    )
-
-
-def _series(results: Results) -> list[str]:
-    return list(dict.fromkeys(point.series for point in results.points))
+    return holds_if(differences[worst] <= TOLERANCE, text, numbers_of("derived", largest_difference=differences[worst]))
 
 
 @ARTIFACT.claim(
@@ -104,9 +86,7 @@ def _series(results: Results) -> list[str]:
     "falls from each d to the next, in every series",
 )
 def larger_d_smaller_bubble(results: Results) -> Judgement:
-    rising = [
-        name for name in _series(results) if not strictly_decreasing(list(results.series(name, EXECUTED, "d").values()))
-    ]
+    rising = [name for name in results.names if not falls(results.series(name, EXECUTED, "d"))]
     text = "the executed bubble falls from each d to the next in every series"
     return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 
@@ -118,12 +98,10 @@ def larger_d_smaller_bubble(results: Results) -> Judgement:
     "at equal n and d < n, the series with the larger b' has the smaller bubble",
 )
 def larger_batch_smaller_bubble(results: Results) -> Judgement:
-    bubbles: dict[tuple[object, object], dict[int, float]] = {}
+    bubbles: dict[tuple[int, int], dict[int, float]] = {}
     for point in results.points:
-        where = point.parameters["n"], point.parameters["d"]
-        b_prime = point.parameters["b_prime"]
-        assert isinstance(b_prime, int)
-        bubbles.setdefault(where, {})[b_prime] = results.value(point.key, EXECUTED)
+        n, d, b_prime = (point.parameters[name] for name in ("n", "d", "b_prime"))
+        bubbles.setdefault((n, d), {})[b_prime] = results.value(point.key, EXECUTED)
     pairs = [(by[min(by)], by[max(by)]) for by in bubbles.values() if len(by) > 1 and by[min(by)] > 0]
     smaller = sum(large < small for small, large in pairs)
     text = f"smaller with the larger b' in {smaller} of {len(pairs)} cases of equal n and d with a bubble at all"

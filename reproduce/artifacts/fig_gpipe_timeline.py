@@ -1,27 +1,22 @@
 """Figure 3: the GPipe schedule of 4 devices and 8 microbatches, all forward passes and then all backward passes."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
-from benchmarks.records import Number, PaperValue, PointResult, Record
+from benchmarks.records import PaperValue, PointResult
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.results import Judgement, Results, holds_if
-from reproduce.experiment.sweep import LAPTOP, Point, Sweep
-from reproduce.output import timelines
-from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of, trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of
 
 P, M = 4, 8
 FACTORS, SIZES = "other t_b/t_f", "other sizes"
 
 
 def _point(series: str, p: int, m: int, t_b: float) -> Point:
-    parameters: dict[str, Scalar] = {"schedule": "gpipe", "p": p, "m": m, "v": 1, "t_f": 1, "t_b": t_b}
+    parameters: dict[str, Any] = {"schedule": "gpipe", "p": p, "m": m, "v": 1, "t_f": 1, "t_b": t_b}
     # What the paper's formulas say there, (p-1)/m and m (Section 2.2.1).
     paper = {
         "bubble_fraction": PaperValue((p - 1) / m, "1", "text"),
@@ -42,28 +37,9 @@ def _executed_points() -> tuple[Point, ...]:
     return tuple(executed_timelines.point(f"gpipe-p{p}-m{m}", series, "gpipe", p, m) for series, p, m in runs)
 
 
-def timeline(point: PointResult, batches: int = 1) -> Timeline:
+def timeline(point: PointResult) -> Timeline:
     """The point's schedule, executed."""
-    return from_schedule(*schedule_of(point.parameters), batches=batches)
-
-
-def _figure_point(record: Record) -> PointResult:
-    return next(point for point in record.points if point.series == FIGURE)
-
-
-def draw(artifact: Artifact, record: Record) -> "Figure":
-    """The first batch, and the second one's microbatches 9 to 16 as far as they enter before the cut."""
-    if record.scale == LAPTOP:
-        return executed_timelines.draw(record)
-    shown = timeline(_figure_point(record), batches=2)
-    return timelines.draw([shown], until=float(shown.flushes[0]) + M)
-
-
-def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
-    """The drawn schedule as a trace."""
-    if record.scale == LAPTOP:
-        return executed_timelines.files(record)
-    return {"trace.json": trace([timeline(_figure_point(record), batches=2)])}
+    return from_schedule(*schedule_of(point.parameters))
 
 
 ARTIFACT = Artifact(
@@ -86,9 +62,9 @@ ARTIFACT = Artifact(
     derive=derive,
     emulated=executed_timelines.metrics,
     timelines=executed_timelines.recorded,
-    draw=draw,
+    draw=partial(executed_timelines.draw_figure, after_flush=M),
     notes=executed_timelines.notes,
-    files=extra_files,
+    files=executed_timelines.figure_files,
 )
 
 
@@ -103,12 +79,12 @@ def gpipe_efficiency(results: Results) -> Judgement:
         for point in results.points
         if point.series in (FIGURE, FACTORS)
     }
-    listed = ", ".join(f"{t_b:g}" for t_b in sorted(float(str(t_b)) for t_b in bubbles))
+    listed = ", ".join(f"{t_b:g}" for t_b in sorted(bubbles))
     low, high = min(bubbles.values()), max(bubbles.values())
     return holds_if(
         low == high,
         f"bubble {low:.1%} to {high:.1%} of the ideal time for t_b/t_f = {listed} (p = {P}, m = {M})",
-        {"lowest_bubble": Number(low, "1", "derived"), "highest_bubble": Number(high, "1", "derived")},
+        numbers_of("derived", lowest_bubble=low, highest_bubble=high),
     )
 
 
@@ -155,7 +131,7 @@ def gpipe_bubble_fraction(results: Results) -> Judgement:
         not wrong,
         f"executed, the figure's schedule idles {bubble:.1%} = {P - 1}/{M} of the ideal time; "
         + (f"not (p-1)/m for {'; '.join(wrong)}" if wrong else "all other ratios and sizes have (p-1)/m, too"),
-        {"bubble": Number(bubble, "1", "derived")},
+        numbers_of("derived", bubble=bubble),
     )
 
 
@@ -173,5 +149,5 @@ def gpipe_stash(results: Results) -> Judgement:
         not wrong,
         f"every device holds {stash:g} microbatches when its first backward pass begins (p = {P}, m = {M}); "
         + (f"not m for {'; '.join(wrong)}" if wrong else "m for all other sizes, too"),
-        {"peak_stash": Number(stash, "count", "derived")},
+        numbers_of("derived", "count", peak_stash=stash),
     )

@@ -1,24 +1,20 @@
 """Figure 4: the default 1F1B schedule and the interleaved one with 2 chunks per device, on one time scale."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
-from benchmarks.records import Number, PaperValue, Record
+from benchmarks.records import PaperValue
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule, looped
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
-from reproduce.output import timelines
-from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of, trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from reproduce.output.traces import derive, from_schedule
 
 P, M, V = 4, 8, 2
 COMPARISON = "for comparison"
@@ -31,8 +27,11 @@ def _key(schedule: str, p: int, m: int, v: int = 1) -> str:
     return f"{schedule}-p{p}-m{m}-v{v}"
 
 
+DRAWN = _key("1f1b", P, M), _key("interleaved", P, M, V)
+
+
 def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
-    parameters: dict[str, Scalar] = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
+    parameters: dict[str, Any] = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
     # What the paper's formula says there, (p-1)/(vm) (Sections 2.2.1 and 2.2.2).
     paper = {"bubble_fraction": PaperValue((p - 1) / (v * m), "1", "text")}
     chunks = f", v={v}" if v > 1 else ""
@@ -56,32 +55,11 @@ def _executed_points() -> tuple[Point, ...]:
     return tuple(executed_timelines.point(_key(*run), series, *run) for series, run in runs)
 
 
-def _timelines(record: Record) -> list[Timeline]:
-    """The figure's schedules, executed, with the begin of a second batch."""
-    shown = [point for point in record.points if point.series == FIGURE]
-    return [from_schedule(*schedule_of(point.parameters), batches=2) for point in shown]
-
-
-def draw(artifact: Artifact, record: Record) -> "Figure":
-    """1F1B above, interleaved below; cut when the second batch has begun on all devices."""
-    if record.scale == LAPTOP:
-        return executed_timelines.draw(record)
-    shown = _timelines(record)
-    return timelines.draw(shown, until=float(shown[0].flushes[0]) + P)
-
-
-def extra_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
-    """The drawn schedules as one trace, a process each."""
-    if record.scale == LAPTOP:
-        return executed_timelines.files(record)
-    return {"trace.json": trace(_timelines(record))}
-
-
 def notes(results: Results) -> tuple[str, ...]:
     """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
     if results.scale == LAPTOP:
         return executed_timelines.notes(results)
-    default, new = (results.value(key, "peak_stash") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
+    default, new = (results.value(key, "peak_stash") for key in DRAWN)
     return (
         f"Peak stash at p={P}, m={M}: 1F1B {default:g} microbatches, interleaved with v={V} {new:g} "
         f"(p(1 + (p-1)/(pv)); {new / default - 1:.0%} more).",
@@ -108,14 +86,10 @@ ARTIFACT = Artifact(
     derive=derive,
     emulated=executed_timelines.metrics,
     timelines=executed_timelines.recorded,
-    draw=draw,
+    draw=partial(executed_timelines.draw_figure, after_flush=P),
     notes=notes,
-    files=extra_files,
+    files=executed_timelines.figure_files,
 )
-
-
-def _derived(**values: float) -> dict[str, Number]:
-    return {name: Number(value, "1", "derived") for name, value in values.items()}
 
 
 @ARTIFACT.claim(
@@ -134,7 +108,7 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
         same and few,
         f"GPipe and 1F1B take {times[P, M][0]:g} and {times[P, M][1]:g} t_f at p={P}, m={M}"
         f"{', equally long at all sizes' if same else ''}; 1F1B has at most {shown} forward passes outstanding",
-        _derived(gpipe_makespan=times[P, M][0], one_f_one_b_makespan=times[P, M][1]),
+        numbers_of("derived", gpipe_makespan=times[P, M][0], one_f_one_b_makespan=times[P, M][1]),
     )
 
 
@@ -153,11 +127,15 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     return holds_if(
         all(one_f_one_b <= p and gpipe == m for (p, m), (one_f_one_b, gpipe) in stashes.items()),
         f"microbatches stashed at most, 1F1B and GPipe: {shown}",
-        {
-            f"{name}_stash_m{m}": Number(value, "count", "derived")
-            for (_, m), both in stashes.items()
-            for name, value in zip(("one_f_one_b", "gpipe"), both, strict=True)
-        },
+        numbers_of(
+            "derived",
+            "count",
+            **{
+                f"{name}_stash_m{m}": value
+                for (_, m), both in stashes.items()
+                for name, value in zip(("one_f_one_b", "gpipe"), both, strict=True)
+            },
+        ),
     )
 
 
@@ -167,20 +145,20 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     "an earlier flush and a smaller bubble, by any amount",
 )
 def interleaved_flush_sooner(results: Results) -> Judgement:
-    default, new = (results.value(key, "makespan") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V)))
-    bubbles = [results.value(key, "bubble_fraction") for key in (_key("1f1b", P, M), _key("interleaved", P, M, V))]
+    default, new = (results.value(key, "makespan") for key in DRAWN)
+    bubbles = [results.value(key, "bubble_fraction") for key in DRAWN]
     return holds_if(
         new < default and bubbles[1] < bubbles[0],
         f"the flush is at {new:g} t_f instead of {default:g} t_f, the bubble {bubbles[1]:.2%} instead of "
         f"{bubbles[0]:.2%} of the ideal time (p={P}, m={M}, v={V}, t_b = 2 t_f)",
-        _derived(one_f_one_b_flush=default, interleaved_flush=new),
+        numbers_of("derived", one_f_one_b_flush=default, interleaved_flush=new),
     )
 
 
 def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
     """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
     for point in results.points:
-        p, m, v = (int(str(point.parameters[name])) for name in ("p", "m", "v"))
+        p, m, v = (point.parameters[name] for name in ("p", "m", "v"))
         if point.parameters["schedule"] == "interleaved":
             yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
 
@@ -196,7 +174,7 @@ def interleaved_bubble_by_v(results: Results) -> Judgement:
     return holds_if(
         all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in ratios.items()),
         f"the bubble of 1F1B over that of the interleaved schedule: {shown}",
-        _derived(reduction=ratios[P, M, V]),
+        numbers_of("derived", reduction=ratios[P, M, V]),
     )
 
 
@@ -218,7 +196,9 @@ def interleaved_communication_by_v(results: Results) -> Judgement:
         f"between neighbouring devices {'exactly v' if exact else 'not v'} times as many messages as 1F1B. "
         "The interleaved schedule also sends from the last device back to the first, which 1F1B never does: in total "
         f"{'(pv-1)/(p-1)' if formula else 'not (pv-1)/(p-1)'} times as many, {', '.join(sizes)}",
-        _derived(neighbour_ratio=neighbours[P, M, V], total_ratio=ratios[P, M, V], total_ratio_deepest=total),
+        numbers_of(
+            "derived", neighbour_ratio=neighbours[P, M, V], total_ratio=ratios[P, M, V], total_ratio_deepest=total
+        ),
     )
 
 
@@ -261,5 +241,5 @@ def interleaved_multiple_of_p(results: Results) -> Judgement:
         f"with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1) the order "
         f"cannot run in {stuck} of {stuck + len(excess)} cases; in the others its bubble is {low:.2f} to "
         f"{high:.2f} times (p-1)/(vm)",
-        _derived(least_excess=low, largest_excess=high),
+        numbers_of("derived", least_excess=low, largest_excess=high),
     )

@@ -7,16 +7,15 @@ from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import XAxis
 from reproduce.experiment.results import (
     Judgement,
     MissingResultError,
     Results,
+    argmax,
     holds_if,
     listed,
     listed_by_batch,
-    strictly_increasing,
+    rises,
 )
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
@@ -25,10 +24,6 @@ BEST = 2
 GAIN = (0.10, 0.20)  # "by 15%", within 5 percentage points
 MODEL_TOLERANCE = 0.10
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
-
-
-def _best(line: dict[Scalar, float]) -> Scalar:
-    return max(line, key=lambda b: line[b])
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -41,7 +36,7 @@ def notes(results: Results) -> tuple[str, ...]:
     except MissingResultError:
         return failures
     sizes = ", ".join(map(str, next(iter(lines.values()))))
-    best = ", ".join(f"B={B}: {_best(line)}" for B, line in lines.items())
+    best = ", ".join(f"B={B}: {argmax(line)}" for B, line in lines.items())
     return (*failures, f"fastest b, of {sizes}: {best}")
 
 
@@ -60,20 +55,18 @@ ARTIFACT = Artifact(
         "laptop": Sweep(
             series=batches(32, 64),
             x=levels("b", 1, 2, 4, 8),
-            gpus=8,
             gpus_per_node=2,
             layers=16,
             hidden=2048,
             heads=16,
             p=4,
             t=2,
-            v=1,
         ),
         "cpu": Sweep(series=batches(4, 8), x=levels("b", 1, 2, 4), p=2, t=2, layers=4),
         "gpus": Sweep(series=batches(4, 8), x=levels("b", 1, 2, 4), p=2, t=2),
     },
     columns={"b": "b"},
-    x_axis=XAxis("b", "Microbatch size", scale="log2"),
+    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
     further=efficiency.kernel_metrics,
     draw=line_plot,
     notes=notes,
@@ -89,9 +82,10 @@ ARTIFACT = Artifact(
 )
 def best_microbatch_2(results: Results) -> Judgement:
     lines = results.by_batch(q.THROUGHPUT, "b")
-    numbers = {f"best_b_at_batch_{B}": results.number(int(str(_best(line))), "count") for B, line in lines.items()}
+    best = {B: argmax(line) for B, line in lines.items()}
+    numbers = results.numbers("count", **{f"best_b_at_batch_{B}": b for B, b in best.items()})
     text = f"teraFLOP/s per GPU: {listed_by_batch(lines, 'b', '{:.1f}', 1e12)}"
-    return holds_if(all(_best(line) == BEST for line in lines.values()), text, numbers)
+    return holds_if(set(best.values()) == {BEST}, text, numbers)
 
 
 @ARTIFACT.claim(
@@ -105,7 +99,7 @@ def best_microbatch_2(results: Results) -> Judgement:
 def increases_throughput_15_percent(results: Results) -> Judgement:
     gains = {B: max(line.values()) / line[1] - 1 for B, line in results.by_batch(q.THROUGHPUT, "b").items()}
     text = f"the best microbatch size over b=1, by batch size: {listed(gains, '{:+.1%}')}"
-    numbers = {f"gain_at_batch_{B}": results.number(gain) for B, gain in gains.items()}
+    numbers = results.numbers(**{f"gain_at_batch_{B}": gain for B, gain in gains.items()})
     return holds_if(GAIN[0] <= max(gains.values()) <= GAIN[1], text, numbers)
 
 
@@ -118,27 +112,22 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
 )
 def bubble_against_intensity(results: Results) -> Judgement:
     bubbles, rates = results.by_batch("bubble_fraction", "b"), results.by_batch(q.GEMM_RATE, "b")
-    rises = all(strictly_increasing(list(line.values())) for line in bubbles.values())
     denser = all(line[BEST] > line[1] for line in rates.values())
     first = min(rates)
     text = (
         f"bubble over compute time: {listed_by_batch(bubbles, 'b', '{:.0%}')}; teraFLOP/s inside GEMMs: "
         f"{listed_by_batch({first: rates[first]}, 'b', '{:.0f}', 1e12)}"
     )
-    return holds_if(rises and denser, text)
+    return holds_if(rises(*bubbles.values()) and denser, text)
 
 
-def _estimates(results: Results) -> dict[int, dict[Scalar, float]]:
+def _estimates(results: Results) -> dict[int, dict[int, float]]:
     """Throughput by eq. (1) relative to b = 1, with t_f + t_b of the simulated point (mean over pipeline ranks)."""
     phases = [results.by_batch(name, "b") for name in COMPUTE]
-    p = int(str(results.points[0].parameters["p"]))
-    relative: dict[int, dict[Scalar, float]] = {}
-    for B in phases[0]:
-        time = {}
-        for b in phases[0][B]:
-            size = int(str(b))
-            compute = fsum(phase[B][b] for phase in phases) * size / B
-            time[b] = batch_time(B, size, p, compute, 0.0)
+    p = results.points[0].parameters["p"]
+    relative: dict[int, dict[int, float]] = {}
+    for B, line in phases[0].items():
+        time = {b: batch_time(B, b, p, fsum(phase[B][b] for phase in phases) * b / B, 0.0) for b in line}
         relative[B] = {b: time[1] / time[b] for b in time}
     return relative
 
@@ -155,14 +144,14 @@ def analytical_model(results: Results) -> Judgement:
     estimates, lines = _estimates(results), results.by_batch(q.THROUGHPUT, "b")
     ours = {B: {b: value / line[1] for b, value in line.items()} for B, line in lines.items()}
     apart = {f"B={B}, b={b}": estimates[B][b] / ours[B][b] - 1 for B in ours for b in ours[B]}
-    worst = max(apart, key=lambda where: abs(apart[where]))
-    same = all(_best(estimates[B]) == _best(ours[B]) for B in ours)
+    worst = argmax(apart, abs)
+    same = all(argmax(estimates[B]) == argmax(ours[B]) for B in ours)
     text = (
         f"throughput relative to b=1: eq. (1) {listed_by_batch(estimates, 'b', '{:.2f}')}; simulated "
         f"{listed_by_batch(ours, 'b', '{:.2f}')}; largest "
         f"difference {apart[worst]:+.1%} ({worst}), best b {'the same' if same else 'not the same'}"
     )
-    numbers = {"largest_difference": results.number(apart[worst])}
+    numbers = results.numbers(largest_difference=apart[worst])
     return holds_if(same and abs(apart[worst]) <= MODEL_TOLERANCE, text, numbers)
 
 

@@ -5,15 +5,13 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from benchmarks.records import Metric, Number
+from benchmarks.records import Metric
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 
@@ -31,7 +29,7 @@ def points() -> tuple[Point, ...]:
     What is simulated is Figure 7's single GPU with B = b (`b`, `p`, `t`, `d`, `B`); eq. (1) is applied to the pipeline
     of `pipeline_stages` and the batch of `batch_size`.
     """
-    single: dict[str, Scalar] = {**published.model(SINGLE_GPU), "p": 1, "t": 1, "d": 1, "recompute": "full"}
+    single: dict[str, Any] = {**published.model(SINGLE_GPU), "p": 1, "t": 1, "d": 1, "recompute": "full"}
     stages = published.configuration(ID)["pipeline_stages"]
     return tuple(
         Point(
@@ -58,8 +56,7 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     parallel = estimate.config.parallel
     alone = replace(estimate.config, parallel=replace(parallel, b=1, B=1))
     estimates = {parallel.b: estimate, 1: simulate(alone, cluster)}
-    values: Any = point.parameters
-    b, batch, p = parallel.b, values["batch_size"], values["pipeline_stages"]
+    b, batch, p = (point.parameters[name] for name in ("b", "batch_size", "pipeline_stages"))
     whole = {size: estimated.iteration_time for size, estimated in estimates.items()}
     compute = {size: fsum(estimated.phase_times[phase] for phase in COMPUTE) for size, estimated in estimates.items()}
     metrics = {
@@ -100,22 +97,18 @@ ARTIFACT = Artifact(
         "b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
     ),
     quantities=(
-        Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
-        Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
-        Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
-        Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
+        q.Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
+        q.Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
+        q.Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
+        q.Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
     ),
     sweeps={"paper": Sweep(points)},
     columns={"b": "b"},
-    x_axis=XAxis("b", "Microbatch size", scale="log2"),
+    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
     further=further,
     draw=line_plot,
     notes=notes,
 )
-
-
-def _series(results: Results) -> list[str]:
-    return list(dict.fromkeys(point.series for point in results.points))
 
 
 @ARTIFACT.claim(
@@ -124,10 +117,10 @@ def _series(results: Results) -> list[str]:
     "none: b=4 has the highest estimate of the five sizes, for both batch sizes",
 )
 def optimal_b_is_4(results: Results) -> Judgement:
-    ours = {name: results.series(name, ESTIMATE, "b") for name in _series(results)}
-    best = {name: max(values, key=lambda b: values[b]) for name, values in ours.items()}
+    ours = {name: results.series(name, ESTIMATE, "b") for name in results.names}
+    best = {name: argmax(values) for name, values in ours.items()}
     shown = "; ".join(f"{name}: b={best[name]} ({listed(ours[name], '{:.3f}')})" for name in ours)
-    numbers = {f"best_b_{name.split('=')[1].strip()}": results.number(int(str(b)), "count") for name, b in best.items()}
+    numbers = results.numbers("count", **{f"best_b_{name.split('=')[1].strip()}": b for name, b in best.items()})
     return holds_if(set(best.values()) == {BEST}, f"best, by batch size: {shown}", numbers)
 
 
@@ -150,8 +143,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
         return normalised(times, b, batch, p)
 
     for point in results.points:
-        values: Any = point.parameters
-        b, batch, p = values["b"], values["batch_size"], values["pipeline_stages"]
+        b, batch, p = (point.parameters[name] for name in ("b", "batch_size", "pipeline_stages"))
         paper = point.paper[ESTIMATE]
         least, exact, most = (on_figure_7(sign, b, batch, p) for sign in (-1, 0, 1))
         step = (paper.quantum or 0.0) / 2
@@ -160,7 +152,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
         worst = max(worst, abs(exact - paper.value))
     text = f"not within rounding: {'; '.join(wrong)}" if wrong else f"all {len(results.points)} points within rounding"
     return holds_if(
-        not wrong, f"{text}; largest difference {worst:.3f}", {"largest_difference": Number(worst, "1", "derived")}
+        not wrong, f"{text}; largest difference {worst:.3f}", numbers_of("derived", largest_difference=worst)
     )
 
 
@@ -172,7 +164,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
     "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048",
 )
 def takeaway_3_by_formula(results: Results) -> Judgement:
-    times = {int(str(b)): seconds for b, seconds in results.series(_series(results)[0], TIME, "b").items()}
+    times = results.series(results.names[0], TIME, "b")
     depths, batches = (1, 8, 64), (32, 128, 512, 2048)
     best = {
         (p, batch): max((b for b in times if b <= batch), key=lambda b: normalised(times, b, batch, p))
@@ -183,6 +175,6 @@ def takeaway_3_by_formula(results: Results) -> Judgement:
     text = "best b at b' = B/d = 32, 128, 512, 2048: " + "; ".join(
         f"p={p}: {', '.join(map(str, best_sizes))}" for p, best_sizes in by_depth.items()
     )
-    changes_with_depth = any(len({best[p, batch] for p in depths}) > 1 for batch in batches)
     changes_with_batch = any(len(set(best_sizes)) > 1 for best_sizes in by_depth.values())
+    changes_with_depth = any(len(set(best_sizes)) > 1 for best_sizes in zip(*by_depth.values(), strict=True))
     return holds_if(changes_with_depth and changes_with_batch, text)

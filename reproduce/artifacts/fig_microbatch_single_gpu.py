@@ -1,18 +1,16 @@
 """Figure 7: throughput against microbatch size on one GPU, for a model with a billion parameters."""
 
 from math import fsum
-from typing import Any
 
-from benchmarks.records import Metric, Number
-from ptdp_core.config import TrainingConfig
+from benchmarks.records import Metric
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
 from reproduce.artifacts.shared import efficiency
+from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
 
@@ -82,7 +80,7 @@ ARTIFACT = Artifact(
     quantities=(
         q.MODEL_THROUGHPUT,
         q.THROUGHPUT,
-        Quantity("iteration_time", "iteration", "s", "s", 1, 3),
+        q.Quantity("iteration_time", "iteration", "s", "s", 1, 3),
         q.PEAK_MEMORY,
     ),
     sweeps={
@@ -96,7 +94,7 @@ ARTIFACT = Artifact(
         "gpu": Sweep(series=RANK, x=ONE_MICROBATCH, layers=4, hidden=4096, heads=128, seq=2048),
     },
     columns={"b": "b"},
-    x_axis=XAxis("b", "Microbatch size", scale="log2"),
+    x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
     further=further,
     draw=line_plot,
     notes=notes,
@@ -116,7 +114,7 @@ def up_to_1_3_times(results: Results) -> Judgement:
     paper = results.paper_series("", WITHOUT_RECOMPUTATION, "b")
     best = max(gains.values())
     text = f"over b=1, by microbatch size: {listed(gains, '{:.2f}x')}; the paper's points: {paper[16] / paper[1]:.2f}x"
-    return holds_if(abs(best - GAIN) <= GAIN_TOLERANCE, text, {"largest_gain": results.number(best)})
+    return holds_if(abs(best - GAIN) <= GAIN_TOLERANCE, text, results.numbers(largest_gain=best))
 
 
 @ARTIFACT.claim(
@@ -127,7 +125,7 @@ def up_to_1_3_times(results: Results) -> Judgement:
     fidelity="derived",
 )
 def a_billion_parameters(results: Results) -> Judgement:
-    plain: Any = results.points[0].parameters
-    size = parameters(TrainingConfig.from_plain(plain).model)
-    text = f"eq. (2) gives {size / BILLION:.3f} billion with V = {plain['vocab']}, which the text leaves open here"
-    return holds_if(round(size / BILLION) == 1, text, {"parameters": Number(size, "count", "derived")})
+    model = model_of(results.points[0].parameters)
+    size = parameters(model)
+    text = f"eq. (2) gives {size / BILLION:.3f} billion with V = {model.vocab}, which the text leaves open here"
+    return holds_if(round(size / BILLION) == 1, text, numbers_of("derived", "count", parameters=size))

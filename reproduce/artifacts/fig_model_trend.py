@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import fsum, log10
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Number, Record
+from benchmarks.records import Metric, Record
 from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import (
     FP32_GRADIENT_BYTES,
@@ -16,7 +16,7 @@ from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines
@@ -76,16 +76,13 @@ def _published_fit() -> tuple[float, float, float]:
 def derive(point: Point) -> dict[str, Metric]:
     """Our trend line at the point's date, fitted to the six models in log space."""
     slope, intercept, _ = _published_fit()
-    year = point.parameters["year"]
-    if isinstance(year, bool) or not isinstance(year, int | float):
-        raise ValueError(f"year={year!r} is not a number; needs a decimal year; try year=2020")
-    return {TREND: Metric(10 ** (slope * year + intercept), "count", "derived")}
+    return {TREND: Metric(10 ** (slope * point.parameters["year"] + intercept), "count", "derived")}
 
 
 def _models(results: Results) -> tuple[list[float], list[float]]:
-    points = [(p.parameters["year"], p.parameters["billions"]) for p in results.points if p.series == MODELS]
-    years, sizes = zip(*points, strict=True)
-    return list(years), [size * BILLION for size in sizes]
+    points = results.of(MODELS)
+    years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
+    return years, [size * BILLION for size in sizes]
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
@@ -95,11 +92,10 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     points = [point for point in record.points if point.series == MODELS]
     line = [point for point in record.points if point.series == LINE]
     colour = theme.PALETTE[0]
-    years: list[Any] = [point.parameters["year"] for point in points]
-    sizes: list[Any] = [point.parameters["billions"] for point in points]
+    years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
     look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
     axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
-    line_years: list[Any] = [point.parameters["year"] for point in line]
+    line_years = [point.parameters["year"] for point in line]
     ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
     papers = [p.paper[TREND].value / BILLION for p in line]
     axes.plot(line_years, ours, color=colour, label="our fit")
@@ -160,16 +156,13 @@ ARTIFACT = Artifact(
 def exponential_growth(results: Results) -> Judgement:
     slope, _, r_squared = fit(*_models(results))
     line = results.paper_series(LINE, TREND, "year")
-    paper, _, _ = fit([float(str(year)) for year in line], list(line.values()))
+    paper, _, _ = fit(list(line), list(line.values()))
     text = (
         f"a straight line through log10 of the sizes explains R^2 = {r_squared:.3f} of their variance; it grows "
         f"{10**slope:.1f}-fold a year, the paper's line {10**paper:.1f}-fold ({slope:.2f} and {paper:.2f} decades)"
     )
-    numbers = {
-        "r_squared": Number(r_squared, "1", "derived"),
-        "decades_per_year": Number(slope, "1", "derived"),
-        "paper_decades_per_year": Number(paper, "1", "paper"),
-    }
+    numbers = numbers_of("derived", r_squared=r_squared, decades_per_year=slope)
+    numbers |= numbers_of("paper", paper_decades_per_year=paper)
     return holds_if(r_squared >= LEAST_R_SQUARED and abs(slope / paper - 1) <= SLOPE_TOLERANCE, text, numbers)
 
 
@@ -195,7 +188,7 @@ def not_on_one_gpu(results: Results) -> Judgement:
     need = WEIGHT_BYTES * size
     times = need / LARGEST_GPU_BYTES
     text = f"{size / BILLION:g} billion parameters in fp16 are {need / 1e9:.0f} GB, {times:.1f} times 80 GB"
-    return holds_if(need > LARGEST_GPU_BYTES, text, {"weights": Number(need, "B", "derived")})
+    return holds_if(need > LARGEST_GPU_BYTES, text, numbers_of("derived", "B", weights=need))
 
 
 @ARTIFACT.claim(
@@ -212,11 +205,8 @@ def years_on_a_v100(results: Results) -> Judgement:
         f"8TP/X with T = 300 billion tokens is {years:.0f} years at X = {rate / 1e12:.0f} teraFLOP/s, assumed: 36% "
         f"(the paper's share for a V100 system, Section 6) of 125; 288 years are X = {implied / 1e12:.1f} teraFLOP/s"
     )
-    numbers = {
-        "assumed_rate": Number(rate, "FLOP/s", "derived"),
-        "time": Number(years * 365.25, "d", "derived"),
-        "implied_rate": Number(implied, "FLOP/s", "derived"),
-    }
+    numbers = numbers_of("derived", "FLOP/s", assumed_rate=rate, implied_rate=implied)
+    numbers |= numbers_of("derived", "d", time=years * 365.25)
     return holds_if(abs(years / YEARS_ON_A_V100 - 1) <= YEARS_TOLERANCE, text, numbers)
 
 
@@ -236,9 +226,6 @@ def up_to_20_billion_in_a_node(results: Results) -> Judgement:
         f"GPUs: {fits / 1e9:.0f} GB a GPU at 20 billion, {too_large / 1e9:.0f} GB at {following:g} billion, the next "
         f"model of Table 1; without any activations 80 GB would do for {most / BILLION:.0f} billion"
     )
-    numbers = {
-        "at_20_billion": Number(fits, "B", "derived"),
-        "at_next_model": Number(too_large, "B", "derived"),
-        "largest": Number(most, "count", "derived"),
-    }
+    numbers = numbers_of("derived", "B", at_20_billion=fits, at_next_model=too_large)
+    numbers |= numbers_of("derived", "count", largest=most)
     return holds_if(fits <= LARGEST_GPU_BYTES < too_large, text, numbers)

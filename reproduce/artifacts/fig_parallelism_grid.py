@@ -1,8 +1,9 @@
 """Figure 2: tensor and pipeline model parallelism combined, and where the ranks sit: drawn from `ptdp_core.layout`."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Number, PaperValue, Record
+from benchmarks.records import Metric, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
 from ptdp_core.schedules import looped
@@ -10,7 +11,7 @@ from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 
@@ -28,17 +29,14 @@ DARK = ("#0072b2", "#d55e00")
 
 def points() -> tuple[Point, ...]:
     """The grid that is drawn, and those of Table 1."""
-    per_node = published.constants()["gpus_per_node"]
+    per_node = published.gpus_per_node()
     drawn = {"layers": 8, "hidden": 12288, "heads": 96, "p": 2, "t": 8, "d": 2, "v": 1, "gpus_per_node": per_node}
     rows = tuple(
         Point(
             key=row.key,
             series=TABLE_1,
             label=row.label,
-            parameters={
-                **{k: v for k, v in row.parameters.items() if k in drawn},
-                "gpus_per_node": per_node,
-            },
+            parameters={name: row.parameters.get(name, per_node) for name in drawn},
             paper={GPU_COUNT: PaperValue(row.gpus, "count", "table")},
         )
         for row in models.table_1()
@@ -46,7 +44,7 @@ def points() -> tuple[Point, ...]:
     return (Point(key="drawn", series=DRAWN, label="the figure", parameters=drawn), *rows)
 
 
-def _sizes(parameters: Any) -> tuple[RankGrid, ModelConfig, int, int]:
+def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, int]:
     grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
     model = ModelConfig(parameters["layers"], parameters["hidden"], parameters["heads"])
     return grid, model, parameters["v"], parameters["gpus_per_node"]
@@ -89,7 +87,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-def _draw_layers(axes: "Axes", parameters: Any) -> None:
+def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     from matplotlib.patches import Rectangle
 
     grid, model, v, _ = _sizes(parameters)
@@ -122,7 +120,7 @@ def _stage(pp: int) -> str:
     return f"pipeline MP partition {pp + 1}\n(pp {pp})"
 
 
-def _draw_ranks(axes: "Axes", parameters: Any) -> None:
+def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     from matplotlib.patches import FancyBboxPatch, Rectangle
 
     grid, _, _, per_node = _sizes(parameters)
@@ -179,13 +177,9 @@ ARTIFACT = Artifact(
 )
 
 
-def _table_1(results: Results) -> list[Any]:
-    return [point for point in results.points if point.series == TABLE_1]
-
-
 @ARTIFACT.claim(r"We require $p \cdot t \cdot d = n$.", "Section 3.1", "exactly, for every row of Table 1")
 def n_is_p_t_d(results: Results) -> Judgement:
-    wrong = [p.label for p in _table_1(results) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
+    wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
     text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
     return holds_if(not wrong, text)
 
@@ -197,7 +191,7 @@ def n_is_p_t_d(results: Results) -> Judgement:
     "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
 )
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
-    rows = _table_1(results)
+    rows = results.of(TABLE_1)
     inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
     pipelined = [p for p in rows if p.parameters["p"] > 1]
     between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
@@ -207,8 +201,5 @@ def tensor_inside_pipeline_across(results: Results) -> Judgement:
         f"between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
         "pipeline"
     )
-    numbers = {
-        "tensor_inside": Number(len(inside), "count", "derived"),
-        "pipeline_between": Number(len(between), "count", "derived"),
-    }
+    numbers = numbers_of("derived", "count", tensor_inside=len(inside), pipeline_between=len(between))
     return holds_if(len(inside) == len(rows) and len(between) == len(pipelined), text, numbers)

@@ -4,8 +4,7 @@ from ptdp_core.formulas import bubble_fraction
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed
 from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
@@ -35,18 +34,16 @@ ARTIFACT = Artifact(
             heads=48,
             t=2,
             d=1,
-            v=1,
-            b=1,
         ),
         "cpu": Sweep(
-            series=batches(4, 16), x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4)), labels="p={p}"), d=1, b=1
+            series=batches(4, 16), x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
         ),
         "gpus": Sweep(
-            series=batches(4, 16), x=levels("p layers", *((p, 3 * p) for p in (1, 2, 4)), labels="p={p}"), d=1, b=1
+            series=batches(4, 16), x=levels("p layers", *((p, 3 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
         ),
     },
     columns={"p": "p", "layers": "l"},
-    x_axis=XAxis("p", "Pipeline-parallel size", scale="log2"),
+    x_axis=q.XAxis("p", "Pipeline-parallel size", scale="log2"),
     draw=line_plot,
 )
 
@@ -64,7 +61,7 @@ def higher_batch_scales_better(results: Results) -> Judgement:
     return holds_if(
         kept[high] > kept[low],
         f"share of the throughput of p=1 that is left at the largest p, by batch size: {listed(kept, '{:.0%}')}",
-        {f"kept_b{B}": results.number(share) for B, share in kept.items()},
+        results.numbers(**{f"kept_b{B}": share for B, share in kept.items()}),
     )
 
 
@@ -80,13 +77,11 @@ def higher_batch_scales_better(results: Results) -> Judgement:
 def bubble_behaves_as_formula(results: Results) -> Judgement:
     bubbles = results.by_batch("bubble_fraction", "p")
     apart = {
-        f"p={p}, m={B}": bubble - bubble_fraction(int(str(p)), B)
-        for B, by_p in bubbles.items()
-        for p, bubble in by_p.items()
+        f"p={p}, m={B}": bubble - bubble_fraction(p, B) for B, by_p in bubbles.items() for p, bubble in by_p.items()
     }
-    worst = max(apart, key=lambda where: abs(apart[where]))
+    worst = argmax(apart, abs)
     text = f"executed bubble minus (p-1)/m, as fractions of compute time: {listed(apart, '{:+.3f}')}"
-    return holds_if(abs(apart[worst]) <= BUBBLE_TOLERANCE, text, {"largest_difference": results.number(apart[worst])})
+    return holds_if(abs(apart[worst]) <= BUBBLE_TOLERANCE, text, results.numbers(largest_difference=apart[worst]))
 
 
 size_claim(

@@ -3,8 +3,7 @@
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, MissingResultError, Results, argmax, holds_if, listed
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 
@@ -24,40 +23,34 @@ ARTIFACT = Artifact(
         "layers, hidden size 12288, 96 heads, microbatch size 1, non-interleaved 1F1B (with B < 16, m < p). Points "
         "that do not fit in memory are reported with the bytes they need."
     ),
-    quantities=(
-        q.SEQUENCES,
-        *q.USUAL[1:],
-    ),
+    quantities=(q.SEQUENCES, *q.USUAL[1:]),
     sweeps={
         "paper": Sweep.published("fig_recomputation", x="B", series=SERIES),
         "laptop": Sweep(
             series=SERIES,
             x=levels("B", 1, 2, 4, 8, 16, 32),
-            gpus=8,
             gpus_per_node=2,
             layers=32,
             hidden=4096,
             heads=64,
             p=8,
-            t=1,
-            v=1,
-            b=1,
         ),
-        "cpu gpus": Sweep(series=SERIES, x=levels("B", 1, 4, 16), p=4, b=1),
+        "cpu gpus": Sweep(series=SERIES, x=levels("B", 1, 4, 16), p=4),
         "gpu": Sweep(series=SERIES, x=levels("B b", *((B, B) for B in (1, 4, 16, 64)), labels="B={B}")),
     },
     columns={"B": "B"},
-    x_axis=XAxis("B", "Batch size (sequences)", scale="log2"),
+    x_axis=q.XAxis("B", "Batch size (sequences)", scale="log2"),
     draw=line_plot,
 )
 
 
 def _line(results: Results, series: str) -> dict[int, float]:
     """Sequences/s by batch size where it fits. Raises `MissingResultError` for points that failed, or if none fits."""
-    rates = {}
-    for point in results.points:
-        if point.series == series and point.status != "oom":
-            rates[int(str(point.parameters["B"]))] = results.value(point.key, q.SEQUENCES)
+    rates = {
+        point.parameters["B"]: results.value(point.key, q.SEQUENCES)
+        for point in results.of(series)
+        if point.status != "oom"
+    }
     if not rates:
         raise MissingResultError(f"no point of {series!r} fits in memory")
     return rates
@@ -76,7 +69,7 @@ def up_to_33_percent_lower(results: Results) -> Judgement:
     worst = max(losses.values())
     text = f"throughput lost to recomputation, by batch size: {listed(losses, '{:.0%}')}. With a backward "
     text += "pass twice as long as the forward pass, one more forward pass is a third more time: 25% less throughput"
-    return holds_if(LOSS[0] <= worst <= LOSS[1], text, {"largest_loss": results.number(worst)})
+    return holds_if(LOSS[0] <= worst <= LOSS[1], text, results.numbers(largest_loss=worst))
 
 
 @ARTIFACT.claim(
@@ -87,7 +80,7 @@ def up_to_33_percent_lower(results: Results) -> Judgement:
 )
 def needed_for_larger_batches(results: Results) -> Judgement:
     out = {
-        series: [int(str(p.parameters["B"])) for p in results.points if p.series == series and p.status == "oom"]
+        series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
         for series in (WITH, WITHOUT)
     }
     fits = list(_line(results, WITHOUT))
@@ -97,7 +90,7 @@ def needed_for_larger_batches(results: Results) -> Judgement:
         + (f", B={', '.join(map(str, out[WITHOUT]))} do not" if out[WITHOUT] else ", which is all of them")
         + (f"; with it B={', '.join(map(str, out[WITH]))} do not fit" if out[WITH] else "; with it all fit")
     )
-    return holds_if(needed, text, {"largest_batch_without": results.number(max(fits), "count")})
+    return holds_if(needed, text, results.numbers("count", largest_batch_without=max(fits)))
 
 
 @ARTIFACT.claim(
@@ -111,14 +104,14 @@ def needed_for_larger_batches(results: Results) -> Judgement:
 )
 def up_to_two_times_higher(results: Results) -> Judgement:
     full, none = _line(results, WITH), _line(results, WITHOUT)
-    best, best_none = max(full, key=lambda B: full[B]), max(none, key=lambda B: none[B])
+    best, best_none = argmax(full), argmax(none)
     ratio = full[best] / none[best_none]
     text = (
         f"{full[best]:.1f} sequences/s at B={best} with recomputation, {none[best_none]:.1f} at B={best_none} without: "
         f"{ratio:.2f} times"
     )
     holds = TWO_TIMES[0] <= ratio <= TWO_TIMES[1] and best > best_none
-    return holds_if(holds, text, {"ratio": results.number(ratio)})
+    return holds_if(holds, text, results.numbers(ratio=ratio))
 
 
 size_claim(

@@ -5,15 +5,13 @@ interleaved one without the optimization ("not shown").
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Number, Record
+from benchmarks.records import Record
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 
@@ -35,9 +33,8 @@ def _series(v: int) -> tuple[Level, ...]:
     )
 
 
-def _gains(results: Results, over: str = OFF, of: str = ON) -> dict[Scalar, float]:
-    base, ours = (results.series(series, q.THROUGHPUT, "B") for series in (over, of))
-    return {B: ours[B] / base[B] - 1 for B in base}
+def _gains(results: Results, over: str = OFF, of: str = ON) -> dict[Any, float]:
+    return results.gains(of, over, q.THROUGHPUT, "B")
 
 
 def draw(artifact: Artifact, record: Record) -> "Figure":
@@ -87,11 +84,11 @@ ARTIFACT = Artifact(
             t=4,
             b=2,
         ),
-        "cpu": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2, b=1, layers=4),
-        "gpus": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2, b=1),
+        "cpu": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2, layers=4),
+        "gpus": Sweep(series=_series(v=2)[:2], x=levels("B", 2, 4, 8), p=2, t=2),
     },
     columns={"B": "B", "v": "v"},
-    x_axis=XAxis("B", "Batch size (sequences)"),
+    x_axis=q.XAxis("B", "Batch size (sequences)"),
     draw=draw,
     notes=notes,
 )
@@ -112,7 +109,7 @@ def up_to_11_percent(results: Results) -> Judgement:
     gains = _gains(results)
     best = max(gains.values())
     text = f"gain with the interleaved schedule, by batch size: {listed(gains, '{:+.1%}')}"
-    return holds_if(GAIN[0] <= best <= GAIN[1], text, {"largest_gain": results.number(best)})
+    return holds_if(GAIN[0] <= best <= GAIN[1], text, results.numbers(largest_gain=best))
 
 
 @ARTIFACT.claim(
@@ -140,24 +137,20 @@ def communication_intensive(results: Results) -> Judgement:
     scales=DIRECTION,
 )
 def bytes_reduced_by_t(results: Results) -> Judgement:
-    t = int(str(results.points[0].parameters["t"]))
+    t = results.points[0].parameters["t"]
     off, on = (results.series(series, "pipeline_traffic", "B") for series in (OFF, ON))
     factors = {B: off[B] / on[B] for B in off}
     text = f"pipeline bytes of a GPU without over with, by batch size: {listed(factors, '{:.3f}')}; t = {t}"
-    return holds_if(
-        all(factor == t for factor in factors.values()),
-        text,
-        {"bytes_without_over_with": results.number(max(factors.values()))},
-    )
+    numbers = results.numbers(bytes_without_over_with=max(factors.values()))
+    return holds_if(set(factors.values()) == {t}, text, numbers)
 
 
-def _default_ahead(gains: dict[Scalar, float], fidelity: str) -> Judgement:
-    largest = max(gains, key=lambda B: int(str(B)))
-    return holds_if(
-        gains[largest] > 0,
-        f"default over interleaved, by batch size: {listed(gains, '{:+.1%}')}",
-        {"gain_at_largest_batch": Number(gains[largest], "1", fidelity)},
-    )
+def _default_ahead(results: Results, default: str) -> Judgement:
+    """Whether a series of the default schedule is faster than the interleaved one without, at the largest batch."""
+    gains = _gains(results, over=OFF, of=default)
+    text = f"default over interleaved, by batch size: {listed(gains, '{:+.1%}')}"
+    gain = gains[max(gains)]
+    return holds_if(gain > 0, text, results.numbers(gain_at_largest_batch=gain))
 
 
 @ARTIFACT.claim(
@@ -166,7 +159,7 @@ def _default_ahead(gains: dict[Scalar, float], fidelity: str) -> Judgement:
     f"the default schedule, also without scatter/gather, is {AHEAD}",
 )
 def default_ahead_both_without(results: Results) -> Judgement:
-    return _default_ahead(_gains(results, over=OFF, of=DEFAULT_OFF), results.fidelity)
+    return _default_ahead(results, DEFAULT_OFF)
 
 
 @ARTIFACT.claim(
@@ -175,12 +168,10 @@ def default_ahead_both_without(results: Results) -> Judgement:
     f"the default schedule, with scatter/gather as in Figure 12, is {AHEAD}",
 )
 def default_ahead_of_unoptimized(results: Results) -> Judgement:
-    judgement = _default_ahead(_gains(results, over=OFF, of=DEFAULT_ON), results.fidelity)
+    judgement = _default_ahead(results, DEFAULT_ON)
     interleaved = results.paper_series(OFF, q.THROUGHPUT, "B")
     default = {row["B"]: row[q.THROUGHPUT.name] * q.TERA for row in published.rows("fig_interleaved") if row["v"] == 1}
-    papers = {B: default[int(str(B))] / value - 1 for B, value in interleaved.items() if B in default}
+    papers = {B: default[B] / value - 1 for B, value in interleaved.items() if B in default}
     text = f"{judgement.explanation}; in the paper's own Figures 12 and 18: {listed(papers, '{:+.1%}')}"
-    last = list(papers.values())[-1]
-    return replace(
-        judgement, explanation=text, numbers={**judgement.numbers, "paper_gain_at_largest": Number(last, "1", "paper")}
-    )
+    numbers = {**judgement.numbers, **numbers_of("paper", paper_gain_at_largest=papers[max(papers)])}
+    return replace(judgement, explanation=text, numbers=numbers)

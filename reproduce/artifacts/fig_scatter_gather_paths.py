@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
+from benchmarks.records import Metric, PaperValue, PointResult, Record
 from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -12,7 +12,7 @@ from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 
@@ -157,12 +157,8 @@ ARTIFACT = Artifact(
 )
 
 
-def _of(results: Results, series: str) -> list[PointResult]:
-    return [point for point in results.points if point.series == series]
-
-
 def _judge_path(results: Results, series: str, formula: str) -> Judgement:
-    rows = _of(results, series)
+    rows = results.of(series)
     equal = all(results.value(point.key, PATH) == point.paper[PATH].value for point in rows)
     sizes = ", ".join(f"{results.value(p.key, PATH) / 1e6:.2f} MB at {p.label}" for p in rows)
     copies = ", ".join(f"{results.value(p.key, COPIES):g} ({p.label})" for p in rows)
@@ -199,7 +195,7 @@ def same_tensors_8_times(results: Results) -> Judgement:
     same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
     copies = results.value(point.key, COPIES)
     text = f"at t=8 the plan has {len(sent)} messages, {'all of the whole tensor' if same else 'not all the same'}"
-    return holds_if(same and copies == 8, text, {"copies": Number(copies, "1", "derived")})
+    return holds_if(same and copies == 8, text, numbers_of("derived", copies=copies))
 
 
 @ARTIFACT.claim(
@@ -234,7 +230,7 @@ def peers_of_figure_9(results: Results) -> Judgement:
 def chunk_one_eighth(results: Results) -> Judgement:
     share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
     text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
-    return holds_if(share == 1 / 8, text, {"share": Number(share, "1", "derived")})
+    return holds_if(share == 1 / 8, text, numbers_of("derived", share=share))
 
 
 @ARTIFACT.claim(

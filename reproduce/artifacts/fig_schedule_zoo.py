@@ -6,7 +6,7 @@ The bubbles are those of the executed tables at equal times of F, I and W; the t
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import PointResult
 from ptdp_core.schedules import Summary, build, definition, names, summary
@@ -14,9 +14,7 @@ from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import predicted
-from reproduce.experiment.quantities import XAxis
 from reproduce.experiment.results import OURS, Judgement, Results, holds_if
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
@@ -34,7 +32,7 @@ SMALL, LARGE = 24, 48  # sequences in a batch: multiples of p, and at least 2p f
 RECOMPUTED, KEPT = f"Batch size = {LARGE}", f"Batch size = {LARGE}, no recomputation"
 
 
-def _series(*sizes: int, **parameters: Scalar) -> list[Level]:
+def _series(*sizes: int, **parameters: Any) -> list[Level]:
     """Batches of these sizes, and of the last of them without recomputation; on another cluster if one is named."""
     kept = Level(f"Batch size = {sizes[-1]}, no recomputation", "none", {"B": sizes[-1], "recompute": "none"})
     label, key = (f", {parameters['cluster']}".upper(), f"_{parameters['cluster']}") if parameters else ("", "")
@@ -88,8 +86,8 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
 
 
 def _summary(point: PointResult) -> Summary:
-    p, v, b, d, batch = (int(str(point.parameters[size])) for size in ("p", "v", "b", "d", "B"))
-    return summary(build(str(point.parameters["schedule"]), p, batch // (b * d), v))
+    p, v, b, d, batch = (point.parameters[size] for size in ("p", "v", "b", "d", "B"))
+    return summary(build(point.parameters["schedule"], p, batch // (b * d), v))
 
 
 def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
@@ -190,7 +188,7 @@ ARTIFACT = Artifact(
         ),
     },
     columns={"schedule": "schedule", "v": "v", "B": "B"},
-    x_axis=XAxis("schedule", "Schedule", scale="category"),
+    x_axis=q.XAxis("schedule", "Schedule", scale="category"),
     draw=draw,
     notes=notes,
 )

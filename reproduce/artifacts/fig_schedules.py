@@ -6,7 +6,7 @@ is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configurati
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import RecordedTimeline
 from ptdp_core.schedules import build
@@ -15,8 +15,6 @@ from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
@@ -62,13 +60,12 @@ def notes(results: Results) -> tuple[str, ...]:
     return (*sentences, *out_of_memory(results))
 
 
-def _relative(results: Results, metric: str | Quantity, of: str, over: str) -> dict[Scalar, float]:
+def _relative(results: Results, metric: str | q.Quantity, of: str, over: str) -> dict[Any, float]:
     """One series' metric over another's, less one, by batch size, where both have it."""
     try:
-        above, below = (results.series(series, metric, "B") for series in (of, over))
+        return results.gains(of, over, metric, "B")
     except MissingResultError:
         return {}
-    return {B: above[B] / below[B] - 1 for B in above if B in below}
 
 
 def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
@@ -88,7 +85,7 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
         return {**drawn, **executed_timelines.files(record)}
     from reproduce.output import timelines
 
-    sizes = [(str(level.parameters["schedule"]), int(str(level.parameters["v"]))) for level in _schedules(SHOWN_V)]
+    sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
     shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
     with theme.style():
         drawn = theme.figure_files(timelines.draw(shown), artifact.title, "timelines")
@@ -103,24 +100,17 @@ ARTIFACT = Artifact(
         "split backward passes that is not in the paper; p=12, t=8, microbatch size 1, full recomputation, as in "
         "Figure 12. FLOP/s by the paper's count (eq. 3)."
     ),
-    quantities=(
-        *q.USUAL,
-        q.PIPELINE_TIME,
-    ),
+    quantities=(*q.USUAL, q.PIPELINE_TIME),
     sweeps={
         "paper": Sweep(
             series=_schedules(v=4),
             x=levels("B", 12, 24, 36, 48, 60, LARGE_BATCH),
             **published.configuration(FIGURE_12),
         ),
-        "laptop": Sweep(
-            series=_schedules(v=2),
-            x=levels("B", 4, 8, 16),
-            **FIGURE_12_ON_A_LAPTOP,
-        ),
+        "laptop": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 16), **FIGURE_12_ON_A_LAPTOP),
     },
     columns={"B": "B", "schedule": "schedule"},
-    x_axis=XAxis("B", "Batch size (sequences)"),
+    x_axis=q.XAxis("B", "Batch size (sequences)"),
     timelines=executed,
     draw=line_plot,
     notes=notes,

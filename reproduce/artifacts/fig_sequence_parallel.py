@@ -12,7 +12,6 @@ from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import OURS, Judgement, MissingResultError, Results, holds_if, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
@@ -30,7 +29,7 @@ RECOMPUTE = {"full": "Full recomputation", "selective": "Selective recomputation
 WITH = ", sequence parallel"
 DASHED = (0, (4, 1.2))
 USABLE = "usable_memory"
-TENSOR_TRAFFIC = Quantity("tensor_traffic", "tensor-parallel bytes sent", "B", "GB", 1e9, 1)
+TENSOR_TRAFFIC = q.Quantity("tensor_traffic", "tensor-parallel bytes sent", "B", "GB", 1e9, 1)
 
 
 def _series(recompute: str, on: bool) -> str:
@@ -85,7 +84,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
             axes.set_title("grey: more than a GPU has", fontsize=6.5, loc="left")
     handles = {
         RECOMPUTE[name]: Line2D([], [], **{**LOOKS[_series(name, True)], "linestyle": "none"})
-        for name in dict.fromkeys(str(point.parameters["recompute"]) for point in record.points)
+        for name in dict.fromkeys(point.parameters["recompute"] for point in record.points)
     }
     handles |= {
         "with sequence parallelism": Line2D([], [], color="#444444"),
@@ -96,7 +95,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: Quantity) -> None:
+def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: q.Quantity) -> None:
     data = chart_data(replace(artifact, quantities=(quantity,)), {"": record})
     data = data[data.value.notna()]
     if quantity is not artifact.main:
@@ -137,18 +136,18 @@ ARTIFACT = Artifact(
             x=levels("t p", (2, 2), (4, 1), labels="t={t}"),
             b=1,
             B=8,
-            x_axis=XAxis("t", "Tensor-parallel size t (p = 4/t)", scale="log2"),
+            x_axis=q.XAxis("t", "Tensor-parallel size t (p = 4/t)", scale="log2"),
         ),
     },
     columns={"recompute": "recompute", "sequence_parallel": "sequence parallel", "t": "t", "p": "p"},
-    x_axis=XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
+    x_axis=q.XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
     further=further,
     draw=draw,
     notes=notes,
 )
 
 
-def _both(results: Results, metric: Quantity, sizes: Sequence[int]) -> dict[str, tuple[float, float]]:
+def _both(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict[str, tuple[float, float]]:
     """A metric without and with sequence parallelism, by recomputation and t, where both have it."""
     pairs = {}
     for name in RECOMPUTE:
@@ -162,7 +161,7 @@ def _both(results: Results, metric: Quantity, sizes: Sequence[int]) -> dict[str,
     return pairs
 
 
-def _changes(results: Results, metric: Quantity, sizes: Sequence[int]) -> dict[str, float]:
+def _changes(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict[str, float]:
     return {where: on / off - 1 for where, (off, on) in _both(results, metric, sizes).items()}
 
 
@@ -173,10 +172,10 @@ def _changes(results: Results, metric: Quantity, sizes: Sequence[int]) -> dict[s
     "throughput with it is no lower than without it, for every t up to a node's 8 GPUs, whatever is recomputed",
 )
 def not_slower_in_a_node(results: Results) -> Judgement:
-    inside = [t for t in SIZES if t <= int(published.constants()["gpus_per_node"])]
+    inside = [t for t in SIZES if t <= published.gpus_per_node()]
     changes = _changes(results, q.THROUGHPUT, inside)
     text = f"change of throughput: {listed(changes, '{:+.1%}')}"
-    return holds_if(min(changes.values()) >= 0, text, {"smallest_change": results.number(min(changes.values()))})
+    return holds_if(min(changes.values()) >= 0, text, results.numbers(smallest_change=min(changes.values())))
 
 
 @ARTIFACT.claim(

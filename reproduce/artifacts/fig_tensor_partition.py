@@ -1,9 +1,9 @@
 """Figure 5: blocks of a transformer layer split by tensor parallelism, drawn from the shards of `ptdp_core.layout`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, Number, PaperValue, PointResult, Record
+from benchmarks.records import Metric, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import ring_factor, tensor_parallel_elements
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
@@ -14,7 +14,7 @@ from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 
@@ -67,7 +67,7 @@ def _by(shape: Sequence[int]) -> str:
 
 def derive(point: Point) -> dict[str, Metric]:
     """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
-    parameters: Any = point.parameters
+    parameters = point.parameters
     model, t, b = model_of(parameters), parameters["t"], parameters["b"]
     if point.series == SHARDS:
         (parameter,) = (q for q in layer_parameters(model, 0) if q.name == parameters["name"])
@@ -96,7 +96,7 @@ def derive(point: Point) -> dict[str, Metric]:
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
     shards = [point for point in record.points if point.series == SHARDS]
-    parameters: Any = shards[0].parameters
+    parameters = shards[0].parameters
     model, t = model_of(parameters), parameters["t"]
     (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
     forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
@@ -143,10 +143,6 @@ ARTIFACT = Artifact(
 )
 
 
-def _of(results: Results, series: str) -> list[PointResult]:
-    return [point for point in results.points if point.series == series]
-
-
 @ARTIFACT.claim(
     "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two "
     "all-reduce operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ "
@@ -157,7 +153,7 @@ def _of(results: Results, series: str) -> list[PointResult]:
 def two_all_reduces_each_way(results: Results) -> Judgement:
     counts = {
         tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
-        for point in _of(results, LAYER)
+        for point in results.of(LAYER)
     }
     ((forward, backward, cost_forward, cost_backward),) = counts if len(counts) == 1 else ((0.0, 0.0, 0.0, 0.0),)
     text = (
@@ -165,15 +161,15 @@ def two_all_reduces_each_way(results: Results) -> Judgement:
         f"row-parallel, an f for each column-parallel matrix), {cost_forward:.0f} and {cost_backward:.0f} in the cost "
         "model"
     )
-    numbers = {"forward": Number(forward, "count", "derived"), "backward": Number(backward, "count", "derived")}
+    numbers = numbers_of("derived", "count", forward=forward, backward=backward)
     return holds_if(counts == {(2.0, 2.0, 2.0, 2.0)}, text, numbers)
 
 
 def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
-    ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in _of(results, series)}
+    ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in results.of(series)}
     worst = max(abs(ratio - 1) for ratio in ratios.values())
     text = f"the rings of the cost model's all-reduces send {formula} for {', '.join(ratios)}, to {worst:.1e}"
-    return holds_if(worst <= TOLERANCE, text, {"largest_difference": Number(worst, "1", "derived")})
+    return holds_if(worst <= TOLERANCE, text, numbers_of("derived", largest_difference=worst))
 
 
 @ARTIFACT.claim(
@@ -200,16 +196,10 @@ def stage_communication(results: Results) -> Judgement:
     return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
 
 
-def _pairs(results: Results) -> list[tuple[str, Parameter, Parameter, int, int]]:
-    """Of each block: name, its column- and its row-parallel matrix, t, and columns of the first per row of the "
-    "second."""
-    pairs = []
-    parameters: Any = _of(results, SHARDS)[0].parameters
-    model = model_of(parameters)
-    for name in BLOCKS:
-        first, second = _weights(model, name)
-        pairs.append((name, first, second, parameters["t"], first.shape[COLUMN] // second.shape[ROW]))
-    return pairs
+def _shown(results: Results) -> tuple[ModelConfig, int]:
+    """The model and the t of the slices."""
+    point = results.of(SHARDS)[0]
+    return model_of(point.parameters), point.parameters["t"]
 
 
 @ARTIFACT.claim(
@@ -220,7 +210,10 @@ def _pairs(results: Results) -> list[tuple[str, Parameter, Parameter, int, int]]
 )
 def no_communication_between_the_gemms(results: Results) -> Judgement:
     wrong = []
-    for name, first, second, t, per_row in _pairs(results):
+    model, t = _shown(results)
+    for name in BLOCKS:
+        first, second = _weights(model, name)
+        per_row = first.shape[COLUMN] // second.shape[ROW]  # columns of the first for a row of the second
         for tp in range(t):
             columns, rows = first.shard(t, tp), second.shard(t, tp)
             meet = (columns.start, columns.stop) == (per_row * rows.start, per_row * rows.stop)
@@ -243,9 +236,8 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
     "exactly: slices begin and end between heads",
 )
 def column_parallel_heads(results: Results) -> Judgement:
-    parameters: Any = _of(results, SHARDS)[0].parameters
-    model = model_of(parameters)
-    (_, qkv, projection, t, _) = next(pair for pair in _pairs(results) if pair[0] == "attention")
+    model, t = _shown(results)
+    qkv, projection = _weights(model, "attention")
     width = model.hidden // model.heads
     cuts = [shard.start % (3 * width) for shard in (qkv.shard(t, tp) for tp in range(t))]
     cuts += [projection.shard(t, tp).start % width for tp in range(t)]

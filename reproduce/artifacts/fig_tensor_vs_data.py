@@ -4,9 +4,7 @@ from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed_by_batch, strictly_decreasing
+from reproduce.experiment.results import Judgement, Results, falls, holds_if, listed_by_batch
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
@@ -24,31 +22,22 @@ ARTIFACT = Artifact(
         "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. "
         "3)."
     ),
-    quantities=(
-        *(quantity for quantity in q.USUAL if quantity.name != "bubble_fraction"),
-        q.DATA_PARALLEL_TIME,
-        q.TENSOR_TIME,
-        q.GEMM_RATE,
-    ),
+    quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY, q.DATA_PARALLEL_TIME, q.TENSOR_TIME, q.GEMM_RATE),
     sweeps={
         "paper": Sweep.published("fig_tensor_vs_data", x="t d"),
         "laptop": Sweep(
             series=batches(32, 48, 64),
             x=levels("t d", (2, 4), (4, 2), (8, 1)),
-            gpus=8,
             gpus_per_node=4,
             layers=4,
             hidden=4096,
             heads=32,
-            p=1,
-            v=1,
-            b=1,
         ),
-        "cpu": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1)), b=1, layers=4),
-        "gpus": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1)), b=1),
+        "cpu": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1)), layers=4),
+        "gpus": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1))),
     },
     columns={"t": "t", "d": "d"},
-    x_axis=XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
+    x_axis=q.XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
     further=efficiency.kernel_metrics,
     draw=line_plot,
 )
@@ -84,13 +73,15 @@ def tensor_every_microbatch(results: Results) -> Judgement:
         f"over the batch sizes, tensor-parallel bytes per sequence vary by at most {spreads['tensor']:.1%}, and "
         f"data-parallel bytes per iteration by at most {spreads['data']:.1%}"
     )
-    numbers = {f"spread_{name}": results.number(value) for name, value in spreads.items()}
+    numbers = results.numbers(**{f"spread_{name}": value for name, value in spreads.items()})
     return holds_if(max(spreads.values()) <= PROPORTIONAL_TOLERANCE, text, numbers)
 
 
-def _tensor_shares(results: Results) -> dict[int, dict[Scalar, float]]:
-    time, tensor = results.by_batch("iteration_time", "t"), results.by_batch(q.TENSOR_TIME, "t")
-    return {B: {t: tensor[B][t] / time[B][t] for t in time[B]} for B in time}
+def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:
+    """The shares of an iteration in tensor all-reduces, of groups inside a node and of those across nodes."""
+    shares = [(t, share) for line in results.shares_of_time(q.TENSOR_TIME, "t").values() for t, share in line.items()]
+    node = results.gpus_per_node
+    return [share for t, share in shares if t <= node], [share for t, share in shares if t > node]
 
 
 @ARTIFACT.claim(
@@ -99,11 +90,10 @@ def _tensor_shares(results: Results) -> dict[int, dict[Scalar, float]]:
     "at least half of the iteration for every t > 8 at the larger batch sizes (all but the smallest)",
 )
 def tensor_dominates(results: Results) -> Judgement:
-    per_node = results.gpus_per_node
-    shares = _tensor_shares(results)
-    larger = {B: line for B, line in shares.items() if min(shares) != B}
-    across = min(v for line in larger.values() for t, v in line.items() if int(str(t)) > per_node)
-    numbers = {"smallest_share_across_nodes": results.number(across)}
+    shares = results.shares_of_time(q.TENSOR_TIME, "t")
+    larger = [line for B, line in shares.items() if min(shares) != B]
+    across = min(share for line in larger for t, share in line.items() if t > results.gpus_per_node)
+    numbers = results.numbers(smallest_share_across_nodes=across)
     return holds_if(across >= DOMINATES, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
 
 
@@ -113,20 +103,12 @@ def tensor_dominates(results: Results) -> Judgement:
     "a larger share of the iteration for every t > 8 than for any t <= 8",
 )
 def especially_across_nodes(results: Results) -> Judgement:
-    per_node = results.gpus_per_node
-    shares = _tensor_shares(results)
-    inside, across = (
-        [v for line in shares.values() for t, v in line.items() if (int(str(t)) > per_node) == beyond]
-        for beyond in (False, True)
-    )
+    inside, across = shares_inside_and_across(results)
     text = (
         f"share of the iteration in tensor all-reduces: {min(inside):.0%} to {max(inside):.0%} within a node, "
         f"{min(across):.0%} to {max(across):.0%} across nodes"
     )
-    numbers = {
-        "largest_inside": results.number(max(inside)),
-        "smallest_across": results.number(min(across)),
-    }
+    numbers = results.numbers(largest_inside=max(inside), smallest_across=min(across))
     return holds_if(min(across) > max(inside), text, numbers)
 
 
@@ -137,12 +119,12 @@ def especially_across_nodes(results: Results) -> Judgement:
 )
 def smaller_multiplications(results: Results) -> Judgement:
     lines = results.by_batch(q.GEMM_RATE, "t")
-    return holds_if(
-        all(strictly_decreasing(list(line.values())) for line in lines.values()),
-        f"teraFLOP/s inside the GEMMs of a layer: "
-        f"{listed_by_batch({min(lines): lines[min(lines)]}, 't', '{:.0f}', 1e12)}, the same at every batch "
-        "size since the microbatch size is 1",
+    smallest = {min(lines): lines[min(lines)]}
+    text = (
+        f"teraFLOP/s inside the GEMMs of a layer: {listed_by_batch(smallest, 't', '{:.0f}', 1e12)}, the same at every "
+        "batch size since the microbatch size is 1"
     )
+    return holds_if(falls(*lines.values()), text)
 
 
 @ARTIFACT.claim(
@@ -154,7 +136,7 @@ def smaller_multiplications(results: Results) -> Judgement:
 )
 def throughput_falls_with_t(results: Results) -> Judgement:
     lines = results.by_batch(q.THROUGHPUT, "t")
-    rising = [f"B={B}" for B, line in lines.items() if not strictly_decreasing(list(line.values()))]
+    rising = [f"B={B}" for B, line in lines.items() if not falls(line)]
     text = f"teraFLOP/s per GPU: {listed_by_batch(lines, 't', '{:.1f}', 1e12)}"
     return holds_if(not rising, text + (f"; it does not fall throughout at {', '.join(rising)}" if rising else ""))
 

@@ -1,12 +1,22 @@
 """Figure 13: tensor against pipeline parallelism, 162.2 billion parameters on 64 GPUs."""
 
-from benchmarks.records import Number
+from ptdp_core.formulas import parameters
+from reproduce.artifacts.fig_tensor_vs_data import shares_inside_and_across
 from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import model_of, size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, listed_by_batch, strictly_decreasing
+from reproduce.experiment.results import (
+    Judgement,
+    Results,
+    argmax,
+    consistent_if,
+    falls,
+    holds_if,
+    listed,
+    listed_by_batch,
+    numbers_of,
+)
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
@@ -31,19 +41,16 @@ ARTIFACT = Artifact(
         "laptop": Sweep(
             series=batches(8, 16),
             x=levels("p t", (1, 8), (2, 4), (4, 2), (8, 1)),
-            gpus=8,
             gpus_per_node=2,
             layers=8,
             hidden=8192,
             heads=64,
-            v=1,
-            b=1,
         ),
-        "cpu": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1)), b=1, layers=4),
-        "gpus": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1)), b=1),
+        "cpu": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1)), layers=4),
+        "gpus": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1))),
     },
     columns={"p": "p", "t": "t"},
-    x_axis=XAxis("p", "(Pipeline-parallel size, tensor-parallel size)", scale="category"),
+    x_axis=q.XAxis("p", "(Pipeline-parallel size, tensor-parallel size)", scale="category"),
     further=efficiency.kernel_metrics,
     draw=line_plot,
 )
@@ -59,8 +66,8 @@ ARTIFACT = Artifact(
 )
 def best_at_node_size(results: Results) -> Judgement:
     lines, node = results.by_batch(q.THROUGHPUT, "t"), results.gpus_per_node
-    best = {B: max(line, key=lambda t: line[t]) for B, line in lines.items()}
-    numbers = {f"best_t_b{B}": results.number(int(str(t)), "count") for B, t in best.items()}
+    best = {B: argmax(line) for B, line in lines.items()}
+    numbers = results.numbers("count", **{f"best_t_b{B}": t for B, t in best.items()})
     text = f"teraFLOP/s by tensor-parallel size: {listed_by_batch(lines, 't', '{:.0f}', 1e12)}"
     return holds_if(all(t == node for t in best.values()), text, numbers)
 
@@ -78,7 +85,7 @@ def up_to_two_times_lower(results: Results) -> Judgement:
     ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
     worst = max(ratios.values())
     text = f"fastest over slowest combination of t and p, by batch size: {listed(ratios, '{:.2f}')}"
-    numbers = {f"ratio_b{B}": results.number(value) for B, value in ratios.items()}
+    numbers = results.numbers(**{f"ratio_b{B}": value for B, value in ratios.items()})
     return holds_if(TWO_TIMES[0] <= worst <= TWO_TIMES[1], text, numbers)
 
 
@@ -90,25 +97,20 @@ def up_to_two_times_lower(results: Results) -> Judgement:
     "than t = 8, at both batch sizes",
 )
 def tensor_best_within_node(results: Results) -> Judgement:
-    time, tensor = (results.by_batch(name, "t") for name in ("iteration_time", q.TENSOR_TIME))
-    shares = {B: {t: tensor[B][t] / time[B][t] for t in time[B]} for B in time}
     node = results.gpus_per_node
-    inside = max(v for line in shares.values() for t, v in line.items() if int(str(t)) <= node)
-    across = min(v for line in shares.values() for t, v in line.items() if int(str(t)) > node)
+    shares, other_shares = shares_inside_and_across(results)
+    inside, across = max(shares), min(other_shares)
     slower = all(
-        line[t] < line[node]
+        speed < line[node]
         for line in results.by_batch(q.THROUGHPUT, "t").values()
-        for t in line
-        if int(str(t)) > node
+        for t, speed in line.items()
+        if t > node
     )
     text = (
         f"share of the iteration in tensor all-reduces: at most {inside:.0%} within a node (t <= {node}), at "
         f"least {across:.0%} across nodes, where throughput is {'lower' if slower else 'not lower'} at every batch size"
     )
-    numbers = {
-        "largest_inside": results.number(inside),
-        "smallest_across": results.number(across),
-    }
+    numbers = results.numbers(largest_inside=inside, smallest_across=across)
     return holds_if(across > inside and slower, text, numbers)
 
 
@@ -119,11 +121,11 @@ def tensor_best_within_node(results: Results) -> Judgement:
     "exposed point-to-point communication takes at most 10% of an iteration at every point",
 )
 def pipeline_messages_cheap(results: Results) -> Judgement:
-    time, sent = (results.by_batch(name, "p") for name in ("iteration_time", "pipeline_communication_time"))
-    shares = {f"B={B}, p={p}": sent[B][p] / time[B][p] for B in time for p in time[B]}
-    worst = max(shares, key=lambda where: shares[where])
+    lines = results.shares_of_time("pipeline_communication_time", "p")
+    shares = {f"B={B}, p={p}": share for B, line in lines.items() for p, share in line.items()}
+    worst = argmax(shares)
     text = f"exposed point-to-point communication takes at most {shares[worst]:.1%} of an iteration ({worst})"
-    return holds_if(shares[worst] <= BOTTLENECK, text, {"largest_share": results.number(shares[worst])})
+    return holds_if(shares[worst] <= BOTTLENECK, text, results.numbers(largest_share=shares[worst]))
 
 
 @ARTIFACT.claim(
@@ -133,12 +135,9 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
     scales=DIRECTION,
 )
 def bubble_falls_with_t(results: Results) -> Judgement:
-    bubbles = {
-        B: dict(sorted(line.items(), key=lambda item: int(str(item[0]))))
-        for B, line in results.by_batch("bubble_fraction", "t").items()
-    }
-    falls = all(strictly_decreasing(list(line.values())) for line in bubbles.values())
-    return holds_if(falls, f"bubble over compute time: {listed_by_batch(bubbles, 't', '{:.0%}')}")
+    bubbles = {B: dict(sorted(line.items())) for B, line in results.by_batch("bubble_fraction", "t").items()}
+    text = f"bubble over compute time: {listed_by_batch(bubbles, 't', '{:.0%}')}"
+    return holds_if(falls(*bubbles.values()), text)
 
 
 def _has_ends(results: Results) -> bool:
@@ -186,16 +185,11 @@ size_claim(
     fidelity="derived",
 )
 def model_size_in_text(results: Results) -> Judgement:
-    from ptdp_core.formulas import parameters
-
     model = model_of(results.points[0].parameters)
     count = parameters(model)
     text = (
         f"161 billion here and 162.2 billion in the caption of Figure 13 are the same model; eq. (2) gives "
         f"{count / 1e9:.2f} billion ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
     )
-    return Judgement(
-        "holds" if round(count / 1e9) == SIZE_IN_TEXT == round(float(SIZE_IN_CAPTION)) else "paper inconsistent",
-        text,
-        {"parameters": Number(count, "count", "derived")},
-    )
+    same = round(count / 1e9) == SIZE_IN_TEXT == round(float(SIZE_IN_CAPTION))
+    return consistent_if(same, text, numbers_of("derived", "count", parameters=count))

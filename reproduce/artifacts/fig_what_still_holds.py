@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import exp, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
@@ -24,8 +24,6 @@ from reproduce.artifacts import (
 )
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import OURS, Judgement, MissingResultError, Results, holds_if, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
@@ -37,13 +35,13 @@ if TYPE_CHECKING:
     from benchmarks.records import Record
 
 A100, H100 = "A100 2021", "H100 today"
-ON_H100: Mapping[str, Scalar] = {"cluster": "h100"}
-CROSSOVER = Quantity("crossover_bandwidth", "HCA bandwidth where t=16 equals t=8", "B/s", "GB/s", 1e9, 0)
+ON_H100: Mapping[str, Any] = {"cluster": "h100"}
+CROSSOVER = q.Quantity("crossover_bandwidth", "HCA bandwidth where t=16 equals t=8", "B/s", "GB/s", 1e9, 0)
 REACH = 16.0  # a crossover is looked for between 1/16 and 16 times the cluster's bandwidth
 LINKS = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 # Hugging Face, The Ultra-Scale Playbook (2025), on nodes of 8 H100: tokens/s per GPU from one node's size to two's.
 PUBLIC_TENSOR, PUBLIC_PIPELINE = -0.427, -0.14
-SMALL_MODEL: Mapping[str, Scalar] = {"layers": 32, "hidden": 2560, "heads": 32, "seq": 4096, "vocab": 51200, "b": 1}
+SMALL_MODEL: Mapping[str, Any] = {"layers": 32, "hidden": 2560, "heads": 32, "seq": 4096, "vocab": 51200, "b": 1}
 GAIN = 0.10  # of interleaving, "10+%"
 
 
@@ -97,9 +95,9 @@ def _key(era: str, artifact: Artifact, point: Point) -> str:
     return f"{era.split()[0].lower()}_{artifact.id}_{point.key}"
 
 
-def _tokens(point_parameters: Mapping[str, Scalar]) -> float:
+def _tokens(point_parameters: Mapping[str, Any]) -> float:
     """Tokens of an iteration per GPU."""
-    p, t, d, B, seq = (int(str(point_parameters[name])) for name in ("p", "t", "d", "B", "seq"))
+    p, t, d, B, seq = (point_parameters[name] for name in ("p", "t", "d", "B", "seq"))
     return B * seq / (p * t * d)
 
 
@@ -117,11 +115,11 @@ def _at_bandwidth(results: Results) -> str:
 
 
 def _gain_falls_at(results: Results) -> str:
-    default, ours = (
-        results.series(series, q.THROUGHPUT, "B") for series in (fig_interleaved.DEFAULT, fig_interleaved.INTERLEAVED)
-    )
     tokens = {p.parameters["B"]: _tokens(p.parameters) for p in results.points}
-    gains = [(tokens[B], ours[B] / default[B] - 1) for B in default]
+    gains = [
+        (tokens[B], gain)
+        for B, gain in results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B").items()
+    ]
     crossing = _crossing(gains, GAIN)
     if crossing:
         return f"{crossing:,.0f} tokens a GPU"
@@ -182,9 +180,9 @@ ROWS = (
 KEEPS_RECOMPUTATION = (fig_recomputation.ARTIFACT.id, fig_zero3.ARTIFACT.id, fig_tensor_vs_pipeline.ARTIFACT.id)
 
 
-def _with_techniques(parameters: Mapping[str, Scalar], artifact: str) -> dict[str, Scalar]:
+def _with_techniques(parameters: Mapping[str, Any], artifact: str) -> dict[str, Any]:
     """Parameters with what a training program of today has; see `KEEPS_RECOMPUTATION`."""
-    today: dict[str, Scalar] = {"attention": "sdpa", "sequence_parallel": int(str(parameters["t"])) > 1}
+    today: dict[str, Any] = {"attention": "sdpa", "sequence_parallel": parameters["t"] > 1}
     if artifact not in KEEPS_RECOMPUTATION:
         today["recompute"] = "none"
     return {**parameters, **today, **ON_H100}
@@ -333,8 +331,7 @@ for _row in ROWS:
 
 def _drops(results: Results) -> dict[str, float]:
     rates = {name: [results.value(f"public_{name}{size}", q.SEQUENCES) for size in (8, 16)] for name in "tp"}
-    sizes = {"t": (8, 16), "p": (8, 16)}
-    return {name: (two / sizes[name][1]) / (one / sizes[name][0]) - 1 for name, (one, two) in rates.items()}
+    return {name: two / one / 2 - 1 for name, (one, two) in rates.items()}
 
 
 @ARTIFACT.claim(
@@ -347,5 +344,4 @@ def public_measurements(results: Results) -> Judgement:
     drops = _drops(results)
     names = {"t": f"t=8 to 16 (measured {PUBLIC_TENSOR:.0%})", "p": f"p=8 to 16 (measured {PUBLIC_PIPELINE:.0%})"}
     text = f"throughput per GPU, {listed({names[name]: drop for name, drop in drops.items()})}"
-    numbers = {name: results.number(drop) for name, drop in drops.items()}
-    return holds_if(-0.55 <= drops["t"] <= -0.30 and drops["p"] > drops["t"] / 2, text, numbers)
+    return holds_if(-0.55 <= drops["t"] <= -0.30 and drops["p"] > drops["t"] / 2, text, results.numbers(**drops))

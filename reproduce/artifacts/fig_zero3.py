@@ -4,12 +4,11 @@ from math import fsum
 
 from reproduce.artifacts import table_zero3
 from reproduce.artifacts.shared import zero3_points
-from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, gpu_counts, key_of
+from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, strictly_increasing, word
+from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, rises, word
 from reproduce.experiment.sweep import Sweep
 from reproduce.output.figures import line_plot
 from reproduce.output.theme import MARKERS, PALETTE
@@ -46,17 +45,12 @@ ARTIFACT = Artifact(
     quantities=zero3_points.QUANTITIES,
     sweeps={"paper": Sweep(zero3_points.rows), **zero3_points.MEASURED},
     columns={"gpus": "n", "b": "b", "B": "B"},
-    x_axis=XAxis("gpus", "Number of GPUs"),
+    x_axis=q.XAxis("gpus", "Number of GPUs"),
     further=zero3_points.training_time,
     draw=line_plot,
     looks=LOOKS,
     notes=notes,
 )
-
-
-def _along(results: Results, scheme: str, model: str, metric: str | Quantity) -> dict[int, float]:
-    counts = gpu_counts(results, model, scheme)
-    return {n: results.value(key_of(scheme, model, n), metric) for n in counts}
 
 
 @ARTIFACT.claim(
@@ -66,13 +60,14 @@ def _along(results: Results, scheme: str, model: str, metric: str | Quantity) ->
     "PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
 )
 def scales_more_gracefully(results: Results) -> Judgement:
-    kept = {}
-    for scheme in (PTDP, ZERO3):
-        for model in MODELS:
-            values = list(_along(results, scheme, model, q.THROUGHPUT).values())
-            kept[f"{scheme}, {model}"] = values[-1] / values[0]
+    lines = {
+        f"{scheme}, {model}": along(results, scheme, model, q.THROUGHPUT)
+        for scheme in (PTDP, ZERO3)
+        for model in MODELS
+    }
+    kept = {name: line[max(line)] / line[min(line)] for name, line in lines.items()}
     text = f"throughput per GPU at the most over that at the fewest GPUs: {listed(kept, '{:.0%}')}"
-    numbers = {word(key): results.number(share) for key, share in kept.items()}
+    numbers = results.numbers(**{word(name): share for name, share in kept.items()})
     return holds_if(all(kept[f"{PTDP}, {m}"] > kept[f"{ZERO3}, {m}"] for m in MODELS), text, numbers)
 
 
@@ -83,18 +78,18 @@ def scales_more_gracefully(results: Results) -> Judgement:
     "every tensor only once to each node",
 )
 def less_cross_node_communication(results: Results) -> Judgement:
-    per_node = int(published.constants()["gpus_per_node"])
-    ratios, largest = {}, {}
+    ratios: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for model in MODELS:
-        for n in gpu_counts(results, model, PTDP)[1:]:
-            uses = ("pipeline_traffic", "data_traffic", "embedding_traffic")
-            ours = fsum(results.value(key_of(PTDP, model, n), use) for use in uses)
-            theirs = results.value(key_of(ZERO3, model, n), "data_traffic") / per_node
+        uses = ("pipeline_traffic", "data_traffic", "embedding_traffic")
+        lines = [along(results, PTDP, model, use) for use in uses]
+        gathered = along(results, ZERO3, model, "data_traffic")
+        for n in list(lines[0])[1:]:
+            ours, theirs = fsum(line[n] for line in lines), gathered[n] / published.gpus_per_node()
             ratios[f"{model} on {n}"] = theirs / ours
-            largest[key_of(PTDP, model, n)] = results.number(ours, "B")
-            largest[key_of(ZERO3, model, n)] = results.number(theirs, "B")
+            largest |= {key_of(PTDP, model, n): ours, key_of(ZERO3, model, n): theirs}
     text = f"cross-node bytes per GPU and iteration, ZeRO-3 over PTD-P: {listed(ratios, '{:.1f}')}"
-    return holds_if(min(ratios.values()) > 1, text, largest)
+    return holds_if(min(ratios.values()) > 1, text, results.numbers("B", **largest))
 
 
 @ARTIFACT.claim(
@@ -106,12 +101,12 @@ def less_cross_node_communication(results: Results) -> Judgement:
 def batch_too_small_to_hide(results: Results) -> Judgement:
     shares = {}
     for model in MODELS:
-        time, exposed = (_along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
+        time, exposed = (along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
         shares[model] = {n: exposed[n] / time[n] for n in time}
     text = "exposed share of ZeRO-3's iteration by GPUs: " + "; ".join(
         f"{model}: {listed(line, '{:.0%}')}" for model, line in shares.items()
     )
-    return holds_if(all(strictly_increasing(list(line.values())) for line in shares.values()), text)
+    return holds_if(rises(*shares.values()), text)
 
 
 @ARTIFACT.claim(
@@ -121,9 +116,7 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
     fidelity="derived",
 )
 def fixed_batch_sizes(results: Results) -> Judgement:
-    batches: dict[str, set[int]] = {}
-    for point in results.points:
-        batches.setdefault(point.series, set()).add(int(str(point.parameters["B"])))
+    batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.names}
     changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
     text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())
-    return Judgement("paper inconsistent" if changed else "holds", text or "one batch size along every line")
+    return consistent_if(not changed, text or "one batch size along every line")

@@ -1,14 +1,39 @@
 """The claims of the paper that belong to no one figure or table: takeaways, introduction, formulas, related work.
 
-It draws nothing. How its claims are judged is in `takeaways` (by simulation) and `formula_claims` (by the paper's own
-formulas and numbers), its configurations are in `paper_points`.
+It draws nothing. The takeaways are judged by simulation. The others follow, or do not, from the paper's own formulas
+and numbers ('derived'); where an object of this project does what a formula counts (the schedules, the operator
+inventory, the checks of a configuration), they are judged on that object. The configurations are in
+`shared.paper_points`.
 """
 
-from reproduce.artifacts.shared import formula_claims, takeaways
-from reproduce.artifacts.shared.paper_points import points
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any
+
+from ptdp_core import formulas
+from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.layout import chunk_layers
+from ptdp_core.schedules import bubble_fraction, build
+from ptdp_core.simulator import operators
+from reproduce.artifacts.shared import paper_points
+from reproduce.artifacts.shared.models import GPT_3, model_of, table_1
+from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.results import (
+    Judgement,
+    MissingResultError,
+    Results,
+    argmax,
+    falls,
+    holds_if,
+    listed,
+    numbers_of,
+)
 from reproduce.experiment.sweep import Sweep
+
+NEARLY_BEST = 0.01  # how much faster than the smallest model-parallel size a larger one may be
+APPROXIMATELY = 0.05
 
 ARTIFACT = Artifact(
     id="paper_claims",
@@ -20,95 +45,261 @@ ARTIFACT = Artifact(
         "and the configurations they are judged on."
     ),
     quantities=(q.THROUGHPUT,),
-    sweeps={"paper": Sweep(points)},
+    sweeps={"paper": Sweep(paper_points.points)},
     columns={"p": "p", "t": "t", "d": "d", "b": "b", "B": "B"},
     notes=None,
 )
 
-ARTIFACT.claim(
+
+Speeds = list[tuple[Mapping[str, Any], float]]  # of points: their parameters and throughput
+
+
+def _speeds(results: Results, series: str) -> Speeds:
+    """The points of a series that fit in memory. Raises `MissingResultError` if one failed, or if none fits."""
+    speeds = [(p.parameters, results.value(p.key, q.THROUGHPUT)) for p in results.of(series) if p.status != "oom"]
+    if not speeds:
+        raise MissingResultError(f"series {series!r} has no point that fits in memory")
+    return speeds
+
+
+def _by(parameter: str, speeds: Speeds) -> dict[int, Speeds]:
+    """The points by the values of a parameter, in order."""
+    values = sorted({parameters[parameter] for parameters, _ in speeds})
+    return {value: [point for point in speeds if point[0][parameter] == value] for value in values}
+
+
+@ARTIFACT.claim(
     "Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should "
     "generally be used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be "
     "used to scale up to larger models across servers.",
     "Section 3.2",
     "on Figure 13's configurations (p*t = 64), t = g = 8 is the fastest at both batch sizes",
-)(takeaways.takeaway_1)
+)
+def takeaway_1(results: Results) -> Judgement:
+    batches = _by("B", _speeds(results, paper_points.TENSOR_VS_PIPELINE))
+    speeds = {B: {parameters["t"]: speed / 1e12 for parameters, speed in points} for B, points in batches.items()}
+    best = {B: argmax(by_t) for B, by_t in speeds.items()}
+    text = "; ".join(
+        f"B={B}: fastest with t={best[B]}; teraFLOP/s by t: {listed(by_t, '{:.0f}')}" for B, by_t in speeds.items()
+    )
+    numbers = results.numbers("count", **{f"best_t_at_b{B}": t for B, t in best.items()})
+    return holds_if(set(best.values()) == {published.gpus_per_node()}, text, numbers)
 
-ARTIFACT.claim(
-    "Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \\cdot p$ "
+
+@ARTIFACT.claim(
+    r"Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ "
     "should be used so that the model's parameters and intermediate metadata fit in GPU memory; data "
     "parallelism can be used to scale up training to more GPUs.",
     "Section 3.3.2",
     "over every legal (p, t, d) of the 5.9B model on 64 GPUs that fits, no M is more than 1% faster than the "
     "smallest, at each batch size",
-)(takeaways.takeaway_2)
+)
+def takeaway_2(results: Results) -> Judgement:
+    texts, numbers, fine = [], results.numbers(), True
+    for B, points in _by("B", _speeds(results, paper_points.MODEL_PARALLEL)).items():
+        best: dict[int, float] = {}
+        for parameters, speed in points:
+            size = parameters["p"] * parameters["t"]
+            best[size] = max(speed, best.get(size, 0.0))
+        best, smallest = dict(sorted(best.items())), min(best)
+        gap = max(best.values()) / best[smallest] - 1
+        fine = fine and gap <= NEARLY_BEST
+        shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
+        texts.append(f"B={B}: smallest that fits M={smallest}; best teraFLOP/s by M: {shown}")
+        numbers |= results.numbers("count", **{f"smallest_m_at_b{B}": smallest})
+        numbers |= results.numbers(**{f"faster_than_smallest_at_b{B}": gap})
+    return holds_if(fine, "; ".join(texts), numbers)
 
-ARTIFACT.claim(
+
+def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
+    """The fastest b for each value of a parameter."""
+    return {value: max(points, key=itemgetter(1))[0]["b"] for value, points in _by(parameter, speeds).items()}
+
+
+@ARTIFACT.claim(
     "Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint "
     "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size "
     "$B$.",
     "Section 3.4",
     "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B",
-)(takeaways.takeaway_3)
+)
+def takeaway_3(results: Results) -> Judgement:
+    by_batch = _best_b("B", _speeds(results, paper_points.BY_B))
+    texts = [f"by B {listed(by_batch, '{}')}"]
+    different = {"batch_size": len(set(by_batch.values()))}
+    families = (
+        ("model", "h", "hidden", paper_points.BY_MODEL),
+        ("p", "p", "p", paper_points.BY_P),
+        ("d", "d", "d", paper_points.BY_D),
+    )
+    for name, letter, parameter, series in families:
+        batches = _by("B", _speeds(results, series))
+        best = {B: _best_b(parameter, points) for B, points in batches.items()}
+        texts += [f"by {letter} at B={B} {listed(by_value, '{}')}" for B, by_value in best.items()]
+        different[name] = max(len(set(by_value.values())) for by_value in best.values())
+    text = "best b around the 91B model at (t, p, d) = (8, 8, 1): " + "; ".join(texts)
+    numbers = results.numbers("count", **{f"different_optima_by_{name}": count for name, count in different.items()})
+    return holds_if(min(different.values()) > 1, text, numbers)
 
-ARTIFACT.claim(
-    "As much as 50\\% of time can be spent flushing the pipeline depending on the number of microbatches "
+
+@ARTIFACT.claim(
+    r"As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches "
     "injected into the pipeline.",
     "Section 1",
     "over Figure 6's configurations the bubble takes at most 50% of an iteration, at least 45% of one",
     fidelity="derived",
-)(formula_claims.half_of_time_flushing)
+)
+def half_of_time_flushing(results: Results) -> Judgement:
+    shares = {}
+    for row in published.rows("fig_bubble"):
+        bubble = formulas.bubble_fraction_data_parallel(row["n"], row["d"], row["b_prime"])
+        shares[f"n={row['n']}, b'={row['b_prime']}, d={row['d']}"] = bubble / (1 + bubble)
+    worst = argmax(shares)
+    text = f"bubble over the whole iteration, largest of Figure 6's configurations: {shares[worst]:.1%} at {worst}"
+    return holds_if(0.45 <= shares[worst] <= 0.5, text, numbers_of("derived", largest_share=shares[worst]))
 
-ARTIFACT.claim(
+
+@ARTIFACT.claim(
     "The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the "
     "pipeline flush.",
     "Section 1",
     "the executed bubble's share of time falls from each m to the next",
     fidelity="derived",
-)(formula_claims.more_microbatches_less_flush)
+)
+def more_microbatches_less_flush(results: Results) -> Judgement:
+    bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
+    shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
+    text = f"1F1B executed with p=8: share of time in the bubble by m: {listed(shares, '{:.1%}')}"
+    numbers = numbers_of("derived", **{f"share_at_m{m}": share for m, share in shares.items()})
+    return holds_if(falls(shares), text, numbers)
 
-ARTIFACT.claim(
+
+@ARTIFACT.claim(
     "we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 "
     "has layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on",
     "Section 2.2.2",
     "exactly, by the layout of layers and by the stages that the interleaved schedule runs",
     fidelity="derived",
-)(formula_claims.layers_of_devices)
+)
+def layers_of_devices(results: Results) -> Judgement:
+    layers, p, v = 16, 4, 2
+    schedule = build("interleaved", p, p, v)
+    placed = {
+        rank + 1: [layer + 1 for chunk in chunk_layers(layers, schedule.placement, rank) for layer in chunk]
+        for rank in range(p)
+    }
+    scheduled = {rank + 1: sorted({action.stage for action in actions}) for rank, actions in enumerate(schedule.ranks)}
+    stages = {rank: [rank - 1, rank - 1 + p] for rank in placed}  # two layers each
+    text = f"{layers} layers, p={p}, v={v}: " + "; ".join(f"device {rank}: {held}" for rank, held in placed.items())
+    fine = placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages
+    return holds_if(fine, text)
 
-ARTIFACT.claim(
-    "The minimum value of this function is obtained when $c = \\sqrt{l \\cdot \\left(A^\\text{intermediate} / "
-    "A^\\text{input}\\right)}$.",
+
+@ARTIFACT.claim(
+    r"The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} / "
+    r"A^\text{input}\right)}$.",
     "Section 3.5",
     "less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
     fidelity="derived",
-)(formula_claims.optimal_checkpoints)
+)
+def optimal_checkpoints(results: Results) -> Judgement:
+    worst = float("-inf")
+    for layers in (1, 2, 4, 8, 16, 32):
+        for ratio in (1.0, 5.0, 20.0, 34.0, 100.0):
+            best = formulas.optimal_checkpoints(layers, 1.0, ratio)
+            least = formulas.checkpoint_memory(best, layers, 1.0, ratio)
+            others = (
+                formulas.checkpoint_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1000) if k != 100
+            )
+            worst = max(worst, least / min(others) - 1)
+    text = f"memory at the formula's c over that at 0.1 to 10 times it, 30 cases: at most {worst:+.1e}"
+    return holds_if(worst < 0, text, numbers_of("derived", largest_excess=worst))
 
-ARTIFACT.claim(
-    "End-to-end training time $\\approx \\dfrac{8TP}{nX}$.",
+
+@ARTIFACT.claim(
+    r"End-to-end training time $\approx \dfrac{8TP}{nX}$.",
     "Section 5.1, eq. 4",
     "within 5% of the time by eq. 3, for GPT-3 and the trillion-parameter model",
     fidelity="derived",
-)(formula_claims.eq_4_approximates)
+)
+def eq_4_approximates(results: Results) -> Judgement:
+    models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
+    off = {
+        name: formulas.training_time_approximate(formulas.parameters(model), 1.0, 1, 1.0)
+        / formulas.training_time(model, 1, 1.0, 1, 1.0)
+        - 1
+        for name, model in models.items()
+    }
+    text = f"8TP/(nX) over the time by eq. 3: {listed(off, '{:+.1%}')}"
+    numbers = numbers_of("derived", **{f"difference_for_{name.lower()}": value for name, value in off.items()})
+    return holds_if(max(map(abs, off.values())) <= APPROXIMATELY, text, numbers)
 
-ARTIFACT.claim(
+
+@ARTIFACT.claim(
     "Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations "
-    "is: $$96Bslh^2\\left(1 + \\dfrac{s}{6h} + \\dfrac{V}{16lh}\\right).$$",
+    r"is: $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$",
     "Appendix; eq. 3",
     "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12",
     fidelity="derived",
-)(formula_claims.flops_per_iteration)
+)
+def flops_per_iteration(results: Results) -> Judgement:
 
-ARTIFACT.claim(
+    def count(work: operators.Work) -> int:
+        return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
+
+    worst, B = 0.0, 4
+    for row in table_1():
+        model = model_of(row.parameters)
+        forward, backward = (count(of(model, B, 1)) for of in (operators.layer_forward, operators.layer_backward))
+        layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
+        logits = count(operators.logits_forward(model, B, 1)) + count(operators.logits_backward(model, B, 1))
+        total = model.layers * (2 * forward + backward) + logits
+        pairs = (
+            (forward, layer),
+            (backward, 2 * layer),
+            (logits, formulas.logit_flops(model, B)),
+            (total, formulas.flops_per_iteration(model, B)),
+        )
+        worst = max(worst, *(abs(ours / theirs - 1) for ours, theirs in pairs))
+    text = f"GEMMs of every operator of Table 1's models, counted: largest difference from the formulas {worst:.1e}"
+    return holds_if(worst < 1e-12, text, numbers_of("derived", largest_difference=worst))
+
+
+def _most(configure: Callable[[int], object], limit: int) -> int:
+    """The largest of the sizes 1 to `limit` that can be configured."""
+    accepted = []
+    for size in range(1, limit + 1):
+        try:
+            configure(size)
+        except ValueError:
+            continue
+        accepted.append(size)
+    return max(accepted)
+
+
+@ARTIFACT.claim(
     "GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports "
     "parallelization to only $1536$ GPUs",
     "Section 5.4.3",
     "exactly: the largest d that can be configured",
     fidelity="derived",
-)(formula_claims.data_parallel_to_1536)
+)
+def data_parallel_to_1536(results: Results) -> Judgement:
+    B = 1536
+    most = _most(lambda d: ParallelConfig(d=d, B=B), 2 * B)
+    text = f"of d = 1 to {2 * B} for B = {B}, the largest that can be configured is {most}"
+    return holds_if(most == B, text, numbers_of("derived", "count", largest_d=most))
 
-ARTIFACT.claim(
+
+@ARTIFACT.claim(
     "pipeline parallelism in isolation can still only scale to a number of devices equal to the number of "
     "layers in the model",
     "Section 6",
     "exactly: the largest p that can be configured",
     fidelity="derived",
-)(formula_claims.pipeline_up_to_layers)
+)
+def pipeline_up_to_layers(results: Results) -> Judgement:
+    model = model_of(published.model("fig_pipeline_vs_data"))
+    most = _most(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
+    text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"
+    return holds_if(most == model.layers, text, numbers_of("derived", "count", largest_p=most))

@@ -8,11 +8,10 @@ from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.artifacts.shared import models
-from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Level, Point, Sweep
 
 ID = "table_bandwidth"
 BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"
@@ -20,21 +19,6 @@ CROSSINGS = "crossings"
 PIPELINE, DATA = "pipeline point-to-point", "data-parallel all-reduce"
 FACTOR = 2.0  # how far a reading of an undefined quantity may be away
 CLUSTER = "selene"  # the data file whose parameters were set with the paper's numbers
-
-
-def points() -> tuple[Point, ...]:
-    """The run of Table 1's largest model, for its two kinds of traffic between nodes."""
-    largest = max(models.table_1(), key=lambda row: row.billions)
-    return tuple(
-        Point(
-            key=key,
-            series="",
-            label=traffic,
-            parameters={**largest.parameters, "traffic": traffic},
-            paper=published.values(ID, {"traffic": traffic}),
-        )
-        for key, traffic in (("pipeline", PIPELINE), ("data", DATA))
-    )
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
@@ -122,6 +106,9 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
+LARGEST = models.table_1()[-1]
+TRAFFIC = (Level(PIPELINE, "pipeline", {"traffic": PIPELINE}), Level(DATA, "data", {"traffic": DATA}))
+
 ARTIFACT = Artifact(
     id="table_bandwidth",
     label="Section 5.9",
@@ -140,7 +127,7 @@ ARTIFACT = Artifact(
         Quantity(SECONDS, "time", "s", "s", 1, 3),
         Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
     ),
-    sweeps={"paper": Sweep(points)},
+    sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **LARGEST.parameters)},
     columns={"traffic": "traffic"},
     further=further,
     notes=notes,
@@ -153,25 +140,22 @@ SENTENCE = (
 )
 
 
-def _compare(results: Results, key: str) -> tuple[float, float, float]:
-    ours, paper = results.value(key, BANDWIDTH), float(results.point(key).paper[BANDWIDTH].value)
-    return ours, paper, ours / paper
-
-
-def _numbers(ours: float, ratio: float, origin: str) -> dict[str, Number]:
-    return {"ours": Number(ours, "B/s", origin), "ratio": Number(ratio, "1", origin)}
+def _compare(results: Results, key: str) -> tuple[float, float, float, dict[str, Number]]:
+    """Ours, the paper's, the ratio of both, and the numbers to keep."""
+    ours, paper = results.value(key, BANDWIDTH), results.point(key).paper[BANDWIDTH].value
+    return ours, paper, ours / paper, results.numbers("B/s", ours=ours) | results.numbers(ratio=ours / paper)
 
 
 @ARTIFACT.claim(SENTENCE, "Section 5.9 (pipeline; Section 1 has the same number)", TOLERANCE)
 def pipeline_bisection(results: Results) -> Judgement:
-    ours, paper, ratio = _compare(results, "pipeline")
+    ours, paper, ratio, numbers = _compare(results, "pipeline")
     text = (
         f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
         "which "
         f"bytes it divides by which time. Over the whole iteration it is {results.value('pipeline', WHOLE) / 1e9:.0f} "
         "GB/s"
     )
-    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, _numbers(ours, ratio, results.fidelity))
+    return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
 
 
 @ARTIFACT.claim(
@@ -180,9 +164,8 @@ def pipeline_bisection(results: Results) -> Judgement:
     f"{TOLERANCE}; inconclusive where the simulator's bandwidth was set with it",
 )
 def data_bisection(results: Results) -> Judgement:
-    ours, paper, ratio = _compare(results, "data")
+    ours, paper, ratio, numbers = _compare(results, "data")
     text = f"{ours / 1e12:.1f} TB/s by our definition, {ratio:.2f} times {paper / 1e12:.1f} TB/s"
-    numbers = _numbers(ours, ratio, results.fidelity)
     if given := set_with_these():
         names = ", ".join(f"{name} = {value / 1e9:g} GB/s" for name, value in given.items())
         return Judgement("inconclusive", f"{text}; no evidence: {names} was set with this number", numbers)

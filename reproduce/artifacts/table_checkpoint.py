@@ -1,6 +1,6 @@
 """Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
 
-from benchmarks.records import Metric, Number
+from benchmarks.records import Metric, PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
@@ -8,7 +8,7 @@ from reproduce.artifacts.shared import measured_checkpoint, models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep, level
 
 ID = "table_checkpoint"
@@ -18,37 +18,16 @@ BYTES_PER_PARAMETER = WEIGHT_BYTES + OPTIMIZER_BYTES
 TOLERANCE = 0.05
 
 
-def points() -> tuple[Point, ...]:
-    """Table 1's models; the paper gives the size of the largest one's checkpoint."""
-    bandwidths = published.configuration(ID)
-    return tuple(
-        Point(
-            key=row.key,
-            series="",
-            label=row.label,
-            parameters={**row.parameters, "model": row.label, **bandwidths},
-            paper=published.values(ID, {"model": row.label}),
-        )
-        for row in models.table_1()
-    )
-
-
 def derive(point: Point) -> dict[str, Metric]:
-    """14 bytes a parameter (eq. 2), and its times at the point's bandwidths. Raises ValueError for a bad one."""
+    """14 bytes a parameter (eq. 2), and its times at the point's bandwidths."""
     config = TrainingConfig.from_plain(point.parameters)
-    bandwidths = {}
-    for name in ("load_bandwidth", "save_bandwidth"):
-        value = point.parameters[name]
-        if isinstance(value, bool | str) or value is None or value <= 0:
-            raise ValueError(f"{name}={value!r} is not a bandwidth; needs bytes per second > 0; try {name}=1e12")
-        bandwidths[name] = value
     size = BYTES_PER_PARAMETER * parameters(config.model)
-    load = size / bandwidths["load_bandwidth"]
+    load = size / point.parameters["load_bandwidth"]
     return {
         SIZE: Metric(size, "B", "derived"),
         LOAD: Metric(load, "s", "derived"),
         LOAD_EACH: Metric(load * config.parallel.d, "s", "derived"),
-        SAVE: Metric(size / bandwidths["save_bandwidth"], "s", "derived"),
+        SAVE: Metric(size / point.parameters["save_bandwidth"], "s", "derived"),
     }
 
 
@@ -84,7 +63,7 @@ ARTIFACT = Artifact(
         Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
     ),
     sweeps={
-        "paper": Sweep(points),
+        "paper": Sweep(x=models.levels_of_table_1(), paper=ID, **published.configuration(ID)),
         "cpu": measured_checkpoint.sweep(LAYOUTS, layers=4, hidden=512, heads=8, vocab=1024),
         "gpu": measured_checkpoint.sweep(LAYOUTS[:1], **ON_GPUS),
         "gpus": measured_checkpoint.sweep(LAYOUTS, **ON_GPUS),
@@ -96,19 +75,24 @@ ARTIFACT = Artifact(
 )
 
 
+def _trillion(results: Results) -> PointResult:
+    """The point whose size the paper gives."""
+    return next(point for point in results.points if SIZE in point.paper)
+
+
 @ARTIFACT.claim(
     "For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes.",
     "Section 5.10",
     "14 bytes a parameter within 5%; what a checkpoint holds is not stated",
 )
 def checkpoint_size(results: Results) -> Judgement:
-    (point,) = (p for p in results.points if SIZE in p.paper)
+    point = _trillion(results)
     ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
     text = (
         f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
         f"{ours / paper - 1:+.1%}; 13.8 TB are {paper * BYTES_PER_PARAMETER / ours:.2f} bytes a parameter"
     )
-    return holds_if(abs(ours / paper - 1) <= TOLERANCE, text, {"size": Number(ours, "B", "derived")})
+    return holds_if(abs(ours / paper - 1) <= TOLERANCE, text, numbers_of("derived", "B", size=ours))
 
 
 @ARTIFACT.claim(
@@ -119,21 +103,21 @@ def checkpoint_size(results: Results) -> Judgement:
     None,
 )
 def load_bandwidth(results: Results) -> Judgement:
-    (point,) = (p for p in results.points if SIZE in p.paper)
+    point = _trillion(results)
     once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
     text = (
         "1 TB/s is a property of Selene's file system. At that rate the load takes "
         f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
     )
-    return Judgement("not testable here", text, {"once": Number(once, "s", "derived")})
+    return Judgement("not testable here", text, numbers_of("derived", "s", once=once))
 
 
 @ARTIFACT.claim(r"Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s).", "Section 5.10", None)
 def save_bandwidth(results: Results) -> Judgement:
-    (point,) = (p for p in results.points if SIZE in p.paper)
+    point = _trillion(results)
     save = results.value(point.key, SAVE)
     text = (
         f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
         f"save takes {save:.0f} s"
     )
-    return Judgement("not testable here", text, {"save": Number(save, "s", "derived")})
+    return Judgement("not testable here", text, numbers_of("derived", "s", save=save))

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 
-from benchmarks.records import Number
 from reproduce.artifacts.shared import measured_fusion
 from reproduce.artifacts.shared.zero3_points import model_sizes
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 
 ID = "table_fused_operators"
@@ -17,24 +15,22 @@ GPT_3, LARGER = "GPT-3 175B", "530B"
 GAIN_TOLERANCE = 0.05
 
 
-def _configurations() -> dict[str, dict[str, Scalar]]:
-    """What the paper leaves open: one model replica, p and t as elsewhere, 1F1B, a batch large enough for p."""
-    shared = {"d": 1, "v": 1, "b": 1, "t": 8}
-    return {
-        GPT_3: {**model_sizes("175B"), **shared, "p": 12, "B": 60},
-        LARGER: {**model_sizes("530B"), **shared, "p": 35, "B": 280},
-    }
+# What the paper leaves open: one model replica, p and t as elsewhere, 1F1B, a batch large enough for p.
+SHARED = {"d": 1, "v": 1, "b": 1, "t": 8}
+CONFIGURATIONS = {
+    GPT_3: {**model_sizes("175B"), **SHARED, "p": 12, "B": 60},
+    LARGER: {**model_sizes("530B"), **SHARED, "p": 35, "B": 280},
+}
 
 
 def points() -> tuple[Point, ...]:
     """Both models, unfused and fused."""
-    configurations = _configurations()
     return tuple(
         Point(
             key=f"{row['model'].lower().replace('-', '').replace(' ', '_')}_{'fused' if row['fused'] else 'unfused'}",
             series=row["model"],
             label="fused" if row["fused"] else "unfused",
-            parameters={**configurations[row["model"]], "fused": row["fused"]},
+            parameters={**CONFIGURATIONS[row["model"]], "fused": row["fused"]},
             paper=published.paper_values(ID, row),
         )
         for row in published.rows(ID)
@@ -67,11 +63,7 @@ ARTIFACT = Artifact(
         "Throughput per GPU with the operators and the data layout of Section 4.2 unfused and fused, for 175 and "
         "530 billion parameters. The configurations are assumed: the paper gives none."
     ),
-    quantities=(
-        q.THROUGHPUT,
-        q.ITERATION,
-        q.PEAK_MEMORY,
-    ),
+    quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY),
     sweeps={
         "paper": Sweep(points),
         "cpu": measured_fusion.sweep("compiled", layers=2, hidden=512, heads=8, seq=256, vocab=1024),
@@ -91,7 +83,7 @@ def _judge(model: str, stated: float) -> Callable[[Results], Judgement]:
             f"{gain:+.1%}, from {ours[False] / 1e12:.1f} to {ours[True] / 1e12:.1f} teraFLOP/s per GPU "
             f"(the paper's numbers: {theirs:+.1%})"
         )
-        numbers = {"gain": results.number(gain), "paper_gain": Number(theirs, "1", "paper")}
+        numbers = results.numbers(gain=gain) | numbers_of("paper", paper_gain=theirs)
         return holds_if(abs(gain - stated) <= GAIN_TOLERANCE, text, numbers)
 
     return judge

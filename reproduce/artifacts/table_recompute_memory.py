@@ -11,7 +11,7 @@ from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_byt
 from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, argmax, holds_if
 from reproduce.experiment.sweep import Point, Sweep
 
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
@@ -22,14 +22,6 @@ FEW = (1, 2)
 MOST = 0.5
 MUCH_LARGER = 5.0
 SAME = 0.01
-
-
-def points() -> tuple[Point, ...]:
-    """Table 1's models in their configurations."""
-    return tuple(
-        Point(row.key, "", row.label, {**row.parameters, "model": row.label, "recompute": "full"})
-        for row in models.table_1()
-    )
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
@@ -103,7 +95,7 @@ ARTIFACT = Artifact(
         Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
         Quantity(WITHOUT, "peak without recomputation", "B", "GB", 1e9, 1),
     ),
-    sweeps={"paper": Sweep(points)},
+    sweeps={"paper": Sweep(x=models.levels_of_table_1(recompute="full"))},
     columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
     further=further,
     notes=notes,
@@ -116,18 +108,14 @@ def _shown(values: Mapping[str, float]) -> str:
     return ", ".join(f"{model} {value:.0f}" for model, value in values.items())
 
 
-def _by_model(results: Results, metric: str) -> dict[str, float]:
-    return {point.label: results.value(point.key, metric) for point in results.points}
-
-
 def _judge_few(results: Results, metric: str, how: str) -> Judgement:
-    layers, stages = _by_model(results, metric), _by_model(results, STAGE)
+    layers, stages = results.by_label(metric), results.by_label(STAGE)
     few = [model for model, value in layers.items() if value in FEW]
     text = (
         f"{how}, layers per checkpoint: {_shown(layers)}; 1 or 2 for {len(few)} of {len(layers)} models "
         f"(layers in a model chunk: {_shown(stages)})"
     )
-    numbers = {"share": results.number(len(few) / len(layers))}
+    numbers = results.numbers(share=len(few) / len(layers))
     return holds_if(len(few) > MOST * len(layers), text, numbers)
 
 
@@ -155,18 +143,15 @@ def every_1_or_2_simulated(results: Results) -> Judgement:
     "throughput varies by at most 1% in every model, peak memory by more than 1% in at least one",
 )
 def checkpoints_and_throughput(results: Results) -> Judgement:
-    spread = max(_by_model(results, SPREAD).values())
-    best, worst = (_by_model(results, metric) for metric in (BEST_PEAK, WORST_PEAK))
+    spread = max(results.by_label(SPREAD).values())
+    best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
     changes = {model: worst[model] / best[model] - 1 for model in best}
-    most = max(changes, key=lambda model: changes[model])
+    most = argmax(changes)
     text = (
         f"throughput varies by at most {spread:.1%} over the number of checkpoints (in the simulator each layer is "
         f"recomputed once, whatever that number), peak memory by up to {changes[most]:.0%} ({most})"
     )
-    numbers = {
-        "throughput_spread": results.number(spread),
-        "memory_spread": results.number(changes[most]),
-    }
+    numbers = results.numbers(throughput_spread=spread, memory_spread=changes[most])
     return holds_if(spread <= SAME < changes[most], text, numbers)
 
 
@@ -178,11 +163,11 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
     "a layer's intermediate activations at least 5 times its input, in every model",
 )
 def intermediate_much_larger(results: Results) -> Judgement:
-    kept, intermediate = (_by_model(results, metric) for metric in (INPUT, INTERMEDIATE))
+    kept, intermediate = (results.by_label(metric) for metric in (INPUT, INTERMEDIATE))
     ratios = {model: intermediate[model] / kept[model] for model in kept}
     least, most = min(ratios.values()), max(ratios.values())
     text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
-    return holds_if(least >= MUCH_LARGER, text, {"smallest_ratio": results.number(least)})
+    return holds_if(least >= MUCH_LARGER, text, results.numbers(smallest_ratio=least))
 
 
 @ARTIFACT.claim(
@@ -192,8 +177,8 @@ def intermediate_much_larger(results: Results) -> Judgement:
     "without it no model of Table 1 with p > 1 fits, in its configuration",
 )
 def recomputation_required(results: Results) -> Judgement:
-    need, have = _by_model(results, WITHOUT), _by_model(results, USABLE)
-    pipelined = [point.label for point in results.points if int(str(point.parameters["p"])) > 1]
+    need, have = results.by_label(WITHOUT), results.by_label(USABLE)
+    pipelined = [point.label for point in results.points if point.parameters["p"] > 1]
     fit = [model for model in pipelined if need[model] <= have[model]]
     text = f"GB needed without recomputation: {_shown({model: need[model] / 1e9 for model in pipelined})}; " + (
         f"{', '.join(fit)} would fit" if fit else f"none fits {have[pipelined[0]] / 1e9:.0f} GB"

@@ -27,7 +27,7 @@ def derive(point: Point) -> dict[str, Metric]:
 
     `relative_bubble` leaves out what a flush makes ranks wait before their first and after their last pass.
     """
-    name, (p, m, v) = str(point.parameters["schedule"]), (int(str(point.parameters[size])) for size in "pmv")
+    name, (p, m, v) = point.parameters["schedule"], (point.parameters[size] for size in "pmv")
     ours, flush = summary(build(name, p, m, v)), summary(build("1f1b", p, m))
     values = {
         "bubble_fraction": ours.bubble,

@@ -5,6 +5,7 @@ values only the rows with full recomputation were looked at; the others are with
 """
 
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.records import Metric
 from ptdp_core import formulas
@@ -13,22 +14,20 @@ from ptdp_core.simulator import Cluster, Estimate, Software, simulate
 from ptdp_core.simulator.memory import layer_kept_bytes
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import OURS, Judgement, MissingResultError, Results, holds_if, listed, word
 from reproduce.experiment.sweep import Point, Sweep
 
 SOFTWARE = Software(overlapped_all_reduce=True, fused_accumulation=True)
 ONE_LAYER, SELECTIVE, FULL, BOTH, NOTHING = "22B, one layer", "selective", "full", "selective_sequence", "none"
-COMMON: dict[str, Scalar] = {"seq": 2048, "vocab": 51200, "t": 8, "d": 1}
-MODELS: dict[str, dict[str, Scalar]] = {
+COMMON: dict[str, Any] = {"seq": 2048, "vocab": 51200, "t": 8, "d": 1}
+MODELS: dict[str, dict[str, Any]] = {
     ONE_LAYER: {"layers": 1, "hidden": 6144, "heads": 64, "p": 1, "v": 1, "b": 4, "B": 4},
     "22B": {"layers": 48, "hidden": 6144, "heads": 64, "p": 1, "v": 1, "b": 4, "B": 4},
     "175B": {"layers": 96, "hidden": 12288, "heads": 96, "p": 8, "v": 3, "b": 1, "B": 64},
     "530B": {"layers": 105, "hidden": 20480, "heads": 128, "p": 35, "v": 3, "b": 1, "B": 280},
     "1T": {"layers": 128, "hidden": 25600, "heads": 160, "p": 64, "v": 1, "b": 1, "B": 512},
 }
-TECHNIQUES: dict[str, tuple[str, dict[str, Scalar]]] = {
+TECHNIQUES: dict[str, tuple[str, dict[str, Any]]] = {
     NOTHING: ("nothing recomputed", {"recompute": "none"}),
     "sequence": ("sequence parallel", {"recompute": "none", "sequence_parallel": True}),
     SELECTIVE: ("selective", {"recompute": "selective"}),
@@ -119,14 +118,14 @@ ARTIFACT = Artifact(
     ),
     quantities=(
         q.ITERATION,
-        Quantity(PUBLISHED, "published iteration", "s", "s", 1, 2),
-        Quantity(FORWARD, "layer forward", "s", "ms", 1e-3, 2),
-        Quantity(BACKWARD, "layer backward", "s", "ms", 1e-3, 2),
-        Quantity(OVERHEAD, "overhead", "1", "%", 0.01, 1),
-        Quantity(MODEL_FLOPS, "MFU", "1", "%", 0.01, 1),
-        Quantity(HARDWARE_FLOPS, "HFU", "1", "%", 0.01, 1),
-        Quantity(KEPT, "activations of a layer", "B", "MB", 1e6, 0),
-        Quantity(SHARE, "share of all", "1", "%", 0.01, 0),
+        q.Quantity(PUBLISHED, "published iteration", "s", "s", 1, 2),
+        q.Quantity(FORWARD, "layer forward", "s", "ms", 1e-3, 2),
+        q.Quantity(BACKWARD, "layer backward", "s", "ms", 1e-3, 2),
+        q.Quantity(OVERHEAD, "overhead", "1", "%", 0.01, 1),
+        q.Quantity(MODEL_FLOPS, "MFU", "1", "%", 0.01, 1),
+        q.Quantity(HARDWARE_FLOPS, "HFU", "1", "%", 0.01, 1),
+        q.Quantity(KEPT, "activations of a layer", "B", "MB", 1e6, 0),
+        q.Quantity(SHARE, "share of all", "1", "%", 0.01, 0),
         q.PEAK_MEMORY,
     ),
     sweeps={"paper": Sweep(points)},
@@ -137,7 +136,7 @@ ARTIFACT = Artifact(
 )
 
 
-def _config(model: str, technique: str, **changes: Scalar) -> TrainingConfig:
+def _config(model: str, technique: str, **changes: Any) -> TrainingConfig:
     return TrainingConfig.from_plain({**COMMON, **MODELS[model], **TECHNIQUES[technique][1], **changes})
 
 
@@ -163,7 +162,7 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
         for value, wanted in zip(values.values(), numbers, strict=True)
     )
     text = f"memory saved {listed(saved, '{:.1%}')}; FLOPs repeated {listed(more, '{:.2%}')}"
-    return holds_if(near, text, {word(f"saved {model}"): results.number(value) for model, value in saved.items()})
+    return holds_if(near, text, results.numbers(**{word(f"saved {model}"): value for model, value in saved.items()}))
 
 
 @ARTIFACT.claim(
@@ -179,7 +178,7 @@ def a_fifth_of_the_memory(results: Results) -> Judgement:
         for model in PUBLISHED_S
     }
     text = f"a layer keeps so many times less: {listed(ratios, '{:.1f}')}"
-    return holds_if(min(ratios.values()) >= 4.5, text, {"smallest_ratio": results.number(min(ratios.values()))})
+    return holds_if(min(ratios.values()) >= 4.5, text, results.numbers(smallest_ratio=min(ratios.values())))
 
 
 @ARTIFACT.claim(
@@ -193,7 +192,7 @@ def over_90_percent_of_the_overhead(results: Results) -> Judgement:
     text = (
         f"a layer takes {both:+.1%} of time with both, {full:+.1%} with full recomputation: {1 - both / full:.0%} less"
     )
-    return holds_if(1 - both / full > 0.9, text, {"less": results.number(1 - both / full)})
+    return holds_if(1 - both / full > 0.9, text, results.numbers(less=1 - both / full))
 
 
 @ARTIFACT.claim(

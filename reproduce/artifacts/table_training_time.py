@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchmarks.records import Metric, Number
+from benchmarks.records import Metric
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.artifacts.shared import models, zero3_points
@@ -10,8 +10,7 @@ from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, word
+from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, numbers_of, word
 from reproduce.experiment.sweep import Point, Sweep
 
 ID = "table_training_time"
@@ -56,11 +55,11 @@ def points() -> tuple[Point, ...]:
 def times(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
     """Days by eq. (4), 8TP/(nX), and by the full count of eq. (3), with our X and with the paper's."""
     model, n, B = estimate.config.model, estimate.config.parallel.n, estimate.config.parallel.B
-    tokens = float(str(point.parameters["tokens"]))
+    tokens = point.parameters["tokens"]
     metrics: dict[str, Metric] = {}
     for names, origin, X in (
         ((OURS, OURS_EXACT), "simulated", estimate.throughput_per_gpu),
-        ((THEIRS, THEIRS_EXACT), "derived", float(str(point.parameters["paper_throughput"]))),
+        ((THEIRS, THEIRS_EXACT), "derived", point.parameters["paper_throughput"]),
     ):
         seconds = (training_time_approximate(parameters(model), tokens, n, X), training_time(model, B, tokens, n, X))
         metrics |= {name: Metric(s / DAY_S, "d", origin) for name, s in zip(names, seconds, strict=True)}
@@ -88,10 +87,10 @@ ARTIFACT = Artifact(
         "the paper's."
     ),
     quantities=(
-        Quantity(OURS, "training time, eq. (4)", "d", "days", 1, 1),
-        Quantity(OURS_EXACT, "training time, eq. (3)", "d", "days", 1, 1),
-        Quantity(THEIRS, "with the paper's X, eq. (4)", "d", "days", 1, 1),
-        Quantity(THEIRS_EXACT, "with the paper's X, eq. (3)", "d", "days", 1, 1),
+        q.Quantity(OURS, "training time, eq. (4)", "d", "days", 1, 1),
+        q.Quantity(OURS_EXACT, "training time, eq. (3)", "d", "days", 1, 1),
+        q.Quantity(THEIRS, "with the paper's X, eq. (4)", "d", "days", 1, 1),
+        q.Quantity(THEIRS_EXACT, "with the paper's X, eq. (3)", "d", "days", 1, 1),
         q.THROUGHPUT,
     ),
     sweeps={"paper": Sweep(points)},
@@ -102,21 +101,17 @@ ARTIFACT = Artifact(
 
 
 def _days(results: Results, key: str, said: int) -> Judgement:
-    values = {name: results.value(key, name) for name in (THEIRS, OURS, OURS_EXACT)}
+    theirs, ours, exact = (results.value(key, name) for name in (THEIRS, OURS, OURS_EXACT))
     text = (
-        f"{values[THEIRS]:.1f} days with the paper's throughput by eq. (4); with ours {values[OURS]:.1f} by eq. (4) "
-        f"and {values[OURS_EXACT]:.1f} by eq. (3)"
+        f"{theirs:.1f} days with the paper's throughput by eq. (4); with ours {ours:.1f} by eq. (4) and {exact:.1f} by "
+        "eq. (3)"
     )
-    numbers = {
-        THEIRS: Number(values[THEIRS], "d", "derived"),
-        OURS: results.number(values[OURS], "d"),
-        OURS_EXACT: results.number(values[OURS_EXACT], "d"),
-    }
+    numbers = numbers_of("derived", "d", **{THEIRS: theirs}) | results.numbers("d", **{OURS: ours, OURS_EXACT: exact})
     if key == GPT_3:
         text += "; how the paper's run was configured is not stated, ours is an assumption"
-    if round(values[THEIRS]) != said:
+    if round(theirs) != said:
         return Judgement("paper inconsistent", text, numbers)
-    return holds_if(abs(values[OURS] / said - 1) <= RELATIVE, text, numbers)
+    return holds_if(abs(ours / said - 1) <= RELATIVE, text, numbers)
 
 
 @ARTIFACT.claim(
@@ -149,7 +144,7 @@ def about_3_months(results: Results) -> Judgement:
     months = results.value(TRILLION, OURS) / MONTH_D
     exact = results.value(TRILLION, OURS_EXACT) / MONTH_D
     text = f"{months:.2f} months by eq. (4) with our throughput, {exact:.2f} by eq. (3)"
-    return holds_if(round(months) == 3, text, {"time": results.number(months * MONTH_D, "d")})
+    return holds_if(round(months) == 3, text, results.numbers("d", time=months * MONTH_D))
 
 
 @ARTIFACT.claim(
@@ -160,22 +155,20 @@ def about_3_months(results: Results) -> Judgement:
 )
 def about_40_months(results: Results) -> Judgement:
     point = results.point(TRILLION)
-    model, tokens = model_of(point.parameters), float(str(point.parameters["tokens"]))
-    B = int(str(point.parameters["B"]))
+    model, tokens, B = model_of(point.parameters), point.parameters["tokens"], point.parameters["B"]
     days = {
-        "P = 1e12": training_time_approximate(1e12, tokens, 1, AGGREGATE) / DAY_S,
-        f"P = {parameters(model) / 1e9:.0f}e9": training_time_approximate(parameters(model), tokens, 1, AGGREGATE)
-        / DAY_S,
-        "eq. (3)": training_time(model, B, tokens, 1, AGGREGATE) / DAY_S,
+        f"P = {size}": training_time_approximate(count, tokens, 1, AGGREGATE) / DAY_S
+        for size, count in (("1e12", 1e12), (f"{parameters(model) / 1e9:.0f}e9", parameters(model)))
     }
+    days["eq. (3)"] = training_time(model, B, tokens, 1, AGGREGATE) / DAY_S
     months = {name: value / MONTH_D for name, value in days.items()}
     near = any(abs(value / MONTHS - 1) <= RELATIVE for value in months.values())
     text = (
         f"months at 37.6 petaFLOP/s for 450 billion tokens: {listed(months, '{:.1f}')}; only to one significant digit "
         "is that 40"
     )
-    numbers = {f"time_{i}": Number(value, "d", "derived") for i, value in enumerate(days.values())}
-    return Judgement("holds" if near else "paper inconsistent", text, numbers)
+    numbers = numbers_of("derived", "d", **{f"time_{i}": value for i, value in enumerate(days.values())})
+    return consistent_if(near, text, numbers)
 
 
 @ARTIFACT.claim(
@@ -191,16 +184,13 @@ def much_larger(results: Results) -> Judgement:
     for row in models.table_1():
         model = model_of(row.parameters)
         h, layers, s, V = model.hidden, model.layers, model.seq, model.vocab
-        for name, value in (
-            ("6h/s", 6 * h / s),
-            ("16lh/(V+s)", 16 * layers * h / (V + s)),
-            ("12lh/V", 12 * layers * h / V),
-        ):
+        ratios = {"6h/s": 6 * h / s, "16lh/(V+s)": 16 * layers * h / (V + s), "12lh/V": 12 * layers * h / V}
+        for name, value in ratios.items():
             least[name] = min(least.get(name, (value, row.label)), (value, row.label))
-        exact = training_time(model, int(str(row.parameters["B"])), 1.0, 1, 1.0)
+        exact = training_time(model, row.parameters["B"], 1.0, 1, 1.0)
         short[row.label] = training_time_approximate(parameters(model), 1.0, 1, 1.0) / exact - 1
     text = "smallest ratios: " + ", ".join(f"{name} = {value:.1f} ({label})" for name, (value, label) in least.items())
     text += f"; eq. (4) against eq. (3), by model: {listed(short, '{:+.1%}')}"
-    numbers = {f"least_{word(name)}": Number(value, "1", "derived") for name, (value, _) in least.items()}
+    numbers = numbers_of("derived", **{f"least_{word(name)}": value for name, (value, _) in least.items()})
     holds = min(value for value, _ in least.values()) >= MUCH_LARGER
-    return Judgement("holds" if holds else "paper inconsistent", text, numbers)
+    return consistent_if(holds, text, numbers)

@@ -1,5 +1,6 @@
 """Table 1: weak-scaling throughput of ten GPT models, 1.7 billion to a trillion parameters, 32 to 3072 GPUs."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from math import fsum
 
@@ -9,9 +10,8 @@ from reproduce.artifacts.shared.models import agrees, model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, word
-from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, word
+from reproduce.experiment.sweep import Level, Sweep, level
 
 SMALLEST, LARGEST = 0, -1
 RELATIVE = 0.05  # of the throughputs that sentences name
@@ -23,20 +23,6 @@ COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_log
 ID = "table_weak_scaling"
 
 
-def points() -> tuple[Point, ...]:
-    """The ten rows, smallest first."""
-    return tuple(
-        Point(
-            key=row.key,
-            series="",
-            label=row.label,
-            parameters={"model": row.label, "gpus": row.gpus, **row.parameters},
-            paper=published.values(ID, row.parameters),
-        )
-        for row in models.table_1()
-    )
-
-
 def notes(results: Results) -> tuple[str, ...]:
     """How the rows were configured."""
     return (
@@ -46,6 +32,9 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 RANK = (Level("", "rank", {}),)
+PAPER_MODELS = [
+    Level(row.label, row.key, {"model": row.label, "gpus": row.gpus, **row.parameters}) for row in models.table_1()
+]
 CPU_MODELS = (
     level("1 rank", gpus=1, layers=2, hidden=128, heads=4, B=2),
     level("2 ranks", gpus=2, t=2, layers=2, hidden=192, heads=6, B=4),
@@ -67,32 +56,15 @@ ARTIFACT = Artifact(
         "Throughput per GPU, share of the 312 teraFLOP/s peak and aggregate throughput of the ten models, each on "
         "the GPUs and with the configuration of its run. FLOP/s by the paper's count (eq. 3)."
     ),
-    quantities=(
-        q.THROUGHPUT,
-        q.SHARE_OF_PEAK,
-        q.AGGREGATE_THROUGHPUT,
-        *q.USUAL[1:],
-        q.TENSOR_TIME,
-        q.GEMM_RATE,
-    ),
+    quantities=(q.THROUGHPUT, q.SHARE_OF_PEAK, q.AGGREGATE_THROUGHPUT, *q.USUAL[1:], q.TENSOR_TIME, q.GEMM_RATE),
     sweeps={
-        "paper": Sweep(points),
-        "cpu": Sweep(series=RANK, x=CPU_MODELS, b=1),
+        "paper": Sweep(x=PAPER_MODELS, paper=ID),
+        "cpu": Sweep(series=RANK, x=CPU_MODELS),
         "gpus": Sweep(series=RANK, x=GPU_MODELS, b=4, seq=2048),
     },
-    columns={
-        "model": "parameters",
-        "heads": "a",
-        "hidden": "h",
-        "layers": "l",
-        "t": "t",
-        "p": "p",
-        "d": "d",
-        "gpus": "n",
-        "B": "B",
-        "b": "b",
-        "v": "v",
-    },
+    columns={"model": "parameters", "heads": "a", "hidden": "h", "layers": "l"}
+    | {name: name for name in ("t", "p", "d")}
+    | {"gpus": "n", "B": "B", "b": "b", "v": "v"},
     further=efficiency.scaling_metrics,
     notes=notes,
 )
@@ -116,11 +88,17 @@ SUPERLINEAR = (
 )
 
 
-def _near(results: Results, metric: Quantity, said: float, show: str, factor: float) -> Judgement:
+def _ends(values: Mapping[str, float]) -> tuple[float, float]:
+    """The values of the smallest and of the largest model."""
+    by_size = list(values.values())
+    return by_size[SMALLEST], by_size[LARGEST]
+
+
+def _near(results: Results, metric: q.Quantity, said: float, show: str, factor: float) -> Judgement:
     point = results.points[LARGEST]
     value = results.value(point.key, metric)
     text = f"{point.label} on {point.parameters['gpus']} GPUs: {show.format(value / factor)}, {value / said - 1:+.1%}"
-    return holds_if(abs(value / said - 1) <= RELATIVE, text, {metric.name: results.number(value, "FLOP/s")})
+    return holds_if(abs(value / said - 1) <= RELATIVE, text, results.numbers("FLOP/s", **{metric.name: value}))
 
 
 @ARTIFACT.claim(ABSTRACT, "Abstract; so Sections 1 and 7", "within 5%")
@@ -128,15 +106,11 @@ def aggregate_502_petaflops(results: Results) -> Judgement:
     return _near(results, q.AGGREGATE_THROUGHPUT, 502e15, "{:.1f} petaFLOP/s", 1e15)
 
 
-def _at(values: dict[str, float], index: int) -> float:
-    return list(values.values())[index]
-
-
 def _shares(results: Results, said: dict[int, float]) -> Judgement:
-    values = {index: _at(results.by_label(q.SHARE_OF_PEAK), index) for index in said}
+    values = {index: results.value(results.points[index].key, q.SHARE_OF_PEAK) for index in said}
     labels = {index: results.points[index].label for index in said}
     text = "share of peak: " + ", ".join(f"{labels[i]} {values[i]:.1%} (said {said[i]:.0%})" for i in said)
-    numbers = {f"share_of_peak_{word(labels[i])}": results.number(values[i]) for i in said}
+    numbers = results.numbers(**{f"share_of_peak_{word(labels[i])}": values[i] for i in said})
     return holds_if(all(abs(values[i] - said[i]) <= POINTS_OF_PEAK for i in said), text, numbers)
 
 
@@ -155,17 +129,19 @@ def throughput_163_teraflops(results: Results) -> Judgement:
 )
 def close_to_linear(results: Results) -> Judgement:
     values = results.by_label(q.THROUGHPUT)
-    share = _at(values, LARGEST) / _at(values, SMALLEST)
+    smallest, largest = _ends(values)
+    share = largest / smallest
     text = f"aggregate throughput on 3072 GPUs is {share:.0%} of 96 times that on 32 (each with its own model)"
-    return holds_if(share >= CLOSE_TO_LINEAR, text, {"share_of_linear": results.number(share)})
+    return holds_if(share >= CLOSE_TO_LINEAR, text, results.numbers(share_of_linear=share))
 
 
 @ARTIFACT.claim(SUPERLINEAR, "Section 5.1", "throughput per GPU of the largest run above the smallest's")
 def super_linear(results: Results) -> Judgement:
     values = results.by_label(q.THROUGHPUT)
     text = f"teraFLOP/s per GPU by model: {listed({k: v / 1e12 for k, v in values.items()}, '{:.0f}')}"
-    share = _at(values, LARGEST) / _at(values, SMALLEST)
-    return holds_if(share > 1, text, {"largest_over_smallest": results.number(share)})
+    smallest, largest = _ends(values)
+    share = largest / smallest
+    return holds_if(share > 1, text, results.numbers(largest_over_smallest=share))
 
 
 @ARTIFACT.claim(
@@ -176,7 +152,8 @@ def super_linear(results: Results) -> Judgement:
 def larger_matrix_multiplications(results: Results) -> Judgement:
     rates = results.by_label(q.GEMM_RATE)
     text = f"teraFLOP/s inside GEMMs by model: {listed({k: v / 1e12 for k, v in rates.items()}, '{:.0f}')}"
-    return holds_if(_at(rates, LARGEST) > _at(rates, SMALLEST), text)
+    smallest, largest = _ends(rates)
+    return holds_if(largest > smallest, text)
 
 
 @ARTIFACT.claim(
@@ -191,10 +168,10 @@ def communication_does_not_rise(results: Results) -> Judgement:
         spent, compute = (fsum(results.value(point.key, name) for name in names) for names in (COMMUNICATION, COMPUTE))
         tensor = results.value(point.key, q.TENSOR_TIME)  # inside the computation's times
         shares[point.label] = spent / (compute - tensor)
-    first = next(p.label for p in results.points if p.parameters["t"] == published.constants()["gpus_per_node"])
-    rise = _at(shares, LARGEST) - shares[first]
+    first = next(p.label for p in results.points if p.parameters["t"] == published.gpus_per_node())
+    rise = _ends(shares)[1] - shares[first]
     text = f"communication over computation by model: {listed(shares, '{:.0%}')}"
-    return holds_if(rise <= COMMUNICATION_RISE, text, {"rise": results.number(rise)})
+    return holds_if(rise <= COMMUNICATION_RISE, text, results.numbers(rise=rise))
 
 
 @ARTIFACT.claim(
@@ -214,13 +191,13 @@ def shares_of_peak_52_and_44(results: Results) -> Judgement:
     fidelity="derived",
 )
 def interleaved_everywhere(results: Results) -> Judgement:
-    pipelined = [point for point in results.points if int(str(point.parameters["p"])) > 1]
+    pipelined = [point for point in results.points if point.parameters["p"] > 1]
     without = [point.label for point in pipelined if point.parameters["v"] == 1]
     text = (
         f"the authors' script interleaves {len(pipelined) - len(without)} of the {len(pipelined)} models that it "
         f"pipelines; it does not for {', '.join(without)}. Every row here is simulated as the script ran it"
     )
-    return Judgement("paper inconsistent" if without else "holds", text)
+    return consistent_if(not without, text)
 
 
 @ARTIFACT.claim(
@@ -230,14 +207,14 @@ def interleaved_everywhere(results: Results) -> Judgement:
     fidelity="derived",
 )
 def batch_and_gpus_grow(results: Results) -> Judgement:
-    falls = [
+    smaller = [
         f"{name} falls from {a.parameters[name]} ({a.label}) to {b.parameters[name]} ({b.label})"
         for name in ("B", "gpus")
         for a, b in pairwise(results.points)
-        if int(str(b.parameters[name])) < int(str(a.parameters[name]))
+        if b.parameters[name] < a.parameters[name]
     ]
-    text = "; ".join(falls) or "neither falls from one row to the next"
-    return Judgement("paper inconsistent" if falls else "holds", text)
+    text = "; ".join(smaller) or "neither falls from one row to the next"
+    return consistent_if(not smaller, text)
 
 
 @ARTIFACT.claim(
@@ -249,13 +226,13 @@ def batch_and_gpus_grow(results: Results) -> Judgement:
 def aggregate_is_the_product(results: Results) -> Judgement:
     wrong = []
     for point in results.points:
-        gpus = int(str(point.parameters["gpus"]))
+        gpus = point.parameters["gpus"]
         each, aggregate = (point.paper[metric.name] for metric in (q.THROUGHPUT, q.AGGREGATE_THROUGHPUT))
         slack = gpus * (each.quantum or 0) / 2 + (aggregate.quantum or 0) / 2
         if abs(each.value * gpus - aggregate.value) > slack:
             wrong.append(point.label)
     text = f"not for {', '.join(wrong)}" if wrong else f"in all {len(results.points)} rows, to rounding"
-    return Judgement("paper inconsistent" if wrong else "holds", text)
+    return consistent_if(not wrong, text)
 
 
 @ARTIFACT.claim(
@@ -269,8 +246,9 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
     counts = {point.label: parameters(model_of(point.parameters)) for point in results.points}
     wrong = [label for label, count in counts.items() if not agrees(f"{float(label.rstrip('B')):.1f}", count)]
     text = f"billions of parameters by eq. (2): {listed({k: v / 1e9 for k, v in counts.items()}, '{:.2f}')}"
-    ends = (1e9 <= _at(dict(counts), SMALLEST) < 2e9) and round(_at(dict(counts), LARGEST) / 1e12) == 1
-    return Judgement("holds" if not wrong and ends else "paper inconsistent", text)
+    smallest, largest = _ends(counts)
+    ends = 1e9 <= smallest < 2e9 and round(largest / 1e12) == 1
+    return consistent_if(not wrong and ends, text)
 
 
 @ARTIFACT.claim(
@@ -283,4 +261,4 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
 def deepspeed_36_percent(results: Results) -> Judgement:
     share = results.value(results.points[LARGEST].key, q.SHARE_OF_PEAK)
     text = f"the configuration behind 36% is not in the paper; ours behind 52% comes to {share:.1%}"
-    return Judgement("not testable here", text, {q.SHARE_OF_PEAK.name: results.number(share)})
+    return Judgement("not testable here", text, results.numbers(**{q.SHARE_OF_PEAK.name: share}))

@@ -1,13 +1,12 @@
 """Table 2: PTD-P against ZeRO-3 without model parallelism, 175 and 530 billion parameters."""
 
-from benchmarks.records import Number
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.artifacts.shared import zero3_points
 from reproduce.artifacts.shared.models import model_of
 from reproduce.artifacts.shared.zero3_points import DID_NOT_FIT, MODELS, advantage
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, word
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of, word
 from reproduce.experiment.sweep import Point, Sweep
 
 STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES
@@ -48,11 +47,12 @@ ARTIFACT = Artifact(
 )
 
 
-def _near(results: Results, ours: dict[str, float], said: dict[str, tuple[float, float]], doubling: int) -> Judgement:
-    papers = {model: advantage(results, model, doubling, paper=True) for model in ours}
+def _near(results: Results, doubling: int, said: dict[str, tuple[float, float]]) -> Judgement:
+    """Whether PTD-P's advantage in each model is what is said, within as much."""
+    ours, papers = ({model: advantage(of, model, doubling) for model in MODELS} for of in (results, results.papers()))
     text = f"PTD-P over ZeRO-3: {listed(ours, '{:+.1%}')}; by the paper's rows: {listed(papers, '{:+.1%}')}"
-    numbers = {f"gain_{word(model)}": results.number(gain) for model, gain in ours.items()}
-    numbers |= {f"paper_gain_{word(model)}": Number(gain, "1", "paper") for model, gain in papers.items()}
+    numbers = results.numbers(**{f"gain_{word(model)}": gain for model, gain in ours.items()})
+    numbers |= numbers_of("paper", **{f"paper_gain_{word(model)}": gain for model, gain in papers.items()})
     return holds_if(all(abs(ours[m] - value) <= slack for m, (value, slack) in said.items()), text, numbers)
 
 
@@ -63,8 +63,7 @@ def _near(results: Results, ours: dict[str, float], said: dict[str, tuple[float,
     "both within 5 percentage points, at the fewest GPUs (530B: 560 for PTD-P, 640 for ZeRO-3)",
 )
 def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
-    ours = {model: advantage(results, model, 0) for model in MODELS}
-    return _near(results, ours, {model: FEWEST[model] for model in MODELS}, 0)
+    return _near(results, 0, FEWEST)
 
 
 @ARTIFACT.claim(
@@ -74,8 +73,7 @@ def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
     "both within 10 percentage points, at 768 and 1120 GPUs",
 )
 def doubled_gpus_70_percent(results: Results) -> Judgement:
-    ours = {model: advantage(results, model, 1) for model in MODELS}
-    return _near(results, ours, dict.fromkeys(MODELS, DOUBLED), 1)
+    return _near(results, 1, dict.fromkeys(MODELS, DOUBLED))
 
 
 @ARTIFACT.claim(
@@ -95,7 +93,7 @@ def did_not_fit_on_560(results: Results) -> Judgement:
         + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(peaks.get(point.key) or 0) / 1e9:.1f} GB")
         for point in (small, large)
     )
-    numbers = {f"peak_memory_{key}": results.number(value, "B") for key, value in peaks.items() if value}
+    numbers = results.numbers("B", **{f"peak_memory_{key}": value for key, value in peaks.items() if value})
     return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
 
 
@@ -106,14 +104,11 @@ def did_not_fit_on_560(results: Results) -> Judgement:
     fidelity="derived",
 )
 def too_large_for_a_server(results: Results) -> Judgement:
-    states = {
-        model: STATE_BYTES
-        * parameters(model_of(next(p for p in results.points if p.parameters["model"] == model).parameters))
-        for model in MODELS
-    }
+    rows = {point.parameters["model"]: point.parameters for point in results.points}
+    states = {model: STATE_BYTES * parameters(model_of(rows[model])) for model in MODELS}
     text = f"states of {STATE_BYTES} bytes a parameter: " + ", ".join(
         f"{model} {size / 1e12:.2f} TB" for model, size in states.items()
     )
     text += f"; {GPUS_PER_SERVER} GPUs have {GPUS_PER_SERVER * GPU_BYTES / 1e12:.2f} TB"
-    numbers = {f"states_{word(model)}": Number(size, "B", "derived") for model, size in states.items()}
+    numbers = numbers_of("derived", "B", **{f"states_{word(model)}": size for model, size in states.items()})
     return holds_if(min(states.values()) > GPUS_PER_SERVER * GPU_BYTES, text, numbers)

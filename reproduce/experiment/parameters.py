@@ -18,16 +18,16 @@ KEYS = (*(field.name for part in (ModelConfig, ParallelConfig) for field in fiel
 REQUIRED = ("layers", "hidden", "heads", "B")
 
 
-def ranks_of(parameters: Mapping[str, Scalar]) -> int:
+def ranks_of(parameters: Mapping[str, Any]) -> int:
     """Ranks of a configuration: n = p*t*d."""
-    return prod(int(str(parameters.get(size, 1))) for size in "ptd")
+    return prod(parameters.get(size, 1) for size in "ptd")
 
 
-def settings_of(parameters: Mapping[str, Scalar]) -> "Settings":
+def settings_of(parameters: Mapping[str, Any]) -> "Settings":
     """The engine's settings that a point's parameters name; others do not matter. Raises ValueError for bad ones."""
     from ptdp_core.engine.settings import FIELDS, from_mapping
 
-    sections: dict[str, dict[str, Scalar]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for name, value in parameters.items():
         if name in FIELDS:
             sections.setdefault(FIELDS[name], {})[name] = value

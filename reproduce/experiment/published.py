@@ -32,6 +32,11 @@ def constants() -> MappingProxyType[str, Any]:
     return MappingProxyType(_document()["constants"])
 
 
+def gpus_per_node() -> int:
+    """GPUs of a server of the paper's cluster, g in its Takeaway #1."""
+    return int(constants()["gpus_per_node"])
+
+
 def rows(id: str) -> list[dict[str, Any]]:
     """The rows as printed: parameters and values."""
     return list(artifact(id)["rows"])

@@ -1,19 +1,19 @@
 """What claims are: sentences, each with a function that judges it on the results of a run."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import floor, log10
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.records import Metric, Number, PointResult
 from reproduce.experiment import published
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
 
+X = TypeVar("X")
 OURS = "not in the paper"  # the place of a claim that is ours
 
 
@@ -49,6 +49,15 @@ class Results:
                 return point
         raise MissingResultError(f"point {key!r} was not evaluated")
 
+    def of(self, series: str) -> list[PointResult]:
+        """The points of a series."""
+        return [point for point in self.points if point.series == series]
+
+    @property
+    def names(self) -> list[str]:
+        """The series, in the order of the points."""
+        return list(dict.fromkeys(point.series for point in self.points))
+
     def value(self, key: str, metric: str | Quantity) -> float:
         """A metric of a point. Raises `MissingResultError` if the point has none."""
         return _value(self.point(key), metric)
@@ -57,27 +66,35 @@ class Results:
         """A metric of every point, by the point's label. Raises `MissingResultError` if one lacks it."""
         return {point.label: _value(point, metric) for point in self.points}
 
-    def series(self, series: str, metric: str | Quantity, by: str) -> dict[Scalar, float]:
+    def series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """A metric along a series, by parameter `by`. Raises `MissingResultError` if a point lacks it."""
-        values = {p.parameters[by]: _value(p, metric) for p in self.points if p.series == series}
+        values = {point.parameters[by]: _value(point, metric) for point in self.of(series)}
         if not values:
             raise MissingResultError(f"series {series!r} has no points")
         return values
 
-    def paper_series(self, series: str, metric: str | Quantity, by: str) -> dict[Scalar, float]:
+    def paper_series(self, series: str, metric: str | Quantity, by: str) -> dict[Any, float]:
         """The paper's values along a series, by parameter `by`. Raises `MissingResultError` for none."""
         name = _name(metric)
-        values = {
-            p.parameters[by]: float(p.paper[name].value) for p in self.points if p.series == series and name in p.paper
-        }
+        values = {p.parameters[by]: float(p.paper[name].value) for p in self.of(series) if name in p.paper}
         if not values:
             raise MissingResultError(f"the paper gives no {name} for series {series!r}")
         return values
 
-    def by_batch(self, metric: str | Quantity, by: str) -> dict[int, dict[Scalar, float]]:
+    def by_batch(self, metric: str | Quantity, by: str) -> dict[int, dict[Any, float]]:
         """A metric by batch size (the series) and by parameter `by`. Raises `MissingResultError`."""
-        series = {int(str(point.parameters["B"])): point.series for point in self.points}
+        series = {point.parameters["B"]: point.series for point in self.points}
         return {B: self.series(name, metric, by) for B, name in series.items()}
+
+    def gains(self, of: str, over: str, metric: str | Quantity, by: str) -> dict[Any, float]:
+        """By how much a metric of one series is above another's, relatively, by parameter `by` where both have it."""
+        ours, base = self.series(of, metric, by), self.series(over, metric, by)
+        return {x: value / base[x] - 1 for x, value in ours.items() if x in base}
+
+    def shares_of_time(self, metric: str | Quantity, by: str) -> dict[int, dict[Any, float]]:
+        """The share of an iteration that a time takes, by batch size and by parameter `by`."""
+        part, whole = self.by_batch(metric, by), self.by_batch("iteration_time", by)
+        return {B: {x: seconds / whole[B][x] for x, seconds in line.items()} for B, line in part.items()}
 
     def papers(self) -> "Results":
         """The paper's values in place of ours, at the points where it has any. Raises `MissingResultError` for none."""
@@ -98,12 +115,12 @@ class Results:
     @property
     def gpus_per_node(self) -> int:
         """GPUs of a node: what the points say, the paper's if they do not."""
-        sizes = {point.parameters.get("gpus_per_node") for point in self.points} - {None}
-        return int(str(sizes.pop())) if sizes else int(published.constants()["gpus_per_node"])
+        sizes = {point.parameters["gpus_per_node"] for point in self.points if "gpus_per_node" in point.parameters}
+        return sizes.pop() if sizes else published.gpus_per_node()
 
-    def number(self, value: float, unit: str = "1") -> Number:
-        """A number that a judgement keeps, as what these results are."""
-        return Number(value, unit, self.fidelity)
+    def numbers(self, unit: str = "1", /, **values: float) -> dict[str, Number]:
+        """Numbers that a judgement keeps, whose origin is that of these results."""
+        return numbers_of(self.fidelity, unit, **values)
 
 
 @dataclass(frozen=True)
@@ -177,19 +194,34 @@ def on_papers_points(judge: Judge) -> Judge:
     return judge_paper
 
 
+def numbers_of(origin: str, unit: str = "1", /, **values: float) -> dict[str, Number]:
+    """Numbers that a judgement keeps, of one origin and unit."""
+    return {name: Number(value, unit, origin) for name, value in values.items()}
+
+
 def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
     """'holds' or 'contradicted'."""
     return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
 
 
-def strictly_decreasing(values: Sequence[float]) -> bool:
-    """Whether each value is smaller than the one before it."""
-    return all(b < a for a, b in pairwise(values))
+def consistent_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
+    """'holds' or 'paper inconsistent', of a sentence about the paper's own numbers."""
+    return Judgement("holds" if condition else "paper inconsistent", explanation, numbers or {})
 
 
-def strictly_increasing(values: Sequence[float]) -> bool:
-    """Whether each value is larger than the one before it."""
-    return all(b > a for a, b in pairwise(values))
+def falls(*lines: Mapping[Any, float]) -> bool:
+    """Whether in each line, values by x, every value is smaller than the one before it."""
+    return all(b < a for line in lines for a, b in pairwise(line.values()))
+
+
+def rises(*lines: Mapping[Any, float]) -> bool:
+    """Whether in each line, values by x, every value is larger than the one before it."""
+    return all(b > a for line in lines for a, b in pairwise(line.values()))
+
+
+def argmax(values: Mapping[X, float], size: Callable[[float], float] = float) -> X:
+    """The x whose value is the largest; with `size=abs` the one furthest from zero."""
+    return max(values, key=lambda x: size(values[x]))
 
 
 def word(text: str) -> str:
@@ -202,7 +234,7 @@ def listed(values: Mapping[Any, float], show: str = "{:+.0%}") -> str:
     return ", ".join(f"{x}: {show.format(value)}" for x, value in values.items())
 
 
-def listed_by_batch(lines: Mapping[int, Mapping[Scalar, float]], letter: str, show: str, factor: float = 1.0) -> str:
+def listed_by_batch(lines: Mapping[int, Mapping[Any, float]], letter: str, show: str, factor: float = 1.0) -> str:
     """'B=32: t=2: 56, t=4: 54; B=128: ...': what `Results.by_batch` gives, as explanations list it."""
     return "; ".join(
         f"B={B}: {listed({f'{letter}={x}': value / factor for x, value in line.items()}, show)}"

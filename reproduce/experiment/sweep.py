@@ -14,30 +14,31 @@ from typing import Any
 
 from benchmarks.records import PaperValue
 from reproduce.experiment import published
-from reproduce.experiment.parameters import Scalar, ranks_of
+from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.quantities import Quantity, XAxis
 
 PAPER, LAPTOP, CPU, GPU, GPUS = "paper", "laptop", "cpu", "gpu", "gpus"
 SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)
 DIRECTION = (PAPER, LAPTOP)  # the scales of a claim that is about a direction, not a number
-# Ranks of the scales that are measured, and what every run there has unless its sweep says otherwise.
-RANKS = {CPU: 4, GPU: 1, GPUS: 4}
+# Ranks of the small scales, and what every run there has unless its sweep says otherwise.
+RANKS = {LAPTOP: 8, CPU: 4, GPU: 1, GPUS: 4}
 # On GPUs a stage's forward pass has to take at least 5 ms, or a measurement tells how fast the host issues kernels. A
 # pass takes no less than its FLOPs over the peak, 989 TFLOP/s on an H100 (16 bits, dense): so 4.95 TFLOP at least. With
 # 24sh^2 + 4s^2h FLOPs a layer and sequence, one GPU's 24 layers here have 5.8 TFLOP. On four GPUs with p*t*v <= 8 a
 # stage has at least the work of three layers: 5.8 TFLOP, too. The states of this model, 18 bytes a parameter, are
 # 45 GB on each of two GPUs, and 23 GB on each of four. (No GPU has run these sizes yet.)
-_DEVICE: Mapping[str, Scalar] = {
+_DEVICE: Mapping[str, Any] = {
     "vocab": 51200, "device": "cuda", "dtype": "fp16", "loss_scale": 8192.0, "dropout": 0.1, "kernels": "auto",
 }  # fmt: skip
-_ON_GPU: Mapping[str, Scalar] = {**_DEVICE, "layers": 24, "hidden": 2048, "heads": 16, "seq": 2048}
-_ON_GPUS: Mapping[str, Scalar] = {**_DEVICE, "layers": 24, "hidden": 4096, "heads": 32, "seq": 4096}
-_ON_CPU: Mapping[str, Scalar] = {
+_ON_GPU: Mapping[str, Any] = {**_DEVICE, "layers": 24, "hidden": 2048, "heads": 16, "seq": 2048}
+_ON_GPUS: Mapping[str, Any] = {**_DEVICE, "layers": 24, "hidden": 4096, "heads": 32, "seq": 4096}
+_ON_CPU: Mapping[str, Any] = {
     "layers": 8, "hidden": 128, "heads": 4, "seq": 64, "vocab": 256,
     "device": "cpu", "dtype": "fp32", "kernels": "reference",
 }  # fmt: skip
-DEFAULTS: Mapping[str, Mapping[str, Scalar]] = {
-    LAPTOP: {"seq": 2048, "vocab": 8192},  # with few layers a stage, a large vocabulary would slow the last one down
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    # With few layers a stage, a large vocabulary would slow the last one down.
+    LAPTOP: {"seq": 2048, "vocab": 8192, "v": 1},
     CPU: _ON_CPU,
     GPU: _ON_GPU,
     GPUS: _ON_GPUS,
@@ -60,7 +61,7 @@ class Point:
     key: str
     series: str
     label: str
-    parameters: Mapping[str, Scalar]
+    parameters: Mapping[str, Any]
     paper: Mapping[str, PaperValue] = field(default_factory=dict)
 
 
@@ -70,7 +71,7 @@ class Level:
 
     label: str
     key: str
-    parameters: Mapping[str, Scalar]
+    parameters: Mapping[str, Any]
 
 
 def batches(*sizes: int) -> tuple[Level, ...]:
@@ -78,7 +79,7 @@ def batches(*sizes: int) -> tuple[Level, ...]:
     return tuple(Level(f"Batch size = {B}", f"B{B}", {"B": B}) for B in sizes)
 
 
-def level(label: str, **parameters: Scalar) -> Level:
+def level(label: str, **parameters: Any) -> Level:
     """A level whose key says its parameters: 'p2_t32'."""
     return Level(label, "_".join(f"{name}{value}" for name, value in parameters.items()), parameters)
 
@@ -98,9 +99,10 @@ class Sweep:
     """The points of an artifact at one or several scales, and what it is called and shows there.
 
     Either a function that gives the points, or `series` times `x` of the configuration given by keyword arguments:
-    `Sweep(gpus=8, layers=8, hidden=6144, heads=48, t=1, b=1, series=batches(16, 32), x=levels("p", 2, 4, 8))`. d is
-    n/(p*t) unless a parameter says it; n is `gpus`, a level's parameter `gpus`, or, where it is measured, the ranks of
-    the scale. `paper` is the id in `published.json` whose values belong to the points of the same parameters.
+    `Sweep(gpus=8, layers=8, hidden=6144, heads=48, series=batches(16, 32), x=levels("p", 2, 4, 8))`. d is
+    n/(p*t) unless a parameter says it; n is `gpus`, a level's parameter `gpus`, or the ranks of a small scale. p, t and
+    b are 1 unless a parameter says otherwise. `paper` is the id in `published.json` whose values belong to the points
+    of the same parameters.
 
     `title` completes the artifact's subject, `description`, `quantities`, `columns` and `x_axis` replace the
     artifact's own at these scales.
@@ -119,7 +121,7 @@ class Sweep:
         quantities: tuple[Quantity, ...] = (),
         columns: Mapping[str, str] | None = None,
         x_axis: XAxis | None = None,
-        **parameters: Scalar,
+        **parameters: Any,
     ) -> None:
         self._points = points
         self.series, self.x, self.gpus, self.paper = series or (Level("", "", {}),), x, gpus, paper
@@ -133,7 +135,7 @@ class Sweep:
         id: str,
         x: str | Sequence[Level],
         series: Sequence[Level] | None = None,
-        **parameters: Scalar,
+        **parameters: Any,
     ) -> "Sweep":
         """The paper's points of a figure in `published.json`, in its configuration.
 
@@ -159,10 +161,10 @@ class Sweep:
 
     def _point(self, scale: str, line: Level, mark: Level) -> Point:
         shared = {**DEFAULTS.get(scale, {}), **self.parameters}
-        parameters: dict[str, Scalar] = {"p": 1, "t": 1, **shared, **line.parameters, **mark.parameters}
+        parameters: dict[str, Any] = {"p": 1, "t": 1, "b": 1, **shared, **line.parameters, **mark.parameters}
         gpus = parameters.get("gpus", self.gpus or RANKS.get(scale))
         if "d" not in parameters and gpus is not None:
-            parameters["d"] = int(str(gpus)) // ranks_of(parameters)
+            parameters["d"] = gpus // ranks_of(parameters)
         key = "_".join(filter(None, (line.key, mark.key)))
         paper = published.values(self.paper, parameters) if self.paper else {}
         return Point(key, line.label, mark.label, parameters, paper)

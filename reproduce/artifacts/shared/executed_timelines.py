@@ -1,4 +1,4 @@
-"""Figures 3 and 4: their quantities, and at scale 'laptop' the schedules as the engine executes them in real time.
+"""Figures 3 and 4: their quantities and drawings, and at scale 'laptop' the schedules as the engine executes them.
 
 Executed, they are drawn over the simulator's: four layers a device, forward passes of about 30 ms without
 recomputation (t_b is then about 2 t_f), every device on its own node. A point of the figure itself keeps two timelines:
@@ -7,19 +7,19 @@ same functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, TimelineEvent
-from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, counted, where
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Results
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.results import Results, argmax
+from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timelines
-from reproduce.output.traces import Timeline, trace
+from reproduce.output.traces import Timeline, from_schedule, schedule_of, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ QUANTITIES = (
     Quantity("iteration_time", "iteration", "s", "s", 1, 3),
 )
 LAYERS_PER_DEVICE = 4
-MODEL: Mapping[str, Scalar] = {"hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024}
+MODEL: Mapping[str, Any] = {"hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024}
 DESCRIPTION = (
     "{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 layers "
     "a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table compares bubble "
@@ -47,7 +47,7 @@ DESCRIPTION = (
 
 def point(key: str, series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
     """A schedule as a configuration that can be emulated."""
-    parameters: dict[str, Scalar] = {
+    parameters = {
         **MODEL, "layers": LAYERS_PER_DEVICE * p, "schedule": schedule, "p": p, "t": 1, "d": 1, "v": v, "b": 1, "B": m,
         "m": m, "recompute": "none", "gpus_per_node": 1,
     }  # fmt: skip
@@ -108,6 +108,25 @@ def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:
     return executed, [_timeline(point, "simulated", "simulated, same configuration") for point in drawn]
 
 
+def scheduled(record: Record) -> list[Timeline]:
+    """The figure's schedules, executed in units of t_f, with the begin of a second batch."""
+    shown = (point for point in record.points if point.series == FIGURE)
+    return [from_schedule(*schedule_of(point.parameters), batches=2) for point in shown]
+
+
+def draw_figure(artifact: Artifact, record: Record, *, after_flush: int) -> "Figure":
+    """The figure's schedules one above the other, cut `after_flush` t_f after the first one's flush; or as executed."""
+    if record.scale == LAPTOP:
+        return draw(record)
+    shown = scheduled(record)
+    return timelines.draw(shown, until=float(shown[0].flushes[0]) + after_flush)
+
+
+def figure_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
+    """What is drawn as one trace, a process for each timeline."""
+    return files(record) if record.scale == LAPTOP else {"trace.json": trace(scheduled(record))}
+
+
 def draw(record: Record) -> "Figure":
     """The executed passes as boxes, the simulated ones as outlines over them."""
     executed, simulated = _both(record)
@@ -122,14 +141,14 @@ def files(record: Record) -> Mapping[str, bytes]:
 
 def notes(results: Results) -> tuple[str, ...]:
     """How far the executed bubbles are from the paper's formula."""
-    apart = {}
-    for point in results.points:
-        ours, formula = (point.metrics.get(name) for name in (BUBBLE, FORMULA))
-        if ours and formula and ours.value is not None and formula.value is not None:
-            apart[where(point)] = ours.value - formula.value
+    apart = {
+        where(point): results.value(point.key, BUBBLE) - results.value(point.key, FORMULA)
+        for point in results.points
+        if point.status == "ok" and {BUBBLE, FORMULA} <= point.metrics.keys()
+    }
     if not apart:
         return ()
-    worst = max(apart, key=lambda label: abs(apart[label]))
+    worst = argmax(apart, abs)
     within = abs(apart[worst]) <= BUBBLE_WORST
     return (
         f"bubble, {results.fidelity} against (p-1)/(vm) over {counted(len(apart))}: at most {100 * apart[worst]:+.1f} "

@@ -63,7 +63,7 @@ def measure(launcher: "Launcher") -> Take:
 def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
     from benchmarks.suite.fused_step import measure_here
 
-    device = str(point.parameters["device"])
+    device = point.parameters["device"]
     fusion: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
     return fusion
 

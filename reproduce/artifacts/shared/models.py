@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from benchmarks.records import Number
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import parameters
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.results import Judgement, Results
+from reproduce.experiment.results import Judgement, Results, consistent_if, numbers_of
+from reproduce.experiment.sweep import Level
 
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
@@ -24,7 +23,7 @@ class Row:
     label: str
     key: str
     billions: float
-    parameters: Mapping[str, Scalar]
+    parameters: Mapping[str, Any]
     gpus: int
 
 
@@ -34,18 +33,21 @@ def table_1() -> tuple[Row, ...]:
     for printed in published.rows("table_weak_scaling"):
         size = f"{printed['parameters_B']:g}"
         kept = ("layers", "hidden", "heads", "p", "t", "v", "b", "B", "data_parallel")
-        parameters: dict[str, Scalar] = {**{name: printed[name] for name in kept}, **published.text_sizes()}
+        parameters: dict[str, Any] = {**{name: printed[name] for name in kept}, **published.text_sizes()}
         parameters["d"] = printed["gpus"] // (printed["p"] * printed["t"])
         key = f"model_{size.replace('.', '_')}b"
         rows.append(Row(f"{size}B", key, printed["parameters_B"], parameters, printed["gpus"]))
     return tuple(rows)
 
 
+def levels_of_table_1(**parameters: Any) -> list[Level]:
+    """A level for each model of Table 1 in its configuration, with further parameters."""
+    return [Level(row.label, row.key, {**row.parameters, "model": row.label, **parameters}) for row in table_1()]
+
+
 def model_of(values: Mapping[str, Any]) -> ModelConfig:
     """The model of a point's parameters."""
-    names = ("layers", "hidden", "heads", "seq", "vocab")
-    layers, hidden, heads, seq, vocab = (int(str(values[name])) for name in names)
-    return ModelConfig(layers, hidden, heads, seq, vocab)
+    return ModelConfig(**{name: values[name] for name in ("layers", "hidden", "heads", "seq", "vocab")})
 
 
 def agrees(printed: str, count: float) -> bool:
@@ -66,20 +68,9 @@ def size_claim(artifact: Artifact, id: str, sentence: str, place: str, printed: 
             f"hidden size {model.hidden} ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
             for said, model in models
         )
-        numbers = {
-            f"parameters_{i}": Number(parameters(model), "count", "derived") for i, (_, model) in enumerate(models)
-        }
-        return Judgement("paper inconsistent" if wrong else "holds", text, numbers)
+        counts = {f"parameters_{i}": parameters(model) for i, (_, model) in enumerate(models)}
+        return consistent_if(not wrong, text, numbers_of("derived", "count", **counts))
 
 
 # Figure 12's layers, fewer of them, on 4 stages of 2 GPUs, each stage a node: what its schedules are emulated with.
-FIGURE_12_ON_A_LAPTOP: Mapping[str, Any] = {
-    "gpus": 8,
-    "gpus_per_node": 2,
-    "layers": 8,
-    "hidden": 12288,
-    "heads": 96,
-    "p": 4,
-    "t": 2,
-    "b": 1,
-}
+FIGURE_12_ON_A_LAPTOP: dict[str, Any] = {"gpus_per_node": 2, "layers": 8, "hidden": 12288, "heads": 96, "p": 4, "t": 2}

@@ -16,11 +16,6 @@ BY_MODEL, BY_P, BY_D, BY_B = (f"takeaway 3: by {what}" for what in ("model", "p"
 MICROBATCHES = (1, 2, 4, 8, 16)
 
 
-def gpus_per_node() -> int:
-    """g of Takeaway #1: GPUs of a server."""
-    return int(published.constants()["gpus_per_node"])
-
-
 def _point(series: str, label: str, parameters: dict[str, Any]) -> Point:
     return Point(f"{series.partition(':')[0]}: {label}".replace(" ", "_"), series, label, parameters)
 

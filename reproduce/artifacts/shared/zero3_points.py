@@ -7,8 +7,6 @@ from benchmarks.records import Metric
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
-from reproduce.experiment.parameters import Scalar
-from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 
@@ -23,9 +21,9 @@ MODEL_PARALLEL = {"175B": 96, "530B": 280}
 DID_NOT_FIT = "zero_3_530b_560"
 QUANTITIES = (
     q.THROUGHPUT,
-    Quantity(DAYS, "training on 300B tokens", "d", "days", 1, 0),
+    q.Quantity(DAYS, "training on 300B tokens", "d", "days", 1, 0),
     q.ITERATION,
-    Quantity("data_parallel_time", "exposed data-parallel", "s", "s", 1, 2),
+    q.Quantity("data_parallel_time", "exposed data-parallel", "s", "s", 1, 2),
     q.PEAK_MEMORY,
 )
 # ZeRO-3 is FSDP2 there; B = 8 and b = 1 on every number of ranks.
@@ -73,7 +71,7 @@ def did_not_fit() -> Point:
 
 def _point(row: Mapping[str, Any]) -> Point:
     scheme, model, gpus = row["scheme"], name_of(row["parameters_B"]), row["gpus"]
-    parameters: dict[str, Scalar] = {
+    parameters: dict[str, Any] = {
         "model": model,
         "gpus": gpus,
         **model_sizes(model),
@@ -83,7 +81,7 @@ def _point(row: Mapping[str, Any]) -> Point:
     if scheme == ZERO3:
         parameters |= {"p": 1, "t": 1, "d": gpus, "data_parallel": "zero3", "model_parallel": 1}
     else:
-        size, t = MODEL_PARALLEL[model], int(published.constants()["gpus_per_node"])
+        size, t = MODEL_PARALLEL[model], published.gpus_per_node()
         parameters |= {"p": size // t, "t": t, "d": gpus // size, "v": 1, "model_parallel": size}
     paper = published.paper_values(TABLE, row)
     return Point(key_of(scheme, model, gpus), f"{scheme}, {model}", f"{gpus} GPUs", parameters, paper)
@@ -96,23 +94,16 @@ def training_time(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping
     return {DAYS: Metric(iterations * estimate.iteration_time / DAY_S, "d", "simulated")}
 
 
-def gpu_counts(results: Results, model: str, scheme: str) -> list[int]:
-    """Numbers of GPUs of a scheme's points, ascending, without those expected not to fit."""
-    return sorted(
-        int(str(point.parameters["gpus"]))
-        for point in results.points
-        if point.series == f"{scheme}, {model}" and not point.parameters.get("expected")
-    )
+def along(results: Results, scheme: str, model: str, metric: str | q.Quantity) -> dict[int, float]:
+    """A metric by the number of GPUs, of the table's own rows."""
+    rows = Results(tuple(point for point in results.points if point.key != DID_NOT_FIT), results.fidelity)
+    return dict(sorted(rows.series(f"{scheme}, {model}", metric, "gpus").items()))
 
 
-def advantage(results: Results, model: str, doubling: int, paper: bool = False) -> float:
-    """PTD-P's throughput over ZeRO-3's minus 1, `doubling` doublings above the fewest GPUs; the paper's if asked for.
+def advantage(results: Results, model: str, doubling: int) -> float:
+    """PTD-P's throughput over ZeRO-3's minus 1, `doubling` doublings above the fewest GPUs.
 
     The fewest GPUs of 530B are 560 for PTD-P and 640 for ZeRO-3, as in Table 2.
     """
-    values = []
-    for scheme in (PTDP, ZERO3):
-        key = key_of(scheme, model, gpu_counts(results, model, scheme)[doubling])
-        point = results.point(key)
-        values.append(float(point.paper[q.THROUGHPUT.name].value) if paper else results.value(key, q.THROUGHPUT))
-    return values[0] / values[1] - 1
+    ours, theirs = (list(along(results, scheme, model, q.THROUGHPUT).values()) for scheme in (PTDP, ZERO3))
+    return ours[doubling] / theirs[doubling] - 1

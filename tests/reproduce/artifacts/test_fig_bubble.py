@@ -44,9 +44,3 @@ def test_larger_d_smaller_bubble_can_fail(record):
 def test_larger_batch_smaller_bubble_can_fail(record):
     results = changed(record, "n32_b128_d16", "executed_bubble_fraction", 0.6)
     assert module.larger_batch_smaller_bubble(results).verdict == "contradicted"
-
-
-def test_a_d_that_does_not_divide_is_invalid():
-    point = module.ARTIFACT.points()[0]
-    with pytest.raises(ValueError, match="d=3 does not divide n=32"):
-        module.derive(replace(point, parameters={**point.parameters, "d": 3}))

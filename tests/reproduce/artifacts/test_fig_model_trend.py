@@ -81,12 +81,6 @@ def test_20_billion_in_a_node(record, monkeypatch):
         assert module.up_to_20_billion_in_a_node(Results(record.points, "derived")).verdict == "contradicted"
 
 
-def test_a_year_that_is_no_number_is_invalid():
-    point = module.ARTIFACT.points()[0]
-    with pytest.raises(ValueError, match="year='now' is not a number"):
-        module.derive(replace(point, parameters={**point.parameters, "year": "now"}))
-
-
 def test_the_figure_shows_the_record(record):
     with theme.style():
         figure = module.draw(module.ARTIFACT, record)

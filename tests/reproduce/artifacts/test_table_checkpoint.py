@@ -40,9 +40,3 @@ def test_the_size_can_be_wrong(record):
 def test_the_file_system_is_not_testable_here(record):
     verdicts = {claim.id: claim.verdict for claim in record.claims}
     assert verdicts["load_bandwidth"] == verdicts["save_bandwidth"] == "not testable here"
-
-
-def test_a_bandwidth_of_zero_is_invalid():
-    point = module.ARTIFACT.points()[0]
-    with pytest.raises(ValueError, match="load_bandwidth=0 is not a bandwidth; needs bytes per second > 0"):
-        module.derive(replace(point, parameters={**point.parameters, "load_bandwidth": 0}))

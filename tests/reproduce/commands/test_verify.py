@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.records import VERDICTS, Metric, PointResult, errors
+from reproduce.artifacts import paper_claims
 from reproduce.artifacts.paper_claims import ARTIFACT as PAPER
-from reproduce.artifacts.shared import formula_claims, paper_points, takeaways
+from reproduce.artifacts.shared import paper_points
 from reproduce.cli import main
 from reproduce.commands import verify
 from reproduce.experiment.claims import judge
@@ -182,7 +183,7 @@ def test_takeaway_2_is_judged_on_every_split_of_64_gpus():
     [({"t=8": 2.0}, "holds"), ({"t=4": 2.0}, "contradicted"), ({"t=8": 2.0, "t=16,_B=32": 3.0}, "contradicted")],
 )
 def test_takeaway_1(speeds, verdict):
-    assert takeaways.takeaway_1(results(speeds)).verdict == verdict
+    assert paper_claims.takeaway_1(results(speeds)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_takeaway_1(speeds, verdict):
     ],
 )
 def test_takeaway_2(speeds, oom, verdict):
-    assert takeaways.takeaway_2(results(speeds, oom)).verdict == verdict
+    assert paper_claims.takeaway_2(results(speeds, oom)).verdict == verdict
 
 
 ALL_DEPEND = {"b=2": 2.0, "h=6144": 1.0, "h=6144,_p=8,_d=1,_B=128,_b=4": 3.0}
@@ -213,15 +214,15 @@ ALL_DEPEND = {"b=2": 2.0, "h=6144": 1.0, "h=6144,_p=8,_d=1,_B=128,_b=4": 3.0}
     ],
 )
 def test_takeaway_3(more, verdict):
-    assert takeaways.takeaway_3(results({**ALL_DEPEND, **more})).verdict == verdict
+    assert paper_claims.takeaway_3(results({**ALL_DEPEND, **more})).verdict == verdict
 
 
 def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
     best = {"t=8": 2.0, "t=16": 3.0}
-    assert takeaways.takeaway_1(results(best)).verdict == "contradicted"
-    assert takeaways.takeaway_1(results(best, oom=("t=16",))).verdict == "holds"
+    assert paper_claims.takeaway_1(results(best)).verdict == "contradicted"
+    assert paper_claims.takeaway_1(results(best, oom=("t=16",))).verdict == "holds"
     with pytest.raises(MissingResultError, match="failed"):
-        takeaways.takeaway_1(results(best, failed=("t=16",)))
+        paper_claims.takeaway_1(results(best, failed=("t=16",)))
     claim = PAPER.claims[0]
     assert judge(claim, results(best, failed=("t=16",))).verdict == "inconclusive"
 
@@ -229,14 +230,14 @@ def test_what_does_not_fit_is_left_out_and_what_failed_is_not():
 @pytest.mark.parametrize(
     "judged",
     [
-        formula_claims.half_of_time_flushing,
-        formula_claims.more_microbatches_less_flush,
-        formula_claims.layers_of_devices,
-        formula_claims.optimal_checkpoints,
-        formula_claims.eq_4_approximates,
-        formula_claims.flops_per_iteration,
-        formula_claims.pipeline_up_to_layers,
-        formula_claims.data_parallel_to_1536,
+        paper_claims.half_of_time_flushing,
+        paper_claims.more_microbatches_less_flush,
+        paper_claims.layers_of_devices,
+        paper_claims.optimal_checkpoints,
+        paper_claims.eq_4_approximates,
+        paper_claims.flops_per_iteration,
+        paper_claims.pipeline_up_to_layers,
+        paper_claims.data_parallel_to_1536,
     ],
 )
 def test_what_follows_from_formulas_holds(judged):
@@ -246,11 +247,11 @@ def test_what_follows_from_formulas_holds(judged):
 def test_wrong_formulas_are_noticed(monkeypatch):
     none = Results((), "derived")
     monkeypatch.setattr("ptdp_core.formulas.flops_per_iteration", lambda model, B: 72 * B * model.layers)
-    assert formula_claims.flops_per_iteration(none).verdict == "contradicted"
+    assert paper_claims.flops_per_iteration(none).verdict == "contradicted"
     monkeypatch.setattr("ptdp_core.formulas.optimal_checkpoints", lambda layers, a, i: layers)
-    assert formula_claims.optimal_checkpoints(none).verdict == "contradicted"
+    assert paper_claims.optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
-        "reproduce.artifacts.shared.formula_claims.chunk_layers",
+        "reproduce.artifacts.paper_claims.chunk_layers",
         lambda layers, placement, rank: (range(4 * rank, 4 * rank + 4),),
     )
-    assert formula_claims.layers_of_devices(none).verdict == "contradicted"
+    assert paper_claims.layers_of_devices(none).verdict == "contradicted"

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.experiment.claims import accuracy, agreement, judge
-from reproduce.experiment.results import Claim, Judgement, Results, strictly_decreasing, strictly_increasing
+from reproduce.experiment.results import Claim, Judgement, Results, argmax, falls, rises
 
 
 def point(value, paper=None, quantum=None, status="ok"):
@@ -88,7 +88,13 @@ def test_the_worst_point_is_found_wherever_it_stands(small, worst):
 
 
 def test_strict_order():
-    assert strictly_decreasing([3, 2, 1])
-    assert not strictly_decreasing([3, 3, 1])
-    assert strictly_increasing([1, 2])
-    assert not strictly_increasing([1, 1])
+    assert falls({1: 3, 2: 2}, {1: 1, 2: 0})
+    assert not falls({1: 3, 2: 3, 3: 1})
+    assert not falls({1: 3, 2: 2}, {1: 1, 2: 1})
+    assert rises({1: 1, 2: 2})
+    assert not rises({1: 1, 2: 1})
+
+
+def test_argmax():
+    assert argmax({"a": 1.0, "b": 3.0, "c": -4.0}) == "b"
+    assert argmax({"a": 1.0, "b": 3.0, "c": -4.0}, abs) == "c"

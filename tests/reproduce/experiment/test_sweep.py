@@ -53,17 +53,16 @@ def test_levels_have_labels_and_keys():
 def test_series_times_x_of_one_configuration():
     points = Sweep(series=batches(8, 16), x=levels("p", 1, 2), gpus=4, t=2).points("paper")
     assert [point.key for point in points] == ["B8_p1", "B8_p2", "B16_p1", "B16_p2"]
-    assert points[0].parameters == {"p": 1, "t": 2, "B": 8, "d": 2}
-    assert points[3].parameters == {"p": 2, "t": 2, "B": 16, "d": 1}
+    assert points[0].parameters == {"p": 1, "t": 2, "b": 1, "B": 8, "d": 2}
+    assert points[3].parameters == {"p": 2, "t": 2, "b": 1, "B": 16, "d": 1}
 
 
 def test_scales_bring_their_ranks_and_defaults():
-    sweep = Sweep(x=levels("t", 1, 2), b=1, B=4)
+    sweep = Sweep(x=levels("t", 1, 2), B=4)
     cpu, gpus, laptop = (sweep.points(scale)[1].parameters for scale in (CPU, GPUS, LAPTOP))
     assert (cpu["d"], cpu["device"], cpu["hidden"]) == (2, "cpu", 128)
     assert (gpus["d"], gpus["device"], gpus["dtype"]) == (2, "cuda", "fp16")
-    assert "d" not in laptop
-    assert laptop["vocab"] == 8192
+    assert (laptop["d"], laptop["vocab"]) == (4, 8192)
     assert (sweep.devices(CPU), sweep.devices(GPUS)) == ("4 CPU processes", "4 GPUs")
     assert Sweep(x=levels("t", 1), d=1).devices(CPU) == "1 CPU process"
 
@@ -92,7 +91,9 @@ def test_a_pass_of_a_stage_on_a_gpu_takes_5_ms(scale):
 
 
 def test_the_configuration_is_what_all_points_share():
-    assert Sweep(x=levels("p", 1, 2), series=batches(8), d=1, layers=4).configuration("paper") == "l=4, t=1, d=1, B=8"
+    assert (
+        Sweep(x=levels("p", 1, 2), series=batches(8), d=1, layers=4).configuration("paper") == "l=4, t=1, d=1, b=1, B=8"
+    )
 
 
 def test_notes_say_what_did_not_fit(results_for):

@@ -14,8 +14,7 @@ from reproduce.experiment.results import OURS
 MODULE = """
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.quantities import XAxis
-from reproduce.experiment.results import OURS, Judgement, Results, holds_if, listed_by_batch, strictly_increasing
+from reproduce.experiment.results import OURS, Judgement, Results, holds_if, listed_by_batch, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
@@ -27,16 +26,16 @@ ARTIFACT = Artifact(
     sweeps={
         "paper": Sweep(
             series=batches(12, 48), x=levels("seq", 512, 1024, 2048),
-            gpus=96, layers=96, hidden=12288, heads=96, vocab=51200, p=12, t=8, b=1,
+            gpus=96, layers=96, hidden=12288, heads=96, vocab=51200, p=12, t=8,
         ),
         "laptop": Sweep(
             series=batches(4, 8), x=levels("seq", 512, 1024),
-            gpus=8, gpus_per_node=2, layers=8, hidden=6144, heads=48, p=4, t=2, b=1,
+            gpus_per_node=2, layers=8, hidden=6144, heads=48, p=4, t=2,
         ),
-        "cpu gpus": Sweep(series=batches(4, 8), x=levels("seq", 32, 64), p=4, b=1),
+        "cpu gpus": Sweep(series=batches(4, 8), x=levels("seq", 32, 64), p=4),
     },
     columns={"seq": "s"},
-    x_axis=XAxis("seq", "Sequence length", scale="log2"),
+    x_axis=q.XAxis("seq", "Sequence length", scale="log2"),
     draw=line_plot,
 )
 
@@ -44,8 +43,7 @@ ARTIFACT = Artifact(
 @ARTIFACT.claim("Longer sequences take longer.", OURS, "longer from each s to the next", scales=DIRECTION)
 def longer_with_s(results: Results) -> Judgement:
     times = results.by_batch(q.ITERATION, "seq")
-    rises = all(strictly_increasing(list(line.values())) for line in times.values())
-    return holds_if(rises, f"seconds: {listed_by_batch(times, 's', '{:.2f}')}")
+    return holds_if(rises(*times.values()), f"seconds: {listed_by_batch(times, 's', '{:.2f}')}")
 """
 
 

@@ -11,7 +11,7 @@ COUNTS = (
     "cost_model_all_reduces_forward",
     "cost_model_all_reduces_backward",
 )
-PAIRS = "reproduce.artifacts.fig_tensor_partition._pairs"
+WEIGHTS = "reproduce.artifacts.fig_tensor_partition._weights"
 
 
 def matrix(split, size, shift=0):
@@ -21,12 +21,12 @@ def matrix(split, size, shift=0):
         moved = shift if rank == t - 1 else 0
         return SimpleNamespace(start=size * rank + moved, stop=size * (rank + 1) + moved)
 
-    return SimpleNamespace(split=split, shard=shard)
+    return SimpleNamespace(split=split, shape=(T * size, T * size), shard=shard)
 
 
 def pairs(qkv, projection):
-    """An attention block of these two matrices, three columns of the first for each row of the second."""
-    return lambda results: [("attention", qkv, projection, T, 3)]
+    """Blocks of these two matrices."""
+    return lambda model, block: (qkv, projection)
 
 
 EDGES = {
@@ -59,17 +59,17 @@ EDGES = {
             "exactly, at every rank",
             0,
             step=1,
-            patch={PAIRS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x))},
+            patch={WEIGHTS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x))},
         ),
         only(
             "split along its rows",
             ROWS,
             step=1,
-            patch={PAIRS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(x, WIDTH))},
+            patch={WEIGHTS: lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(x, WIDTH))},
         ),
     ],
     "column_parallel_heads": [
-        only("slices begin and end between heads", 0, step=1, patch={PAIRS: lambda x, change=change: change(x)})
+        only("slices begin and end between heads", 0, step=1, patch={WEIGHTS: lambda x, change=change: change(x)})
         for change in (
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH, x), matrix(ROWS, WIDTH)),
             lambda x: pairs(matrix(COLUMNS, 3 * WIDTH), matrix(ROWS, WIDTH, x)),

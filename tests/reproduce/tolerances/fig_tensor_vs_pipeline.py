@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128)
 CAPTION = "reproduce.artifacts.fig_tensor_vs_pipeline.SIZE_IN_CAPTION"
-COUNT = "ptdp_core.formulas.parameters"
+COUNT = "reproduce.artifacts.fig_tensor_vs_pipeline.parameters"
 
 
 def fastest(B, other):

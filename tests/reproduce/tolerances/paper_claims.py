@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 from ptdp_core import formulas
-from reproduce.artifacts.shared import formula_claims
+from reproduce.artifacts import paper_claims
 from tests.reproduce.tolerances.edges import above, below, between, only, within
 
-SHARED = "reproduce.artifacts.shared.formula_claims"
+MODULE = "reproduce.artifacts.paper_claims"
 FORMULAS = "ptdp_core.formulas"
 TAKEAWAY_1, TAKEAWAY_2 = "takeaway 1: t against p", "takeaway 2: (p, t, d)"
 # A point of each family whose best microbatch size is not the others', 1.
@@ -17,7 +17,7 @@ DEPENDS = {
     "B": lambda point: point.series.endswith("by B") and point.B == 2048,
 }
 MICROBATCHES = (8, 16, 32, 64, 128)
-flops, layers_of, build = formulas.flops_per_iteration, formula_claims.chunk_layers, formula_claims.build
+flops, layers_of, build = formulas.flops_per_iteration, paper_claims.chunk_layers, paper_claims.build
 
 
 def in_series(series, value):
@@ -95,9 +95,9 @@ def up_to(x):
 def stages_up_to(x):
     """Refuses more than x stages."""
 
-    def configuration(model, p):
-        if p > x:
-            raise ValueError(f"p={p}")
+    def configuration(model, parallel):
+        if parallel.p > x:
+            raise ValueError(f"p={parallel.p}")
 
     return configuration
 
@@ -139,13 +139,13 @@ EDGES = {
             "falls from each m to the next",
             16 / m,
             tie=False,
-            patch={f"{SHARED}.bubble_fraction": bubbles(m)},
+            patch={f"{MODULE}.bubble_fraction": bubbles(m)},
         )
         for m in MICROBATCHES[1:]
     ],
     "layers_of_devices": [
-        only("exactly, by the layout of layers", 12, step=1, patch={f"{SHARED}.chunk_layers": layers_with}),
-        only("by the stages that the interleaved schedule runs", 7, step=1, patch={f"{SHARED}.build": schedule_with}),
+        only("exactly, by the layout of layers", 12, step=1, patch={f"{MODULE}.chunk_layers": layers_with}),
+        only("by the stages that the interleaved schedule runs", 7, step=1, patch={f"{MODULE}.build": schedule_with}),
     ],
     "optimal_checkpoints": [
         below(
@@ -180,9 +180,9 @@ EDGES = {
         patch={f"{FORMULAS}.flops_per_iteration": lambda x: lambda model, B: flops(model, B) * (1 + x)},
     ),
     "data_parallel_to_1536": [
-        only("the largest d that can be configured", 1536, step=1, patch={f"{SHARED}.ParallelConfig": up_to})
+        only("the largest d that can be configured", 1536, step=1, patch={f"{MODULE}.ParallelConfig": up_to})
     ],
     "pipeline_up_to_layers": [
-        only("the largest p that can be configured", 32, step=1, patch={f"{SHARED}._pipeline": stages_up_to})
+        only("the largest p that can be configured", 32, step=1, patch={f"{MODULE}.TrainingConfig": stages_up_to})
     ],
 }
