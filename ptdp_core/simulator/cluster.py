@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -142,9 +142,15 @@ def read_parameters(name: str) -> dict[str, ClusterParameter]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return _parsed(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> dict[str, Any]:
+    """The entries of a cluster file, parsed once: its text is asked for several times, and parsing it takes long."""
+    return tomllib.loads(text)
 
 
 def read_tiles(name: str) -> tuple[tuple[int, int], ...]:

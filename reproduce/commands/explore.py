@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Serve the page until Ctrl-C. Raises `UnavailableError` for a port that cannot be had."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
-        build(Path(folder), parsed.offline)
+        build(Path(folder), parsed.offline, snapshot=parsed.offline)
         try:
             serving = server(Path(folder), parsed.port)
         except (OSError, OverflowError) as error:

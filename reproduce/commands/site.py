@@ -35,6 +35,8 @@ def run(parsed: Namespace) -> int:
         return DONE
     if parsed.out.is_file():
         raise UsageError(f"--out {parsed.out} is a file; needs a folder; try --out {parsed.out.with_suffix('')}")
-    size = build(parsed.out, parsed.offline)
-    print(f"{shown_path(parsed.out / 'index.html')} ({size / 1e6:.1f} MB in all)")
+    built = build(parsed.out, parsed.offline, snapshot=True)
+    print(f"{shown_path(parsed.out / 'index.html')} ({built.size / 1e6:.1f} MB in all)")
+    if built.no_snapshot:
+        print(f"note: without a snapshot of Python, so the page takes longer to open: {built.no_snapshot}")
     return DONE

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -121,10 +122,11 @@ def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:
     return tuple(scale for scale in FIDELITIES[fidelity].scales if scale in artifact.scales)
 
 
+@cache
 def sources_digest(packages: tuple[str, ...], hook: Callable[..., Any] | None, module: ModuleType) -> str:
     """A digest of the sources of `packages` (paths below the root), the artifact's own `hook`, and a fidelity's module.
 
-    A package is a folder, with its subfolders, or one module.
+    A package is a folder, with its subfolders, or one module. They are read once in a process.
     """
     paths = [Path(str(module.__file__)), Path(__file__)]
     for package in packages:

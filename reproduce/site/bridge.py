@@ -5,6 +5,7 @@ its arguments as JSON, and returns {"answer": ...} or {"error": "one line"} as J
 or torch.
 """
 
+import gc
 import json
 import tempfile
 import tomllib
@@ -31,7 +32,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
 from reproduce.output.latex import plain
 from reproduce.running import runner
-from reproduce.running.fidelities import evaluator, open_cluster
+from reproduce.running.fidelities import code_digest, evaluator, open_cluster
 
 SHOWN_PLANS = 8
 
@@ -42,6 +43,17 @@ def call(name: str, arguments: str) -> str:
         return json.dumps({"answer": ANSWERS[name](**json.loads(arguments))})
     except (ReproduceError, ValueError) as error:
         return json.dumps({"error": str(error)})
+
+
+def prepare() -> None:
+    """Load all definitions, so that a snapshot of the interpreter has them; nothing is simulated."""
+    for name in start()["clusters"]:
+        open_cluster(name)
+    for id in catalog.ids():
+        shown = catalog.load(id)
+        code_digest(shown, shown.fidelities[0])
+    gc.collect()
+    gc.freeze()  # what is there now stays: later collections need not look through it
 
 
 def start() -> dict[str, Any]:

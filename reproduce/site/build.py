@@ -1,4 +1,4 @@
-"""Builds the page: its files, the project's own sources as one archive, and what it needs of others.
+"""Builds the page: its files, the project's own sources in one, a snapshot of Python, and what it needs of others.
 
 What it needs of others (Pyodide, d3, Observable Plot) comes from npm, pinned with an integrity hash for each file in
 `assets.json`: the page fetches it from a public CDN, or finds it beside itself if it was built with `offline`.
@@ -6,15 +6,13 @@ What it needs of others (Pyodide, d3, Observable Plot) comes from npm, pinned wi
 
 import base64
 import hashlib
-import io
 import json
 import shutil
 import subprocess
 import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import reproduce
 from benchmarks.records import provenance
@@ -25,7 +23,8 @@ FOLDER = Path(__file__).parent
 ASSETS: dict[str, dict[str, Any]] = json.loads((FOLDER / "assets.json").read_text(encoding="utf-8"))
 CDN = "https://cdn.jsdelivr.net/npm"
 VENDOR = "vendor"
-ARCHIVE = "ptdp.zip"
+SOURCES_FILE, SNAPSHOT_FILE = "sources.json", "snapshot.bin"
+PLACE = "/ptdp"  # where the sources are in the browser
 # The sources that the browser needs; none of them imports what Pyodide would have to load besides.
 SOURCES = (
     "kernels/__init__.py",  # never imported, but looked for
@@ -46,25 +45,52 @@ SOURCES = (
 )
 
 
-def build(out: Path, offline: bool = False) -> int:
-    """Write the page to a folder and return its size in bytes; with `offline`, with all that it needs of others.
+class Built(NamedTuple):
+    """The size of a page in bytes, and why it has no snapshot of Python, if it has none."""
 
-    Raises `UnavailableError` if npm is needed and missing, or gives other files than those pinned.
+    size: int
+    no_snapshot: str | None
+
+
+def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
+    """Write the page to a folder; with `offline`, with all that it needs of others.
+
+    With `snapshot` there is also the memory of a Python that has imported the project, if node and npm are here: then
+    the page need not start Python from the beginning. Raises `UnavailableError` if npm is needed for `offline` and
+    missing, or gives other files than those pinned.
     """
-    places = _vendor(out) if offline else {name: f"{CDN}/{name}@{asset['version']}" for name, asset in ASSETS.items()}
+    places = {name: f"{CDN}/{name}@{asset['version']}" for name, asset in ASSETS.items()}
+    if offline:
+        places = {name: f"{VENDOR}/{name}" for name in ASSETS}
+        for name, place in places.items():
+            _fetch(name, out / place)
+    own = {SOURCES_FILE: sources()}
+    atomic_write_bytes(out / SOURCES_FILE, own[SOURCES_FILE])
+    no_snapshot = None
+    if snapshot:
+        try:
+            own[SNAPSHOT_FILE] = _snapshot(out / SOURCES_FILE, out / places["pyodide"] if offline else None)
+            atomic_write_bytes(out / SNAPSHOT_FILE, own[SNAPSHOT_FILE])
+        except UnavailableError as error:
+            no_snapshot = str(error)
+    # Asked for with their digests, so that a browser does not take those of an earlier page from its cache.
+    own_urls = {name: f"{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in own.items()}
     for path in sorted((FOLDER / "page").iterdir()):
-        atomic_write_bytes(out / path.name, _filled(path.read_text(encoding="utf-8"), places).encode())
-    atomic_write_bytes(out / ARCHIVE, archive())
-    return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+        atomic_write_bytes(out / path.name, _filled(path.read_text(encoding="utf-8"), places, own_urls).encode())
+    return Built(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), no_snapshot)
 
 
-def _filled(text: str, places: dict[str, str]) -> str:
+def _filled(text: str, places: dict[str, str], own_urls: dict[str, str]) -> str:
     """A file of the page with its placeholders filled in."""
     commit, dirty = provenance.git_state(reproduce.ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
-    runtime = ASSETS["pyodide"]["files"]
-    files = [{"url": f"{places['pyodide']}/{name}", "integrity": check} for name, check in runtime.items()]
-    values = {"@VERSION@": version, "@RUNTIME@": json.dumps({"base": f"{places['pyodide']}/", "files": files})}
+    runtime = {
+        "base": f"{places['pyodide']}/",
+        "files": ASSETS["pyodide"]["files"],
+        "sources": own_urls[SOURCES_FILE],
+        "snapshot": own_urls.get(SNAPSHOT_FILE),
+    }
+    values = {"@VERSION@": version, "@RUNTIME@": json.dumps(runtime)}
     for mark, package in (("D3", "d3"), ("PLOT", "@observablehq/plot")):
         (name, check), *_ = ASSETS[package]["files"].items()
         values[f"@{mark}_CHECK@"] = f'integrity="{check}" crossorigin="anonymous"'
@@ -74,40 +100,59 @@ def _filled(text: str, places: dict[str, str]) -> str:
     return text
 
 
-def archive() -> bytes:
-    """The sources that the browser needs, as a zip; the same bytes from the same sources."""
-    data = io.BytesIO()
+def sources() -> bytes:
+    """The texts of the sources that the browser needs, by their paths there, as JSON."""
     paths = {path for pattern in SOURCES for path in reproduce.ROOT.glob(pattern)}
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(paths):
-            if path.is_file() and path.suffix in (".py", ".json", ".toml"):
-                entry = zipfile.ZipInfo(path.relative_to(reproduce.ROOT).as_posix())  # dated 1980, always
-                file.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return data.getvalue()
+    texts = {
+        f"{PLACE}/{path.relative_to(reproduce.ROOT).as_posix()}": path.read_text(encoding="utf-8")
+        for path in sorted(paths)
+        if path.is_file() and path.suffix in (".py", ".json", ".toml")
+    }
+    return json.dumps(texts).encode()
 
 
-def _vendor(out: Path) -> dict[str, str]:
-    """Fetch the pinned packages by npm into the folder, and check them; where each is, relative to the page."""
-    npm = shutil.which("npm")
+def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
+    """The memory of a Python that has imported the sources, compressed; `pyodide` is where the runtime is, if it is.
+
+    Raises `UnavailableError` if node or npm is missing or fails.
+    """
+    node = shutil.which("node")
+    if node is None:
+        raise UnavailableError("node was not found; try installing it")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if pyodide is None:
+            _fetch("pyodide", pyodide := folder / "pyodide")
+        made = folder / SNAPSHOT_FILE
+        command = [node, str(FOLDER / "snapshot.mjs"), str(pyodide), str(sources), str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UnavailableError(f"node cannot start Python: {_last_line(done.stderr)}")
+        return made.read_bytes()
+
+
+def _fetch(name: str, folder: Path) -> None:
+    """Fetch a pinned package by npm into the folder, and check its files. Raises `UnavailableError`."""
+    npm, asset = shutil.which("npm"), ASSETS[name]
     if npm is None:
-        raise UnavailableError("npm was not found; needs it for --offline; try installing npm, or leave --offline out")
-    for name, asset in ASSETS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            command = [npm, "pack", "--silent", f"{name}@{asset['version']}", "--pack-destination", folder]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise UnavailableError(
-                    f"npm cannot fetch {name}: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}"
-                )
-            (packed,) = Path(folder).iterdir()
-            with tarfile.open(packed) as tar:
-                for file, check in asset["files"].items():
-                    member = tar.extractfile(f"package/{file}")
-                    content = member.read() if member else b""
-                    if integrity(content) != check:
-                        raise UnavailableError(f"{name}@{asset['version']}: {file} is not the file that was pinned")
-                    atomic_write_bytes(out / VENDOR / name / file, content)
-    return {name: f"{VENDOR}/{name}" for name in ASSETS}
+        raise UnavailableError(f"npm was not found; needs it to fetch {name}; try installing npm")
+    with tempfile.TemporaryDirectory() as packed:
+        command = [npm, "pack", "--silent", f"{name}@{asset['version']}", "--pack-destination", packed]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UnavailableError(f"npm cannot fetch {name}: {_last_line(done.stderr)}")
+        (archive,) = Path(packed).iterdir()
+        with tarfile.open(archive) as tar:
+            for file, check in asset["files"].items():
+                member = tar.extractfile(f"package/{file}")
+                content = member.read() if member else b""
+                if integrity(content) != check:
+                    raise UnavailableError(f"{name}@{asset['version']}: {file} is not the file that was pinned")
+                atomic_write_bytes(folder / file, content)
+
+
+def _last_line(text: str) -> str:
+    return (text.strip() or "no reason given").splitlines()[-1]
 
 
 def integrity(content: bytes) -> str:

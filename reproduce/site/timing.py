@@ -69,7 +69,7 @@ def measure() -> list[str]:
         raise UnavailableError("--time needs Chromium and playwright; try apt install chromium, pip install playwright")
     with tempfile.TemporaryDirectory(prefix="ptdp-") as name:
         folder = Path(name)
-        size = build(folder, offline=True)
+        size = build(folder, offline=True, snapshot=True).size
         packed = sum(len(gzip.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file())
         with served(folder) as address, sync_playwright() as started:
             browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])

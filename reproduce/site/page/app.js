@@ -2,52 +2,17 @@
 import * as store from "./state.js";
 import { TimelineView, COLORS, NAMES } from "./timeline.js";
 import { draw, download, picture } from "./charts.js";
+import { ask, onStatus, restart } from "./python.js";
 
-const runtime = @RUNTIME@;
 const $ = (id) => document.getElementById(id);
 const element = (tag, text, attributes = {}) => { const made = document.createElement(tag); if (text !== undefined) made.textContent = text; for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); return made; };
-let state = store.START, offer, shown = {}, worker, waiting = new Map(), number = 0, asked = {};
-
-// ------------------------------------------------------------------------------------------------------------- Python
-
-function startWorker() {
-  worker?.terminate();
-  waiting.forEach(({ reject }) => reject(new Error("cancelled")));
-  waiting = new Map();
-  worker = new Worker("worker.js", { type: "module" });
-  const ready = new Promise((resolve, reject) => {
-    worker.onerror = (event) => reject(new Error(event.message || "the worker could not be started"));
-    worker.onmessage = ({ data }) => {
-      if (data.progress) return say(data.progress, true);
-      if (data.failed) return reject(new Error(`Python could not be started: ${data.failed}`));
-      if (data.ready) return resolve(JSON.parse(data.ready).answer);
-      const { resolve: done, reject: fail } = waiting.get(data.id) ?? {};
-      waiting.delete(data.id);
-      if (!waiting.size) say("Ready", false);
-      const { answer, error } = JSON.parse(data.text);
-      if (error) fail?.(new Error(error)); else done?.(answer);
-    };
-  });
-  const absolute = (path) => new URL(path, location.href).href;
-  const files = runtime.files.map(({ url, integrity }) => ({ url: absolute(url), integrity }));
-  worker.postMessage({ runtime: { base: absolute(runtime.base), files }, sources: absolute("ptdp.zip") });
-  return ready;
-}
-
-export function ask(name, given) {
-  return new Promise((resolve, reject) => {
-    const id = ++number;
-    waiting.set(id, { resolve, reject });
-    worker.postMessage({ id, name, arguments: given });
-  });
-}
+let state = store.START, offer, shown = {}, asked = {};
 
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
 // Show what Python answers, unless something newer of the same kind was asked meanwhile; an error leaves what is shown.
 async function update(kind, name, given, show) {
   const turn = (asked[kind] = (asked[kind] ?? 0) + 1);
-  say("Simulating", true);
   try {
     const answer = await ask(name, given);
     if (turn !== asked[kind]) return;
@@ -59,7 +24,12 @@ async function update(kind, name, given, show) {
   }
 }
 
-function say(message, busy) { $("message").textContent = message; $("loading").hidden = !busy; $("cancel").hidden = !busy || !offer; document.body.dataset.busy = busy; }
+onStatus(({ message, busy, share, loaded }) => {
+  $("message").textContent = message;
+  $("loading").hidden = !busy;
+  $("cancel").hidden = !busy || !loaded;
+  if (share) $("loading").value = share; else $("loading").removeAttribute("value");
+});
 function fail(message) { $("error").textContent = message; $("error").hidden = false; }
 
 // -------------------------------------------------------------------------------------------------------------- views
@@ -134,12 +104,22 @@ function showAnswer(answer) {
   } : {};
   $("answer").replaceChildren(...Object.entries(values).map(([name, value]) => { const box = element("div"); box.append(element("dt", name), element("dd", String(value))); return box; }));
   for (const [id, parts, unit, scale] of [["phases", answer.phase_times, "s", 1], ["memory", answer.memory_bytes, "GB", 1e9]])
-    $(id).replaceChildren(...(known ? [picture.bars(parts, unit, scale, $(id).clientWidth || 320)] : []));
+    $(id).replaceChildren(...bars(known ? parts : {}, unit, scale));
+}
+
+// Each part with its name, a bar of its size, and its number.
+function bars(parts, unit, scale) {
+  const positive = Object.entries(parts).filter(([, value]) => value > 0), most = Math.max(...positive.map(([, value]) => value));
+  return positive.map(([name, value]) => {
+    const row = element("tr"), cell = element("td"), bar = element("span", undefined, { style: `--share: ${value / most}` });
+    cell.append(bar, `${(value / scale).toPrecision(3)} ${unit}`);
+    row.append(element("th", name.replaceAll("_", " "), { scope: "row" }), cell);
+    return row;
+  });
 }
 
 async function showTimelines() {
   const schedules = [state.configuration.schedule ?? "", ...(state.beside ? [state.beside] : [])];
-  say("Simulating", true);
   const turn = (asked.timeline = (asked.timeline ?? 0) + 1);
   try {
     const answers = [];
@@ -215,6 +195,7 @@ function field(name) {
 }
 
 function fillForm() {
+  if (!offer) return;
   for (const name of Object.keys(offer.fields)) {
     const input = $(`field-${name}`);
     const value = state.configuration[name] ?? offer.fields[name].default ?? "";
@@ -251,7 +232,7 @@ function listen() {
     const model = Object.fromEntries(Object.keys(Object.values(offer.models)[0]).map((name) => [name, values[name]]).filter(([, value]) => value !== undefined && value !== null));
     update("plan", "plan", { model, gpus: p * t * d, batch: B, ...cluster() }, showPlans);
   });
-  $("cancel").addEventListener("click", async () => { asked = {}; say("Starting Python again", true); await begin(); });
+  $("cancel").addEventListener("click", () => { restart(); begin(); });
   window.addEventListener("hashchange", () => { readAddress(); fillForm(); refresh(); showCluster(); });
   for (const button of document.querySelectorAll("[data-export]")) button.addEventListener("click", () => save(button.dataset.export));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
@@ -288,15 +269,15 @@ function readAddress() {
 }
 
 async function begin() {
+  const first = refresh(), numbers = showCluster(); // asked before anything else, so answered first
   try {
-    offer = await startWorker();
+    offer = await ask("start", {});
   } catch (error) {
-    say("", false);
     return fail(error.message);
   }
   fillControls();
-  await Promise.all([refresh(), showCluster()]);
-  const answer = await ask("artifacts", {}).catch(() => null); // after the first figure, which need not wait for the others
+  await Promise.all([first, numbers]);
+  const answer = await ask("artifacts", {}).catch(() => null);
   $("artifact").replaceChildren(...(answer?.artifacts ?? []).map(({ id, label, title }) => element("option", `${label}: ${title}`, { value: id })));
   $("artifact").value = state.artifact;
 }

@@ -1,5 +1,5 @@
 // Charts by Observable Plot: ours as lines and filled markers, the paper's hollow and dashed.
-const { plot, lineY, areaY, dot, ruleY, tip, pointer, barX, text, axisX, axisY } = globalThis.Plot;
+const { plot, lineY, areaY, dot, ruleY, tip, pointer, text } = globalThis.Plot;
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
 const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "cross"];
 
@@ -60,15 +60,6 @@ export function download(name, content, type) {
 }
 
 export const picture = {
-  bars(parts, unit, scale, width) {
-    const data = Object.entries(parts).filter(([, value]) => value > 0).map(([name, value]) => ({ name: name.replaceAll("_", " "), value: value / scale }));
-    return labelled(plot({
-      width, ariaLabel: data.map(({ name, value }) => `${name} ${value.toPrecision(3)} ${unit}`).join(", "), marginLeft: 175, marginRight: 70, marginTop: 4, marginBottom: 4, height: 8 + 26 * data.length, style: { fontSize: "13px", background: "transparent", color: "var(--fg)" },
-      x: { axis: null, zero: true }, y: { label: null, domain: data.map(({ name }) => name) },
-      marks: [barX(data, { x: "value", y: "name", fill: PALETTE[0] }), text(data, { x: "value", y: "name", text: ({ value }) => `${value.toPrecision(3)} ${unit}`, textAnchor: "start", dx: 4 })],
-    }));
-  },
-
   // A chart as a file; its legend, which is beside it in the page, goes below it.
   async save(figure, name, kind) {
     const svg = figure.matches("svg") ? figure : [...figure.querySelectorAll("svg")].at(-1);

@@ -25,7 +25,7 @@ pytestmark = [
 def address(tmp_path_factory):
     """The page on a file server, below a path."""
     folder = tmp_path_factory.mktemp("server")
-    build.build(folder / "some" / "path", offline=True)
+    build.build(folder / "some" / "path", offline=True, snapshot=True)
     with served(folder) as server:
         yield f"{server}some/path/"
 
@@ -109,7 +109,7 @@ def test_what_if_plan_and_timeline(visit):
     page = visit(anchor="#view=whatif")
     assert "133.5" in page.inner_text("#answer")
     page.click("#best")
-    page.wait_for_selector("#plans li")
+    page.wait_for_selector("#plans li", timeout=START_MS)
     page.click("#tab-timeline")
     page.wait_for_selector("#timelines canvas")
     page.select_option("#schedule-b", "gpipe")
