@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.records import Record
 
 CLUSTERS = {"": "A100 (Selene)", "h100": "H100, sequence parallelism"}  # by the parameter of the points
+LETTER = 0.022  # of the axis of memory, that a letter of a schedule's name takes
 SMALL, LARGE = 24, 48  # sequences in a batch: multiples of p, and at least 2p for DualPipeV
 
 
@@ -80,8 +81,14 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     handles = {text: handle for handle, text in zip(*shown[0].get_legend_handles_labels(), strict=True)}
     handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
-    origin = f"above: derived, executed tables, equal times of F, I and W; below: {record.fidelity}"
-    theme.add_origin(figure, [origin])
+    below = f"{record.fidelity}; black marks: simulated" if "predicted" in handles else record.fidelity
+    theme.add_origin(
+        figure,
+        [
+            "above: derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B",
+            f"below: {below}",
+        ],
+    )
     return figure
 
 
@@ -104,10 +111,9 @@ def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
         hollow.set_zorder(2)
     best = [place for place in sorted(places.values()) if all(_is_better(place, other) for other in places.values())]
     (front,) = axes.step(*zip(*best, strict=True), where="post", color="#999999", linewidth=0.9, zorder=1)
-    for group in _together(places):
-        axes.annotate(", ".join(group), places[group[-1]], (4, 3), textcoords="offset points", fontsize=7)
+    _name(axes, places)
     axes.set(xlim=(0, 2.6), ylim=(-0.05, 1.15), xlabel="Activation memory, over 1F1B's", ylabel="Bubble, over 1F1B's")
-    texts = ("with a pipeline flush", "without: a rank's first to last pass", "Pareto front")
+    texts = ("with a pipeline flush", "without a flush: first to last pass", "Pareto front")
     axes.legend((filled, hollow, front), texts, loc="upper left")
 
 
@@ -116,20 +122,25 @@ def _is_better(place: tuple[float, float], other: tuple[float, float]) -> bool:
     return place[0] < other[0] or place[1] < other[1] or place == other
 
 
-def _together(places: Mapping[str, tuple[float, float]]) -> list[list[str]]:
-    """The names of markers, from left to right, those together that lie too close for a text each."""
-    groups: list[list[str]] = []
-    for name, (memory, bubble) in sorted(places.items(), key=lambda item: item[1]):
-        near = [group for group in groups if _near(places[group[-1]], (memory, bubble))]
-        if near:
-            near[0].append(name)
-        else:
-            groups.append([name])
-    return groups
+def _name(axes: "Axes", places: Mapping[str, tuple[float, float]]) -> None:
+    """Write the names of schedules beside their markers.
 
-
-def _near(place: tuple[float, float], other: tuple[float, float]) -> bool:
-    return abs(place[0] - other[0]) < 0.15 and abs(place[1] - other[1]) < 0.03
+    To the right, above the marker's middle; to the left where another marker is in the way, below where one just above
+    has its name there.
+    """
+    names: dict[tuple[float, float], list[str]] = defaultdict(list)
+    for name, place in places.items():
+        names[place].append(name)
+    for (memory, bubble), together in names.items():
+        text = ", ".join(together)
+        reach = memory + LETTER * (len(text) + 2)
+        beside = [(x, y) for x, y in names if x > memory and abs(y - bubble) < 0.06]
+        left = any(x < reach and y == bubble for x, y in beside)
+        below = any(y > bubble for _, y in beside)
+        axes.annotate(
+            text, (memory, bubble), (-4 if left else 4, -8 if below else 3), textcoords="offset points", fontsize=7,
+            ha="right" if left else "left",
+        )  # fmt: skip
 
 
 def _bars(axes: "Axes", points: Sequence[PointResult]) -> None:

@@ -111,7 +111,7 @@ def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | No
 
 def _at_bandwidth(results: Results) -> str:
     values = [p.metrics[CROSSOVER.name].value for p in results.points if CROSSOVER.name in p.metrics]
-    return f"{values[0] / 1e9:.0f} GB/s an HCA" if values and values[0] else f"not up to {REACH:.0f} x the network"
+    return f"{values[0] / 1e9:.0f} GB/s an HCA" if values and values[0] else f"no bandwidth up to {REACH:.0f} x its own"
 
 
 def _gain_falls_at(results: Results) -> str:

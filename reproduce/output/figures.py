@@ -52,13 +52,13 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
 
     A line per series for ours, with bars over 80% of the samples where there are samples, and a light band over the
     intervals of simulated values. The paper's values are hollow markers on a broad pale line below ours, what was
-    predicted is a short bar, a point out of memory is a cross above the axes. A series that lies under later ones is
-    broader, so that it is seen. The y axis starts at zero, so that ratios can be seen. `artifact.looks` may give a
-    series its own color, marker and linestyle.
+    predicted is a short bar in a darker tone of the line, a point out of memory is a cross above the axes. A series
+    that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that ratios can be seen.
+    `artifact.looks` may give a series its own color, marker and linestyle.
     """
     figure = lines_over_x(artifact, {"": record})
     if reversed_claims(artifact, record):
-        figure.axes[0].set_title("the reverse of what the paper claims: no test of it", fontsize=7)
+        figure.axes[0].set_title("opposite to the paper's claim, but no test of it", fontsize=7)
     return figure
 
 
@@ -108,8 +108,7 @@ def lines_over_x(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
             others[key].append(artist)
     _label_axes(axes, artifact, data)
     handles = {shown[name]: handles.get(name) or Line2D([], [], **look) for name, look in styles.items()}
-    looks_of_others = {key: tuple(lines[: 1 if key == "predicted" else 2]) for key, lines in others.items()}
-    _legend(figure, {**handles, **looks_of_others}, columns)
+    _legend(figure, {**handles, **{key: tuple(lines[:2]) for key, lines in others.items()}}, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
     _fit_label(figure, axes)
     return figure
@@ -179,7 +178,10 @@ def _draw_others(
     axes: "Axes", points: "DataFrame", name: str, look: Mapping[str, Any], keys: Sequence[str]
 ) -> "Iterator[tuple[str, Artist]]":
     """What a series is compared with, and where it has no value: each with the key that it has in the legend."""
-    for key, marks in (("paper", theme.hollow(look["color"], look["marker"])), ("predicted", theme.PREDICTED)):
+    for key, marks in (
+        ("paper", theme.hollow(look["color"], look["marker"])),
+        ("predicted", theme.predicted(look["color"])),
+    ):
         rows = points.dropna(subset=key).drop_duplicates("x")
         if key in keys and len(rows):
             yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]

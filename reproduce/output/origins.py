@@ -13,8 +13,7 @@ from reproduce.experiment.sweep import CPU, LAPTOP
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
     times = time_differences(record.points)
-    intervals = any((m := point.metrics.get(artifact.main.name)) and m.interval for point in record.points)
-    notes = ("band: 90% interval" if intervals else "", "short bars: simulated" if times else "")
+    notes = (_band(artifact, record), "short bars: simulated" if times else "")
     parts = (_source(record), *notes, _papers(artifact, [record]))
     lines = ["; ".join(filter(None, parts))]
     if times:
@@ -23,13 +22,13 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
         )
     if difference := accuracy(artifact, record.points):
         count = "1 published point" if difference.count == 1 else f"{difference.count} published points"
-        apart = f"{record.fidelity}, mean error {difference.mean:.1%} on {count} (worst {difference.worst:.1%})"
+        apart = f"mean error {difference.mean:.1%} on {count} (worst {difference.worst_signed:+.1%})"
         equal = f"all {difference.count} points equal the paper's, as rounded"
         lines.append(equal if difference.equal == difference.count else apart)
     if record.scale == CPU:
-        lines.append("the ranks share these cores: this tests no claim of the paper")
+        lines.append("the ranks share these cores, so that this tests no claim of the paper")
     if reversed_here := reversed_claims(artifact, record):
-        lines.append(f"the reverse of: {', '.join(reversed_here)}")
+        lines.append(f"opposite to its claims: {', '.join(reversed_here)}")
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines
@@ -40,6 +39,16 @@ def overlay_lines(artifact: Artifact, records: Mapping[str, Record]) -> list[str
     texts = {name: _source(record) for name, record in records.items()}
     lines = [text if text.startswith(name) else f"{name}: {text}" for name, text in texts.items()]
     return [*lines, *filter(None, [_papers(artifact, list(records.values()))])]
+
+
+def _band(artifact: Artifact, record: Record) -> str:
+    """What the band around the lines holds, as '90% interval'; nothing if there is none."""
+    metrics = (point.metrics.get(artifact.main.name) for point in record.points)
+    coverages = sorted({metric.interval.coverage for metric in metrics if metric and metric.interval})
+    if not coverages:
+        return ""
+    least, most = (f"{coverage:.0%}" for coverage in (coverages[0], coverages[-1]))
+    return f"band: {most if least == most else f'{least} to {most}'} interval"
 
 
 def _source(record: Record) -> str:

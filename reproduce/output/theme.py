@@ -31,9 +31,9 @@ LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-# What was predicted for what then ran.
+# What was predicted for what then ran: a bar across its marker; `predicted` gives it the tone of a series.
 PREDICTED: Mapping[str, Any] = {
-    "marker": "_", "color": "#222222", "markersize": 10, "markeredgewidth": 1.0, "linestyle": "none", "zorder": 3,
+    "marker": "_", "color": "#222222", "markersize": 10, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
 # Points that do not fit, above the axes.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
@@ -214,3 +214,11 @@ def hollow(color: str, marker: str) -> dict[str, Any]:
         "marker": marker, "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.9,
         "markeredgecolor": color, "color": (color, 0.3), "linewidth": 3.2, "zorder": 1.8,
     }  # fmt: skip
+
+
+def predicted(color: str) -> dict[str, Any]:
+    """How the prediction for a series of this colour looks: a bar in a darker tone, so that it is told from others'."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (0.55 * part for part in to_rgb(color))
+    return {**PREDICTED, "color": to_hex((red, green, blue))}

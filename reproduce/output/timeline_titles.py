@@ -10,7 +10,7 @@ from reproduce.output.traces import Timeline
 def title(timeline: Timeline) -> str:
     """The schedule, its bubble when executed, and the bubble by its formula if that is another one.
 
-    '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %', 'ZB-H1, p = 4, m = 8: bubble 14 %, by its formula 12.5 %'.
+    '1F1B, p = 4, m = 8: bubble (p−1)/m = 3/8 = 37.5 %', 'ZB-H1, p = 4, m = 8: bubble 14 %; by its formula 12.5 %'.
     """
     p, m, v = timeline.p, timeline.m, timeline.v
     sizes = f"p = {p}, m = {m}" + (f", v = {v}" if v > 1 else "")
@@ -20,9 +20,13 @@ def title(timeline: Timeline) -> str:
     symbols = "(p−1)/(vm)" if v > 1 else "(p−1)/m"
     if formula is not None and formula == Fraction(p - 1, v * m):
         fraction = f"{symbols} = {p - 1}/{v * m}"
-        text = f"{fraction} = {percent}" if bubble == formula else f"{text}, by {fraction} = {_percent(formula)}"
+        text = (
+            f"{fraction} = {percent}"
+            if bubble == formula
+            else f"{text}; by the formula {fraction} = {_percent(formula)}"
+        )
     elif formula is not None and bubble != formula:
-        text += f", by its formula {_percent(formula)}"
+        text += f"; by its formula {_percent(formula)}"
     name = definition(timeline.schedule).title if timeline.schedule in names() else timeline.schedule
     return f"{name}, {sizes}: bubble {text}"
 

@@ -63,7 +63,7 @@ def draw(
     columns = theme.legend_columns(list(handles), wide - _LEFT) if narrow or memory else [[label] for label in handles]
     whole = _origin(timelines, outlines)
     origin = wrap(whole, int((wide - _RIGHT) * _POINTS / _SMALL_LETTER))
-    foot = _FOOT + _SMALL_LINE * len(origin)
+    foot = _FOOT + _SMALL_LINE * len(origin) + _FOOT
     rows = sum(timeline.p for timeline in timelines) * row * pitch
     height = sum(above) + rows + _BELOW + len(columns[0]) * _LINE + foot
     figure = Figure(figsize=(wide, height), dpi=300)
@@ -202,7 +202,7 @@ def _idle(axes: "Axes", timeline: Timeline, tops: Sequence[float], until: float,
     end = min(float(timeline.flushes[0] if timeline.flushes else timeline.end), until)
     gaps = [gap for top, row in zip(tops, timeline.rows, strict=True) for gap in _gaps(top, row, end)]
     width, top, left = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0, 0.0))
-    for text, needed in (("devices idle", 44), ("idle", 15)):
+    for text, needed in (("devices idle", 52), ("idle", 20)):
         if width * scale >= needed:
             look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7, "style": "italic"}
             axes.text(left + width / 2, top + 0.52, text, **look)

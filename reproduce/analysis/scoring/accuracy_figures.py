@@ -51,7 +51,7 @@ def scatter(assessment: Assessment, record: Record) -> "Figure":
         largest = max(largest, *xs, *ys)
     _diagonal(axes, largest * 1.05)
     axes.set_xlabel("Published teraFLOP/s per GPU")
-    axes.set_ylabel("Predicted teraFLOP/s per GPU")
+    axes.set_ylabel("Simulated teraFLOP/s per GPU")
     axes.set_aspect("equal")
     figure.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.3)
     add_origin(figure, _origin(assessment, record, others))
@@ -75,7 +75,7 @@ def _origin(assessment: Assessment, record: Record, others: int) -> list[str]:
     if score:
         lines.append(f"all {score.n} published values: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
     if others:
-        lines.append(f"({others} of them no throughput per GPU: not drawn)")
+        lines.append(f"({others} of them are no throughputs per GPU, and not drawn)")
     return lines
 
 
@@ -99,10 +99,13 @@ def bars(assessment: Assessment) -> "Figure":
     _legend(figure, base)
     left = len(by_effect(assessment)) - len(ordered)
     note = [
-        f"simulated: ptdp on {assessment.cluster.name.capitalize()} model; over all published values;",
-        "one number moved at a time",
+        f"simulated: ptdp on {assessment.cluster.name.capitalize()} model; mean over all published values",
+        "bars: one number at an end of its range; x: the effect left out",
     ]
-    note[1] += f"; the {left} not shown matter less" if left > 0 else ""
+    if any(move.mean is not None and 100 * move.mean > limit for moves in ordered for move in moves):
+        note.append("arrow: the effect left out, off the chart")
+    if left > 0:
+        note.append(f"the {left} numbers and effects that are not shown matter less")
     add_origin(figure, note)
     return figure
 
@@ -143,7 +146,7 @@ def _legend(figure: "Figure", base: float) -> None:
     handles: list[Any] = [
         Patch(color=LOOKS[LOW], linewidth=0, label="low end"),
         Patch(color=LOOKS[HIGH], linewidth=0, label="high end"),
-        Line2D([], [], color="#000000", marker="x", markersize=3.5, linestyle="", label="dropped"),
+        Line2D([], [], color="#000000", marker="x", markersize=3.5, linestyle="", label="without it"),
         Line2D([], [], color="#333333", linewidth=0.8, label=f"as set: {base:.1%}"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, columnspacing=0.8, handlelength=1.0)

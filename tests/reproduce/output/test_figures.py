@@ -59,7 +59,7 @@ def test_origin_and_accuracy_are_drawn(figure, figure_12):
     foot = figure._supxlabel.get_text()
     assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot)" in foot
     score = accuracy(fig_interleaved.ARTIFACT, figure_12.record.points)
-    assert f"simulated, mean error {score.mean:.1%} on 10 published points (worst {score.worst:.1%})" in foot
+    assert f"mean error {score.mean:.1%} on 10 published points (worst {score.worst_signed:+.1%})" in foot
 
 
 def test_a_partial_record_says_so(figure_12):
@@ -241,7 +241,7 @@ def test_a_caption_says_what_the_figure_leaves_out(figure_12):
     assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
     caption = files["figure_paper.txt"].decode()
     assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
-    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot). simulated, mean error" in caption
+    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot). mean error" in caption
     whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("png",)))
     assert size(files["figure_paper.png"])[1] < size(whole["figure.png"])[1]
     assert size(files["figure_paper.png"])[0] == size(whole["figure.png"])[0]
@@ -291,8 +291,8 @@ def test_a_cpu_run_that_reverses_the_paper_says_so():
     record = read_record(ROOT / "results" / "reference" / "fig_interleaved" / "measured" / "record.json")
     with theme.style():
         figure = figures.line_plot(fig_interleaved.ARTIFACT.at(record.scale), record)
-    assert "the reverse of what the paper claims" in figure.axes[0].get_title()
-    assert "the reverse of: improves throughput, interleaved higher" in figure._supxlabel.get_text()
+    assert "opposite to the paper's claim" in figure.axes[0].get_title()
+    assert "opposite to its claims: improves throughput, interleaved higher" in figure._supxlabel.get_text()
 
 
 def test_ticks_too_close_to_be_read_lose_their_label():

@@ -298,14 +298,14 @@ def test_title_says_the_executed_bubble():
     interleaved = timeline_of("interleaved", 4, 8, 2)
     assert title(interleaved) == "Interleaved 1F1B, p = 4, m = 8, v = 2: bubble (p−1)/(vm) = 3/16 = 18.75 %"
     slower = title(replace(interleaved, bubble=Fraction(1, 4)))
-    assert slower.endswith("bubble 1/4 = 25 %, by (p−1)/(vm) = 3/16 = 18.75 %")
-    assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %, by (p−1)/(vm) = 3/16 = 18.75 %")
+    assert slower.endswith("bubble 1/4 = 25 %; by the formula (p−1)/(vm) = 3/16 = 18.75 %")
+    assert title(replace(interleaved, bubble=0.2)).endswith("bubble 20 %; by the formula (p−1)/(vm) = 3/16 = 18.75 %")
 
 
 def test_title_has_the_bubble_of_the_schedules_own_formula():
     split = timeline_of("zb-h1", 4, 8, 1)
     assert title(split) == "ZB-H1, p = 4, m = 8: bubble 1/8 = 12.5 %"  # (p-1)(t_f + t_i - t_w)/(m(t_f + t_b)) = 3/24
-    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %, by its formula 12.5 %")
+    assert title(replace(split, bubble=0.2)).endswith("bubble 20 %; by its formula 12.5 %")
 
 
 @pytest.mark.parametrize("name", names())
