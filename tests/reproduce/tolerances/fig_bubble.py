@@ -18,7 +18,7 @@ EDGES = {
         "to 1e-12",
         0.0,
         1e-12,
-        step=1e-14,
+        tie=True,
         bubble_fraction=0.0,
         executed_bubble_fraction=lambda point, x: x if point.key == "n32_b128_d4" else 0.0,
     ),

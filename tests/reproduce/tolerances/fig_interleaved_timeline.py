@@ -124,7 +124,7 @@ EDGES = {
         above(
             "a larger bubble than (p-1)/(vm)",
             1 + 1e-9,
-            tie=None,
+            tie=False,
             step=1e-12,
             patch={"reproduce.artifacts.fig_interleaved_timeline.from_schedule": bubble_over_the_ideal},
         )

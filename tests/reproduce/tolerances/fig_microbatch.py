@@ -4,6 +4,7 @@ from tests.reproduce.tolerances.edges import above, below, between, printed_size
 
 SIZES = (1, 2, 4, 8)
 BATCHES = (128, 512)
+COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
 ESTIMATES = "reproduce.artifacts.fig_microbatch._estimates"
 
 
@@ -12,10 +13,15 @@ def at(B, b, otherwise):
     return lambda point, x: x if (point.B, point.b) == (B, b) else otherwise(point.b)
 
 
-def estimates(judged, **relative):
+def estimates(judged):
     """By x, eq. (1)'s throughput relative to b=1: x at B=512 and one b; there and elsewhere 1.05 at b=2, 1 else."""
     line = {1: 1.0, 2: 1.05, 4: 1.0, 8: 1.0}
     return lambda x: lambda results: {128: line, 512: {**line, judged: x}}
+
+
+def by_eq_1(point):
+    """Throughput relative to b = 1 for p = 8 where computation takes the same time at every b."""
+    return (1 + 7 / point.B) / (1 + 7 * point.b / point.B)
 
 
 def simulated(point, x):
@@ -39,7 +45,7 @@ EDGES = {
             "between 10% and 20% at one batch size, the better",
             1.10,
             1.20,
-            throughput_per_gpu=at(B, 4, lambda b: 1.0),
+            throughput_per_gpu=at(B, 4, lambda b: 1.0 if b == 1 else 0.9),
         )
     ],
     "bubble_against_intensity": [
@@ -67,6 +73,13 @@ EDGES = {
         ),
     ],
     "analytical_model": [
+        *between(
+            "eq. (1), with the simulated computation time of a microbatch",
+            0.9,
+            1.1,
+            throughput_per_gpu=lambda point, x: by_eq_1(point) / (x if (point.B, point.b) == (128, 8) else 1),
+            **dict.fromkeys(COMPUTE, 0.25),
+        ),
         below(
             "has the same best b",
             1.05,

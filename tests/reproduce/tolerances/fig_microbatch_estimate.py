@@ -4,10 +4,14 @@ from tests.reproduce.tolerances.edges import above, between
 
 MODULE = "reproduce.artifacts.fig_microbatch_estimate"
 SIZES = (1, 2, 4, 8, 16)
-# Figure 7 as if it had 100 teraFLOP/s at every b; it is rounded to 1 teraFLOP/s, Figure 8 to 0.01.
-RATE, HALF_RATE, HALF_STEP = 100e12, 0.5e12, 0.005
-BY_EQ_1 = {b: (128 + 7) / ((128 / b + 7) * b) for b in SIZES}  # at equal rates, B = 128, p = 8
-MOST = (RATE + HALF_RATE) / (RATE - HALF_RATE)
+# Figure 7 as if it had 100 teraFLOP/s, at b = 1 half of it; it is rounded to 1 teraFLOP/s, Figure 8 to 0.01.
+RATES = {b: 50e12 if b == 1 else 100e12 for b in SIZES}
+HALF_RATE, HALF_STEP = 0.5e12, 0.005
+
+
+def by_eq_1(batch, b, off=0.0):
+    """Eq. (1) for p = 8 on these rates; that of b `off` too high, that of b = 1 as much too low."""
+    return (batch + 7) / ((batch / b + 7) * b) * (RATES[b] + off) / (RATES[1] - off)
 
 
 def estimate(fixed, moved):
@@ -36,29 +40,28 @@ EDGES = {
     ],
     "figure_8_is_eq_1_on_figure_7": between(
         "within the rounding of both figures",
-        BY_EQ_1[4] / MOST - HALF_STEP,
-        BY_EQ_1[4] * MOST + HALF_STEP,
-        patch={f"{MODULE}.figure_7": lambda x: lambda: dict.fromkeys(SIZES, RATE)},
+        by_eq_1(128, 4, -HALF_RATE) - HALF_STEP,
+        by_eq_1(128, 4, HALF_RATE) + HALF_STEP,
+        patch={f"{MODULE}.figure_7": lambda x: lambda: RATES},
         paper={
             "normalised_throughput": lambda point, x: (
-                x
-                if point.key == "batch128_b4"
-                else (point.batch_size + 7) / ((point.batch_size / point.b + 7) * point.b)
+                x if point.key == "batch128_b4" else by_eq_1(point.batch_size, point.b)
             )
         },
     ),
-    # b = 4 is the best at b' = 2048 whatever p is, or at p = 64 whatever b' is; so the other dependence decides.
+    # b = 4 is the best at b' = 512 whatever p is, or at p = 64 whatever b' is; so the other dependence decides.
     "takeaway_3_by_formula": [
         above(
             words,
             1.0,
             tie=False,
             microbatch_time=lambda point, x: point.b,
-            patch={f"{MODULE}.normalised": estimate(fixed, moved)},
+            patch={f"{MODULE}.normalised": estimate(fixed, lambda p, batch, cell=cell: (p, batch) == cell)},
         )
-        for words, fixed, moved in (
-            ("not the same for p = 1, 8, 64", lambda p, batch: batch == 2048, lambda p, batch: (p, batch) == (64, 32)),
-            ("nor for b' = 32 to 2048", lambda p, batch: p == 64, lambda p, batch: (p, batch) == (1, 512)),
+        for words, fixed, cells in (
+            ("not the same for p = 1, 8, 64", lambda p, batch: batch == 512, ((1, 32), (8, 128), (64, 2048))),
+            ("nor for b' = 32 to 2048", lambda p, batch: p == 64, ((1, 32), (8, 128), (8, 512), (1, 2048))),
         )
+        for cell in cells
     ],
 }

@@ -9,11 +9,14 @@ USES = ("pipeline_traffic", "data_traffic", "embedding_traffic")
 
 
 def kept(key):
-    """Throughput 1 with the fewest GPUs; with the most x at one key, else half for ZeRO-3 and all for PTD-P."""
+    """Throughput with the most GPUs: x at one key, else 0.5 for ZeRO-3 and 1 for PTD-P; 1 with the fewest."""
 
     def value(point, x):
-        most = point.gpus > 1200
-        return x if point.key == key else 0.5 if most and point.series.startswith("ZeRO") else 1.0
+        if point.gpus < 700:
+            return 1.0
+        if point.gpus < 1200:
+            return 0.8
+        return x if point.key == key else 0.5 if point.series.startswith("ZeRO") else 1.0
 
     return value
 

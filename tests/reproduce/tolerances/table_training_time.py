@@ -34,18 +34,18 @@ def days(key, said):
     ]
 
 
-def seconds(months, tokens, rate):
+def seconds(months, tokens, n, rate):
     """Seconds of so many months for 450 billion tokens at 37.6 petaFLOP/s."""
-    return months * MONTH * 86400 * (tokens / 450e9) * (37.6e15 / rate)
+    return months * MONTH * 86400 * (tokens / 450e9) * (37.6e15 / (n * rate))
 
 
 def eq_4(trillion, count):
     """Eq. (4) that gives so many months for a trillion parameters, and for the model's count of them."""
-    return lambda P, tokens, n, rate: seconds(trillion if P == 1e12 else count, tokens, rate)
+    return lambda P, tokens, n, rate: seconds(trillion if P == 1e12 else count, tokens, n, rate)
 
 
 def eq_3(months):
-    return lambda model, B, tokens, n, rate: seconds(months, tokens, rate)
+    return lambda model, B, tokens, n, rate: seconds(months, tokens, n, rate)
 
 
 def rows(**sizes):

@@ -105,6 +105,7 @@ EDGES = {
         "to the rounding of both numbers",
         32 * 100e12 - ROUNDING,
         32 * 100e12 + ROUNDING,
+        tie=True,
         outside=INCONSISTENT,
         paper={
             "throughput_per_gpu": 100e12,
@@ -119,13 +120,16 @@ EDGES = {
             outside=INCONSISTENT,
             patch={COUNTS: count_of(MIDDLE)},
         ),
-        *between(
-            "1 to 2 billion in the first",
-            1e9,
-            2e9,
-            outside=INCONSISTENT,
-            label=labelled(SMALLEST),
-            patch={COUNTS: count_of(SMALLEST)},
+        *(
+            side(
+                "1 to 2 billion in the first",
+                value,
+                tie=tie,
+                outside=INCONSISTENT,
+                label=labelled(SMALLEST),
+                patch={COUNTS: count_of(SMALLEST)},
+            )
+            for side, value, tie in ((above, 1e9, True), (below, 2e9, False))
         ),
         *between(
             "a trillion, rounded, in the last",
