@@ -12,7 +12,7 @@ from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Int
 from benchmarks.gate.run import NOT_COMPARED, CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
-from benchmarks.records import Metric, PointResult, Record, provenance
+from benchmarks.records import Metric, PointResult, Provenance, Record, provenance
 from benchmarks.records.storage import digest_files, fingerprint
 
 ID = "check"
@@ -78,20 +78,35 @@ def record(result: CheckResult, command: Sequence[str], started: datetime) -> Re
     for name, why in result.lacking.items():
         points.append(PointResult(name, NOT_COMPARED, name, {}, "skipped", why, _fingerprint(result, name)))
     sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in _sides(result)]
+    notes = [provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line]
+    seconds = result.session.seconds if result.session else 0.0
+    where = provenance.collect(command, result.seed, started, seconds, packages=("torch",))
+    return comparison(ID, "Paired timing of head against base", where, points, notes)
+
+
+def comparison(id: str, title: str, where: Provenance, points: Sequence[PointResult], notes: Sequence[str]) -> Record:
+    """A record of kind 'comparison' of measurements on this machine."""
     return Record(
         kind="comparison",
-        id=ID,
-        title="Paired timing of head against base",
+        id=id,
+        title=title,
         paper=None,
         fidelity="measured",
         scale="laptop",
         state="complete",
-        provenance=provenance.collect(
-            command, result.seed, started, result.session.seconds if result.session else 0.0, packages=("torch",)
-        ),
+        provenance=where,
         points=tuple(points),
-        notes=tuple(provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line),
+        notes=tuple(notes),
     )
+
+
+def slowdown_metrics(finding: Finding) -> dict[str, Metric]:
+    """The slow-down of a finding that has rounds, and those bounds of its interval that are finite."""
+    metrics = {"slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns)}
+    for which in ("lower", "upper"):
+        if (bound := _bound(finding.interval, which)) is not None:
+            metrics[f"slowdown_{which}"] = Metric(bound, "1", "derived")
+    return metrics
 
 
 def _workload() -> str:
@@ -153,14 +168,10 @@ def _point(result: CheckResult, finding: Finding) -> PointResult:
     label, digest = f"{name}: {verdict}", _fingerprint(result, name)
     if not finding.rounds:
         return PointResult(name, verdict, label, {}, "skipped", finding.reason, digest)
-    metrics = {
-        "slowdown": Metric(finding.slowdown, "1", "measured", finding.slowdowns),
+    metrics = slowdown_metrics(finding) | {
         "base_time": Metric(float(np.median(finding.base_s)), "s", "measured", finding.base_s),
         "head_time": Metric(float(np.median(finding.head_s)), "s", "measured", finding.head_s),
     }
-    for which in ("lower", "upper"):
-        if (bound := _bound(finding.interval, which)) is not None:
-            metrics[f"slowdown_{which}"] = Metric(bound, "1", "derived")
     return PointResult(name, verdict, label, {}, "ok", None, digest, metrics)
 
 

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from benchmarks.gate import run, trees
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED
+from benchmarks.gate.report import comparison, slowdown_metrics
 from benchmarks.gate.run import CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
-from benchmarks.records import Metric, PointResult, Record, fingerprint, provenance, read_record, write_record
+from benchmarks.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
 from benchmarks.records.errors import DONE, INTERNAL, UnavailableError
 
 ID = "gate_trials"
@@ -99,7 +100,7 @@ def trial(
 
 
 def _point(kind: str, result: CheckResult, finding: Finding, started: str, seconds: float) -> PointResult:
-    machine, interval = Machine.here(), finding.interval
+    machine = Machine.here()
     parameters: dict[str, int | float | str | bool | None] = {
         "commit": result.trees[BASE].commit,
         "cpu": machine.cpu,
@@ -114,10 +115,7 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
     }
     metrics = {"duration": Metric(seconds, "s", "measured", (seconds,))}
     if finding.rounds:
-        metrics["slowdown"] = Metric(finding.slowdown, "1", "measured", finding.slowdowns)
-    if interval is not None and interval.lower > -1 and interval.upper < float("inf"):
-        metrics["slowdown_lower"] = Metric(interval.lower, "1", "derived")
-        metrics["slowdown_upper"] = Metric(interval.upper, "1", "derived")
+        metrics |= slowdown_metrics(finding)
     return PointResult(
         key=f"{kind}/{finding.name}/{started}/{result.seed}",
         series=kind,
@@ -132,21 +130,13 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
 
 def append(path: Path, points: Sequence[PointResult], command: Sequence[str], started: datetime) -> None:
     """Write the record with more trials. Raises `StorageError` or `RecordError`."""
-    record = Record(
-        kind="comparison",
-        id=ID,
-        title="Trials of the timing gate on identical and on slowed code",
-        paper=None,
-        fidelity="measured",
-        scale="laptop",
-        state="complete",
-        provenance=provenance.collect(
-            command, None, started, (datetime.now(UTC) - started).total_seconds(), packages=("torch",)
-        ),
-        points=(*earlier(path), *points),
-        notes=(
-            "Each point is a trial, on the machine and commit among its parameters; the provenance is the last one's.",
-        ),
+    seconds = (datetime.now(UTC) - started).total_seconds()
+    record = comparison(
+        ID,
+        "Trials of the timing gate on identical and on slowed code",
+        provenance.collect(command, None, started, seconds, packages=("torch",)),
+        [*earlier(path), *points],
+        ["Each point is a trial, on the machine and commit among its parameters; the provenance is the last one's."],
     )
     write_record(record, path)
 

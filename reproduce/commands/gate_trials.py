@@ -79,6 +79,6 @@ def _slowdown(point: "trials.PointResult") -> str:
     """The slow-down with its interval, and what it took, as far as there are any."""
     value = {name: metric.value or 0.0 for name, metric in point.metrics.items()}
     text = f" {value['slowdown']:+.1%}" if "slowdown" in value else ""
-    if "slowdown_lower" in value:
+    if {"slowdown_lower", "slowdown_upper"} <= value.keys():
         text += f" ({value['slowdown_lower']:+.1%} to {value['slowdown_upper']:+.1%})"
     return f"{text}, {point.parameters['pairs']} pairs, {value['duration']:.0f} s"
