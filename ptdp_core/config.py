@@ -150,6 +150,11 @@ class ModelConfig:
         return self.kv_heads or self.heads
 
     @property
+    def dropout(self) -> bool:
+        """Whether it is taken to be trained with dropout: models without biases are not (PaLM, Llama)."""
+        return self.bias
+
+    @property
     def qkv_width(self) -> int:
         """Outputs of the query-key-value linear: h of queries, and a key and a value head for each group."""
         return self.hidden + 2 * self.query_groups * self.head_size

@@ -84,7 +84,7 @@ class _OfActivations(NamedTuple):
 def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = False) -> PassCollectives:
     """The tensor-parallel collectives of a transformer layer (Section 2.3); none if t = 1.
 
-    With sequence parallelism (Korthikanti et al. 2022, Section 4.2.2) the input of a column-parallel matrix is gathered
+    With sequence parallelism (Korthikanti et al. 2022) the input of a column-parallel matrix is gathered
     before it, and the partial sums of a row-parallel one are reduce-scattered; their gradients go the other way. Only
     1/t of a gathered input is kept, so that the backward pass gathers it again for the weight's gradient.
     """

@@ -48,7 +48,7 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     """
     model, parallel = config.model, config.parallel
     tokens = model.seq * parallel.b
-    between = (10 if model.bias else 8) * tokens * model.hidden
+    between = (10 if model.dropout else 8) * tokens * model.hidden
     inside = 2 * tokens * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
     inside += 0 if parallel.writes_scores else 4 * tokens * model.heads
     return between // parallel.sequence_shards + inside // parallel.t + attention_core_bytes(config)
@@ -64,7 +64,7 @@ def attention_core_bytes(config: TrainingConfig) -> int:
     model, parallel = config.model, config.parallel
     if not parallel.writes_scores:
         return 0
-    scores = (5 if model.bias else 2) * parallel.b * model.heads * model.seq**2
+    scores = (5 if model.dropout else 2) * parallel.b * model.heads * model.seq**2
     copies = 4 * model.seq * parallel.b * model.hidden if model.query_groups < model.heads else 0
     return (scores + copies) // parallel.t
 
@@ -124,7 +124,7 @@ def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
         recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
     in_mlp = 2 * model.seq * parallel.b * (model.mlp_outputs + model.mlp_width) // t
     scores = 2 * parallel.b * model.heads * model.seq**2 if parallel.writes_scores else 0
-    in_attention = scores // t - ((5 if model.bias else 4) * unit // shards + in_mlp)
+    in_attention = scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
     if parallel.recompute == "selective":
         in_attention += attention_core_bytes(config)
     gathered = 4 * unit if shards > 1 else 0

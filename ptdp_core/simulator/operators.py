@@ -10,9 +10,8 @@ These are counts of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a
     c, f, u            outputs of the query-key-value linear, width of the MLP, outputs of its first linear: 3h, 4h and
                        4h in a GPT (`ModelConfig.qkv_width`, `mlp_width`, `mlp_outputs`)
 
-A model without biases is taken to be trained without dropout, as those that are published are (PaLM, Llama). Where the
-scores are not written (`scores=False`), attention is one kernel forward and three backward (FlashAttention): products
-without the bytes of A.
+Whether a model is trained with dropout is `ModelConfig.dropout`. Where the scores are not written (`scores=False`),
+attention is one kernel forward and three backward (FlashAttention): products without the bytes of A.
 """
 
 from dataclasses import dataclass
@@ -108,8 +107,8 @@ def layer_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool
     c, f, u = (tokens * width / t for width in (model.qkv_width, model.mlp_width, model.mlp_outputs))
     traffic = (
         2 * 4 * S  # norm: read, write
-        + 2 * (7 if model.bias else 6) * S  # bias + dropout + add: two reads, write, mask
-        + (4 * c if model.bias else 0)  # bias of query, key, value: read, write
+        + 2 * (6 + model.dropout) * S  # bias + dropout + add: two reads, write, mask
+        + 4 * c * model.bias  # bias of query, key, value: read, write
         + 4 * turned  # rotary positions: read, write
         + 4 * N_t  # context made contiguous
         + 2 * (u + f)  # bias + GeLU, or SwiGLU: read, write
@@ -134,7 +133,7 @@ def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = Tr
     """
     _, _, _, A = _sizes(model, b, t)
     s, head, heads = model.seq, model.head_size, b * model.heads // t
-    calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + (RNG_FORK if model.bias else 0)
+    calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + RNG_FORK * model.dropout
     if not scores:
         return Work(kernels=1, host_calls=calls, attention_flops=2 * 2 * A * head)
     gemms = (
@@ -144,10 +143,10 @@ def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = Tr
     copied = _copied(model, b, t)
     traffic = (
         3 * A  # scale + causal mask + softmax: half of it read, all written
-        + (5 * A if model.bias else 0)  # attention dropout: read, write, mask
+        + 5 * A * model.dropout  # attention dropout: read, write, mask
         + copied
     )
-    return Work(gemms, traffic, kernels=1 + model.bias + 2 * (copied > 0), host_calls=calls)
+    return Work(gemms, traffic, kernels=1 + model.dropout + 2 * (copied > 0), host_calls=calls)
 
 
 def _copied(model: ModelConfig, b: int, t: int) -> float:
@@ -164,9 +163,10 @@ def unfused_forward(
     _, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, turned = model.seq * b, _turned(model, b, t)
     traffic, kernels = 4 * tokens * model.qkv_width / t, 3  # query, key, value transposed out of [b, s, a, h]
-    if model.bias:  # bias, dropout and add apart; bias and GeLU apart
-        traffic += 2 * (4 + 5 + 6 - 7) * S + 4 * tokens * model.mlp_outputs / t
-        kernels += 2 * 2 + 1
+    # Bias, dropout (whose mask the fused kernel writes, too) and add apart; bias and GeLU apart.
+    traffic += 2 * (4 * model.bias + (5 - 1) * model.dropout) * S
+    traffic += 4 * tokens * model.mlp_outputs / t * model.bias
+    kernels += 2 * (model.bias + model.dropout) + model.bias
     if model.activation == "swiglu":  # silu and product apart
         traffic += 4 * tokens * model.mlp_width / t
         kernels += 1
@@ -225,16 +225,17 @@ def layer_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel: boo
         *layer_weight_gradients(model, b, t).gemms,
     )
     traffic = (
-        2 * (13 if model.bias else 6) * S  # bias + dropout + add: through the mask 5, bias gradient 2, a sum of two 6
+        2 * (5 * model.dropout + 2 * model.bias + 6) * S  # bias + dropout + add: mask, bias gradient, a sum of two
         + 2 * 10 * S  # norm: input gradient 6, parameter gradients 4
         + 2 * (f + 2 * u)  # GeLU or SwiGLU: result's gradient and inputs read, inputs' gradients written
-        + (2 * u + 2 * c if model.bias else 0)  # bias gradients of the column-parallel linears
+        + 2 * (u + c) * model.bias  # bias gradients of the column-parallel linears
         + 4 * c  # gradients of query, key, value put together
         + 4 * turned  # rotary positions
         + 4 * N_t  # context
     )
-    # each bias + dropout + add three kernels or one, two for each norm, one for the activation, two for layouts
-    kernels = (2 * 3 + 2 if model.bias else 2) + 2 * 2 + 1 + 2 + 2 * (turned > 0)
+    # For each bias + dropout + add up to three kernels, then two bias gradients of the column-parallel linears, two for
+    # each norm, one for the activation, two for layouts, two for rotary positions.
+    kernels = 2 * (1 + model.dropout + model.bias) + 2 * model.bias + 2 * 2 + 1 + 2 + 2 * (turned > 0)
     collectives = layer_passes(model, b, t, sequence_parallel).backward
     calls = VIEWS + CORE_VIEWS + FUNCTIONS + CORE_FUNCTIONS + PER_COLLECTIVE * len(collectives)
     calls += len(layer_parameters(model, 0))  # an AccumulateGrad for each
@@ -254,11 +255,11 @@ def _attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool) -
     )
     copied = _copied(model, b, t)
     traffic = (
-        (5 * A if model.bias else 0)  # attention dropout: read, mask, write
+        5 * A * model.dropout  # attention dropout: read, mask, write
         + 6 * A  # softmax: gradient and result read, write
         + copied
     )
-    return Work(gemms, traffic, kernels=1 + model.bias + 2 * (copied > 0))
+    return Work(gemms, traffic, kernels=1 + model.dropout + 2 * (copied > 0))
 
 
 def gradient_accumulation(parameters: float, tensors: int) -> Work:
@@ -269,7 +270,7 @@ def gradient_accumulation(parameters: float, tensors: int) -> Work:
 def embedding_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False) -> Work:
     """Token and position embedding and dropout, on the first stage; one all-reduce if t > 1."""
     N, S, _, _ = _sizes(model, b, t, sequence_parallel)
-    added, dropout = model.positions == "learned", model.bias
+    added, dropout = model.positions == "learned", model.dropout
     # look-up 4, rows of other ranks zeroed 2, positions added 6, dropout 5, to [s, b, h] 4
     work = Work(traffic_bytes=(4 + 2 + 4) * N + (6 * added + 5 * dropout) * S, kernels=4 + added + dropout)
     return work + _communicated(embedding_passes(model, b, t, sequence_parallel).forward)
@@ -279,7 +280,7 @@ def embedding_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel:
     """The backward pass: dropout and layout, and the table's dense gradient, cleared (2 bytes a weight) and filled."""
     N, S, _, _ = _sizes(model, b, t, sequence_parallel)
     table = padded_vocab(model.vocab, t) // t * model.hidden
-    added, dropout = model.positions == "learned", model.bias
+    added, dropout = model.positions == "learned", model.dropout
     work = Work(traffic_bytes=(4 + 4) * N + 5 * dropout * S + 2 * table, kernels=3 + added + dropout)
     return work + _communicated(embedding_passes(model, b, t, sequence_parallel).backward)
 

@@ -89,9 +89,8 @@ def gpipe_efficiency(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 "
-    "backward passes at the end. The total amount of time spent in the pipeline bubble is then "
-    "t_pb=(p-1)·(t_f+t_b).",
+    "In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward "
+    "passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).",
     "Section 2.2.1",
     "exactly, on the last device as it says, and in total on every device",
 )

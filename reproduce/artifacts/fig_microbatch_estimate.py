@@ -93,8 +93,7 @@ ARTIFACT = Artifact(
     title="Normalised throughput estimated by eq. (1) versus microbatch size",
     description=(
         "Eq. (1), (b'/b + p - 1)(t_f(b) + t_b(b)), with the times of Figure 7's model on one GPU as simulated, p = 8 "
-        "and "
-        "b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
+        "and b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
     ),
     quantities=(
         q.Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
@@ -158,8 +157,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
 
 @ARTIFACT.claim(
     r"\textbf{Takeaway \#3:} The optimal microbatch size $b$ depends on the throughput and memory footprint "
-    "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size "
-    "$B$.",
+    "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.",
     "Section 3.4 (p, and d and B through b' = B/d)",
     "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048",
 )

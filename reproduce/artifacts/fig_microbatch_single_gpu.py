@@ -55,8 +55,7 @@ def notes(results: Results) -> tuple[str, ...]:
         share = once / results.value(first.key, "iteration_time")
         sentences.append(
             f"At {first.label} the optimizer step and the host take {share:.0%} of the simulated iteration: with B = "
-            "b, "
-            "spreading them over more sequences is most of the rise."
+            "b, spreading them over more sequences is most of the rise."
         )
         kept, peak = (results.value(last.key, name) for name in ("activations_without_recomputation", "peak_memory"))
         sentences.append(
@@ -74,8 +73,7 @@ ARTIFACT = Artifact(
     description=(
         "Throughput of a GPT model with a billion parameters (4 layers, hidden size 4096, 128 heads) on one GPU "
         "against the microbatch size; every iteration is one microbatch, B = b. FLOPs are counted without the "
-        "recomputed "
-        "forward pass (an assumption, see the notes); the table also has eq. (3)."
+        "recomputed forward pass (an assumption, see the notes); the table also has eq. (3)."
     ),
     quantities=(
         q.MODEL_THROUGHPUT,

@@ -158,8 +158,7 @@ ARTIFACT = Artifact(
     description=(
         "Which layers and which slices of them a GPU holds, and where the ranks of a (p, t, d) grid sit on nodes of 8 "
         "GPUs, drawn from the rank grid and the shard map that are tested against the engine's and the simulator's; "
-        "the "
-        "table counts the same for every configuration of Table 1."
+        "the table counts the same for every configuration of Table 1."
     ),
     quantities=(
         Quantity(GPU_COUNT, "GPUs, p*t*d", "count", "", 1, 0),
@@ -197,8 +196,7 @@ def tensor_inside_pipeline_across(results: Results) -> Judgement:
     between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
     text = (
         f"tensor-parallel groups lie inside a node in {len(inside)} of {len(rows)} rows of Table 1; all pipeline hops "
-        "go "
-        f"between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
+        f"go between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
         "pipeline"
     )
     numbers = numbers_of("derived", "count", tensor_inside=len(inside), pipeline_between=len(between))

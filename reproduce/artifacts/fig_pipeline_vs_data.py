@@ -30,8 +30,7 @@ ARTIFACT = Artifact(
     title="Pipeline versus data parallelism, 5.9 billion parameters on 64 GPUs",
     description=(
         "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and data-parallel size (t=1), for two "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. "
-        "3)."
+        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
     ),
     quantities=(*q.USUAL, q.DATA_PARALLEL_TIME),
     sweeps={

@@ -87,9 +87,8 @@ def bubble_behaves_as_formula(results: Results) -> Judgement:
 size_claim(
     ARTIFACT,
     "model_sizes",
-    "with a pipeline-parallel size of 1, we use a model with 3 transformer layers and ~15 billion parameters, "
-    "and with a pipeline-parallel size of 8, we use a model with 24 transformer layers and ~121 billion "
-    "parameters.",
+    "with a pipeline-parallel size of 1, we use a model with 3 transformer layers and ~15 billion parameters, and with "
+    "a pipeline-parallel size of 8, we use a model with 24 transformer layers and ~121 billion parameters.",
     "Section 5.3.1",
     (("15", "B8_p1_layers3_d1"), ("121", "B8_p8_layers24_d1")),
 )

@@ -128,10 +128,9 @@ def communication_intensive(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Quantitatively, with the scatter-gather communication optimization, the total amount of communication "
-    r"that needs to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, "
-    "where $t$ is the tensor-model-parallel size, $s$ is the sequence length, and $h$ is the hidden size "
-    "($t=8$ in our experiments).",
+    "Quantitatively, with the scatter-gather communication optimization, the total amount of communication that needs "
+    r"to be performed between every pair of consecutive stages is reduced to $\frac{bsh}{t}$, where $t$ is the "
+    "tensor-model-parallel size, $s$ is the sequence length, and $h$ is the hidden size ($t=8$ in our experiments).",
     "Section 4.1",
     "the bytes a GPU sends to other stages fall by the factor t at every batch size, exactly",
     scales=DIRECTION,

@@ -137,10 +137,8 @@ ARTIFACT = Artifact(
     title="Messages between two stages, without and with scatter/gather",
     description=(
         "The messages that carry one boundary tensor from the tensor-parallel ranks of a stage to those of the next, "
-        "on "
-        "another node, from the message plan: bytes on each InfiniBand path and gathered over NVLink. The dark part "
-        "of a "
-        "GPU's bar is what it sends or receives between the nodes."
+        "on another node, from the message plan: bytes on each InfiniBand path and gathered over NVLink. The dark part "
+        "of a GPU's bar is what it sends or receives between the nodes."
     ),
     quantities=(
         Quantity(PATH, "one path", "B", "MB", 1e6, 2),
@@ -170,11 +168,9 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "With pipeline parallelism, the total amount of communication that needs to be performed between every "
-    "pair "
-    "of consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ "
-    "is "
-    "the sequence length and $h$ is the hidden size.",
+    "With pipeline parallelism, the total amount of communication that needs to be performed between every pair of "
+    "consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the "
+    "sequence length and $h$ is the hidden size.",
     "Section 3.2",
     "exactly, in elements, for every pair of GPUs",
 )
@@ -183,8 +179,7 @@ def pipeline_communication_bsh(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent "
-    "multi-GPU "
+    "This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU "
     "servers.",
     "Section 4.1",
     "exactly: eight messages of the whole tensor at t=8",
@@ -199,11 +194,9 @@ def same_tensors_8_times(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk "
-    "to the "
-    "corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 "
-    "and "
-    r"rank 2 sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})",
+    "we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the "
+    "corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2 "
+    r"sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})",
     "Section 4.1",
     "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once",
 )

@@ -124,10 +124,8 @@ ARTIFACT = Artifact(
     title="Blocks of a transformer layer partitioned with tensor model parallelism",
     description=(
         "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
-        "is "
-        "tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
-        "microbatch, "
-        "forward and backward, with the paper's formula as 'paper'."
+        "is tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
+        "microbatch, forward and backward, with the paper's formula as 'paper'."
     ),
     quantities=(
         Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
@@ -144,9 +142,8 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two "
-    "all-reduce operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ "
-    "operator).",
+    "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce "
+    "operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).",
     "Section 2.3",
     "exactly two and two, by the shard map and in the simulator's cost model (without recomputation)",
 )
@@ -173,10 +170,9 @@ def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model "
-    "replicas "
-    "twice each in the forward and backward pass for each layer, leading to a total communication of "
-    r"$8bsh \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.",
+    "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice "
+    "each in the forward and backward pass for each layer, leading to a total communication of $8bsh "
+    r"\left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.",
     "Section 3.2",
     "to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula",
 )
@@ -185,9 +181,8 @@ def layer_communication(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device "
-    "for "
-    r"each microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
+    "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each "
+    r"microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
     r"$l^{\text{stage}}$ is the number of layers in a pipeline stage.",
     "Section 3.2",
     "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
@@ -228,10 +223,9 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The "
-    "output linear layer can then directly operate on the partitioned output of the attention operation "
-    "(weight "
-    "matrix partitioned across rows).",
+    "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output "
+    "linear layer can then directly operate on the partitioned output of the attention operation (weight matrix "
+    "partitioned across rows).",
     "Section 2.3",
     "exactly: slices begin and end between heads",
 )

@@ -19,8 +19,7 @@ ARTIFACT = Artifact(
     title="Tensor versus data parallelism, 5.9 billion parameters on 64 GPUs",
     description=(
         "Throughput per GPU of the five ways to split 64 GPUs into tensor- and data-parallel size (p=1), for three "
-        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. "
-        "3)."
+        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
     ),
     quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY, q.DATA_PARALLEL_TIME, q.TENSOR_TIME, q.GEMM_RATE),
     sweeps={
@@ -54,9 +53,8 @@ SMALLER = (
 
 
 @ARTIFACT.claim(
-    "With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the "
-    "all-to-all communication required in tensor model parallelism needs to be performed for \\emph{every} "
-    "microbatch in a batch.",
+    "With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all "
+    "communication required in tensor model parallelism needs to be performed for \\emph{every} microbatch in a batch.",
     "Section 5.4.3",
     "over the batch sizes, tensor-parallel bytes per sequence and data-parallel bytes per iteration are each "
     "equal within 5%, at every t",
@@ -144,9 +142,8 @@ def throughput_falls_with_t(results: Results) -> Judgement:
 size_claim(
     ARTIFACT,
     "model_size",
-    "Throughput per GPU of various parallel configurations that combine data and tensor model parallelism "
-    "using a GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 "
-    "A100 GPUs.",
+    "Throughput per GPU of various parallel configurations that combine data and tensor model parallelism using a GPT "
+    "model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.",
     "Figure 15, caption",
     (("5.9", "B32_t2_d32"),),
 )

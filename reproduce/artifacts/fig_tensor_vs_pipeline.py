@@ -73,9 +73,8 @@ def best_at_node_size(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model "
-    r"parallelism can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between "
-    "servers;",
+    "For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism "
+    r"can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;",
     "Section 1",
     "fastest over slowest combination at one batch size, the larger of the two: between 1.6 and 2.4",
     papers_points=True,
@@ -145,10 +144,9 @@ def _has_ends(results: Results) -> bool:
 
 
 @ARTIFACT.claim(
-    "This result indicates that neither tensor model parallelism (used by "
-    r"Megatron~\cite{shoeybi2019megatron}) nor pipeline model parallelism (used by "
-    r"PipeDream~\cite{narayanan2021memory} and others) in isolation can match the performance of using both "
-    "techniques in conjunction.",
+    r"This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor "
+    r"pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the "
+    "performance of using both techniques in conjunction.",
     "Section 5.4.1",
     "both ends of the figure, in the paper (2, 32) and (32, 2), are slower than its best at both sizes",
     scales=DIRECTION,

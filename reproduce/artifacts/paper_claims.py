@@ -117,9 +117,8 @@ def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
 
 
 @ARTIFACT.claim(
-    "Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint "
-    "characteristics of the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size "
-    "$B$.",
+    "Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of "
+    "the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.",
     "Section 3.4",
     "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B",
 )

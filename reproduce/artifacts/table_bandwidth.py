@@ -94,14 +94,11 @@ def notes(results: Results) -> tuple[str, ...]:
     return (
         f"Pipeline: the cut between the first and the last half of the stages; {chains:.0f} chains (d*t) of GPUs cross "
         "it once. Bytes: every microbatch's activation and gradient, 1/t on each chain, both directions added. Time: "
-        "what "
-        "the GPUs at one boundary spend in its exchanges, by the simulator's account without waiting: messages, host "
-        "and "
-        "all-gather.",
+        "what the GPUs at one boundary spend in its exchanges, by the simulator's account without waiting: messages, "
+        "host and all-gather.",
         f"Data parallelism: the cut between two halves of the replicas; the p*t rings of d GPUs cross it {rings:.0f} "
         "times, twice each. Bytes: 2(d-1)/d of a GPU's fp16 gradients over each link. Time: the data-parallel phase, "
-        "mean "
-        "over pipeline ranks, with the copies into and out of the flat buffer.",
+        "mean over pipeline ranks, with the copies into and out of the flat buffer.",
         f"Simulator parameters that were set with this section's numbers: {given}. Agreement there is no evidence.",
     )
 
@@ -116,8 +113,7 @@ ARTIFACT = Artifact(
     title="Effective bisection bandwidth of the 1T run on 3072 GPUs",
     description=(
         "Bytes that cross a bisection of the cluster in an iteration of Table 1's largest model, divided by the time "
-        "of "
-        "that kind of communication (definitions in the notes: the paper gives none), for pipeline and data "
+        "of that kind of communication (definitions in the notes: the paper gives none), for pipeline and data "
         "parallelism."
     ),
     quantities=(
@@ -151,9 +147,8 @@ def pipeline_bisection(results: Results) -> Judgement:
     ours, paper, ratio, numbers = _compare(results, "pipeline")
     text = (
         f"{ours / 1e9:.0f} GB/s by our definition, {ratio:.2f} times {paper / 1e9:.0f} GB/s; the paper does not say "
-        "which "
-        f"bytes it divides by which time. Over the whole iteration it is {results.value('pipeline', WHOLE) / 1e9:.0f} "
-        "GB/s"
+        "which bytes it divides by which time. Over the whole iteration it is "
+        f"{results.value('pipeline', WHOLE) / 1e9:.0f} GB/s"
     )
     return holds_if(1 / FACTOR <= ratio <= FACTOR, text, numbers)
 

@@ -35,8 +35,7 @@ def notes(results: Results) -> tuple[str, ...]:
     """Under which conditions the times hold."""
     return (
         "Times are sizes over the bandwidths that the paper gives for 3072 GPUs on 384 nodes; fewer nodes may not "
-        "reach "
-        "them. 'Every replica' is d times as much reading, as far as no cache answers it.",
+        "reach them. 'Every replica' is d times as much reading, as far as no cache answers it.",
     )
 
 
@@ -96,9 +95,8 @@ def checkpoint_size(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a "
-    "peak "
-    "read bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.",
+    "The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a peak read "
+    "bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.",
     "Section 5.10",
     None,
 )

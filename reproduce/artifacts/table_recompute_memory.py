@@ -65,10 +65,9 @@ def notes(results: Results) -> tuple[str, ...]:
     """Where formula and simulation differ."""
     return (
         "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
-        "are "
-        "kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; that is "
-        "the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every layer "
-        "is checkpointed.",
+        "are kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; "
+        "that is the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every "
+        "layer is checkpointed.",
         "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
         "5as/(ht) for the scores, in fp16 with one-byte masks.",
     )
@@ -82,8 +81,7 @@ ARTIFACT = Artifact(
     description=(
         "For the models and configurations of Table 1: the size of a layer's input and of all its intermediate "
         "activations, the number of checkpoints c that minimises the section's formula, and the number of layers "
-        "between "
-        "checkpoints that minimises the simulated memory of the fullest GPU."
+        "between checkpoints that minimises the simulated memory of the fullest GPU."
     ),
     quantities=(
         Quantity(EVERY, "layers per checkpoint by the formula", "count", "", 1, 0),
@@ -156,8 +154,7 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "stashing only the input activations for a given pipeline stage, as opposed to the entire set of "
-    "intermediate "
+    "stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate "
     "activations, which is much larger",
     "Section 3.5",
     "a layer's intermediate activations at least 5 times its input, in every model",

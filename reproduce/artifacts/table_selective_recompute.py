@@ -1,7 +1,8 @@
 """Beyond the paper: selective recomputation and sequence parallelism, in the models of Korthikanti et al. (2022).
 
-The form of their Tables 4 and 5: one layer of the 22B model, and iterations of four models, whichever fit. Of their
-values only the rows with full recomputation were looked at; the others are withheld, to be compared with later.
+Their paper is "Reducing Activation Recomputation in Large Transformer Models". One layer of the 22B model, and
+iterations of four models, whichever fit. Of their values only the rows with full recomputation were looked at; the
+others are withheld, to be compared with later.
 """
 
 from dataclasses import replace
@@ -141,7 +142,7 @@ def _config(model: str, technique: str, **changes: Any) -> TrainingConfig:
 
 
 @ARTIFACT.claim(
-    "Korthikanti et al. (2022, Section 5): selective recomputation saves 70% and 65% of the memory for activations of "
+    "Korthikanti et al. (2022): selective recomputation saves 70% and 65% of the memory for activations of "
     "GPT-3 and MT-NLG, for 2.7% and 1.6% more FLOPs.",
     OURS,
     "memory by the formulas with all of it cut by t, FLOPs over those of the layers' forward pass; to one unit of the "

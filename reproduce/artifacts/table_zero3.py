@@ -35,9 +35,8 @@ ARTIFACT = Artifact(
     section="5.2",
     title="PTD-P against ZeRO-3 without model parallelism",
     description=(
-        "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for "
-        "GPT-3 175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's "
-        "count (eq. 3)."
+        "Throughput per GPU and days for 300 billion tokens of PTD-P and of ZeRO-3 (no model parallelism) for GPT-3 "
+        "175B and the 530 billion model of Table 1, at a fixed global batch size. FLOP/s by the paper's count (eq. 3)."
     ),
     quantities=zero3_points.QUANTITIES,
     sweeps={"paper": Sweep(points), **zero3_points.MEASURED},

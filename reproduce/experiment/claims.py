@@ -7,6 +7,7 @@ from math import fsum
 from benchmarks.records import ClaimResult, PointResult
 from reproduce.experiment import fidelity
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results
 
@@ -81,7 +82,7 @@ class Accuracy:
     worst_signed: float
 
     def __str__(self) -> str:
-        points = "1 point" if self.count == 1 else f"{self.count} points"
+        points = counted(self.count)
         if self.equal == self.count:
             return f"all {points} equal the paper's, as it rounded (largest difference {self.worst:.1%})"
         return (
@@ -99,7 +100,7 @@ def accuracy(artifact: Artifact, points: Sequence[PointResult]) -> Accuracy | No
             continue
         signed = 0.0 if ratio is None else ratio - 1
         equal += verdict in EQUAL
-        errors.append((abs(signed), signed, f"{point.series}, {point.label}".strip(", ")))
+        errors.append((abs(signed), signed, where(point)))
     if not errors:
         return None
     worst, signed, label = max(errors)

@@ -233,7 +233,7 @@ def operations(calls):
 
 
 def test_with_sequence_parallelism_a_layer_gathers_and_scatters():
-    """Korthikanti et al. 2022, Section 4.2.2: four collectives each way, and each linear block's input once more."""
+    """Korthikanti et al. 2022: four collectives each way, and each linear block's input once more."""
     forward, backward = layer_passes(MODEL, 3, 4, True)
     assert operations(forward) == ["all_gather", "reduce_scatter"] * 2
     assert sorted(operations(backward)) == ["all_gather"] * 4 + ["reduce_scatter"] * 2

@@ -27,7 +27,6 @@ def sweep(layouts: Sequence[Level], **model: Any) -> Sweep:
     return Sweep(
         series=(Level("", "ranks", {}),),
         x=layouts,
-        b=1,
         B=4,
         description=(
             "Size of a checkpoint, and how fast it is saved and loaded, by the ranks that do it: parameters and "
@@ -53,17 +52,12 @@ def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     from ptdp_core.config import TrainingConfig
     from ptdp_core.interrupts import allowed, held
 
-    plain: Any = point.parameters
-    config, device = TrainingConfig.from_plain(plain), str(plain["device"])
+    config, device = TrainingConfig.from_plain(point.parameters), point.parameters["device"]
     setup = Setup(device, samples=SAMPLES)
     with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
-        where = str(folder)
-        timings = launcher(measure_here, config.parallel.n, (config.model, config.parallel, setup, where), device)[0]
-    return {
-        "checkpoint_size": Metric(timings.size, "B", "derived"),
-        **{f"{what}_time": seconds(taken) for what, taken in (("save", timings.save), ("load", timings.load))},
-        **{
-            f"{what}_bandwidth": rate(timings.size, taken, "B/s")
-            for what, taken in (("save", timings.save), ("load", timings.load))
-        },
-    }
+        arguments = (config.model, config.parallel, setup, folder)
+        timings = launcher(measure_here, config.parallel.n, arguments, device)[0]
+    metrics = {"checkpoint_size": Metric(timings.size, "B", "derived")}
+    for what, taken in (("save", timings.save), ("load", timings.load)):
+        metrics |= {f"{what}_time": seconds(taken), f"{what}_bandwidth": rate(timings.size, taken, "B/s")}
+    return metrics

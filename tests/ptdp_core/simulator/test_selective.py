@@ -32,7 +32,7 @@ def config(recompute: str, model: int = 1, t: int = 8, **parallel: object) -> Tr
 @pytest.mark.parametrize("model", range(len(MODELS)))
 @pytest.mark.parametrize("t", [1, 8])
 def test_a_layer_keeps_what_the_formulas_say(model: int, t: int) -> None:
-    """sbh(10 + 24/t + 5as/(ht)) bytes, selective sbh(10 + 24/t), full 2sbh (Korthikanti et al. 2022, Section 4).
+    """sbh(10 + 24/t + 5as/(ht)) bytes, selective sbh(10 + 24/t), full 2sbh (Korthikanti et al. 2022).
 
     With sequence parallelism selective keeps 34sbh/t.
     """
