@@ -1,6 +1,6 @@
 """Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
 
-from benchmarks.records import Metric, PointResult
+from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
@@ -16,6 +16,7 @@ SIZE, LOAD, LOAD_EACH, SAVE = "checkpoint_size", "load_time", "load_time_every_r
 # fp16 weight, fp32 weight, and Adam's two moments in fp32.
 BYTES_PER_PARAMETER = WEIGHT_BYTES + OPTIMIZER_BYTES
 TOLERANCE = 0.05
+TRILLION = "model_1008b"  # the point whose size the paper gives
 
 
 def derive(point: Point) -> dict[str, Metric]:
@@ -74,18 +75,13 @@ ARTIFACT = Artifact(
 )
 
 
-def _trillion(results: Results) -> PointResult:
-    """The point whose size the paper gives."""
-    return next(point for point in results.points if SIZE in point.paper)
-
-
 @ARTIFACT.claim(
     "For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes.",
     "Section 5.10",
     "14 bytes a parameter within 5%; what a checkpoint holds is not stated",
 )
 def checkpoint_size(results: Results) -> Judgement:
-    point = _trillion(results)
+    point = results.point(TRILLION)
     ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
     text = (
         f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
@@ -101,7 +97,7 @@ def checkpoint_size(results: Results) -> Judgement:
     None,
 )
 def load_bandwidth(results: Results) -> Judgement:
-    point = _trillion(results)
+    point = results.point(TRILLION)
     once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
     text = (
         "1 TB/s is a property of Selene's file system. At that rate the load takes "
@@ -112,7 +108,7 @@ def load_bandwidth(results: Results) -> Judgement:
 
 @ARTIFACT.claim(r"Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s).", "Section 5.10", None)
 def save_bandwidth(results: Results) -> Judgement:
-    point = _trillion(results)
+    point = results.point(TRILLION)
     save = results.value(point.key, SAVE)
     text = (
         f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
