@@ -135,16 +135,6 @@ class Groups:
         """This process's global rank."""
         return self.grid.rank(self.pp.rank, self.dp.rank, self.tp.rank)
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this rank is the first of its pipeline."""
-        return self.pp.rank == 0
-
-    @property
-    def is_last(self) -> bool:
-        """Whether this rank is the last of its pipeline."""
-        return self.pp.rank == self.pp.size - 1
-
 
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.

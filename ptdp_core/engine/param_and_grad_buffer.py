@@ -140,12 +140,8 @@ class ParamAndGradBuffer:
             view = self.param_data[entry.start : entry.stop].view(entry.parameter.shape)
             view.copy_(entry.parameter.data)
             entry.parameter.data = view
-            self._attach(entry)
-
-    def _attach(self, entry: BufferEntry) -> None:
-        """Let backward passes add to the main gradient directly, if it has the parameter's type."""
-        if entry.parameter.dtype == self.dtype:
-            entry.parameter.grad = self.main_grad(entry)
+            if entry.parameter.dtype == self.dtype:  # backward passes add to the main gradient directly
+                entry.parameter.grad = self.main_grad(entry)
 
     def main_grad(self, entry: BufferEntry) -> torch.Tensor:
         """The main gradient of a parameter, a view of `grad_data` in the parameter's shape."""

@@ -167,11 +167,8 @@ def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> to
     return _Gather.apply(x, torch.Size(shape), tp) if tp.size > 1 else x
 
 
-class ColumnParallelLinear(nn.Module):
-    """Y = XA with A split along its columns (Section 2.3); the bias is left to a fused operator if asked for.
-
-    `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
-    """
+class ParallelLinear(nn.Module):
+    """The parameters of a linear layer that tensor ranks share; how it is split says `layout.layer_parameters`."""
 
     def __init__(
         self, make: ParameterStore, name: str, std: float, tp: Axis, sequence_parallel: bool, bias: bool
@@ -181,26 +178,24 @@ class ColumnParallelLinear(nn.Module):
         self.weight = make(f"{name}.weight", std=std)
         self.gradients.linear_weights.append(self.weight)
         self.bias = make(f"{name}.bias") if bias else None
+
+
+class ColumnParallelLinear(ParallelLinear):
+    """Y = XA with A split along its columns (Section 2.3); the bias is left to a fused operator if asked for.
+
+    `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
+    """
 
     def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
         bias = self.bias if add_bias else None
         return linear(x_SBH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel)
 
 
-class RowParallelLinear(nn.Module):
+class RowParallelLinear(ParallelLinear):
     """Y = XA with A split along its rows (Section 2.3); the bias is not added: it belongs after the reduction.
 
     `weight` is [H, F/t], `bias` [H] and replicated, or None.
     """
-
-    def __init__(
-        self, make: ParameterStore, name: str, std: float, tp: Axis, sequence_parallel: bool, bias: bool
-    ) -> None:
-        super().__init__()
-        self.tp, self.sequence_parallel, self.gradients = tp, sequence_parallel, make.weight_gradients
-        self.weight = make(f"{name}.weight", std=std)
-        self.gradients.linear_weights.append(self.weight)
-        self.bias = make(f"{name}.bias") if bias else None
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
         return g(linear(x_SBFt, self.weight, None, None, self.gradients), self.tp, self.sequence_parallel)

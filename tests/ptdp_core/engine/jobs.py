@@ -368,7 +368,7 @@ def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
 
     settings, groups, trainer = make(case)
     trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
-    if groups.is_last:
+    if groups.pp.rank == groups.pp.size - 1:
         next(iter(trainer.chunks[0].layers.parameters())).data.fill_(torch.inf)
     Checkpoints(folder, trainer).save(1)
 

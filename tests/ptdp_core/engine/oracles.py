@@ -161,7 +161,8 @@ def against_pipelining(beat: Any, case: dict[str, Any]) -> dict[str, float]:
         kind = Schedule1F1B if par.schedule == "1f1b" else ScheduleGPipe
         schedule = kind(stages[0], par.m, loss_fn=token_loss)
     tokens, labels = data[:, :-1].contiguous(), data[:, 1:].contiguous()
-    schedule.step(*([tokens] if groups.is_first else []), target=labels if groups.is_last else None, losses=losses)
+    first, last = groups.pp.rank == 0, groups.pp.rank == groups.pp.size - 1
+    schedule.step(*([tokens] if first else []), target=labels if last else None, losses=losses)
     results: list[Any] = [None] * par.p
     dist.all_gather_object(results, collect(model, list(mine)))
     theirs: dict[str, torch.Tensor] = {}
