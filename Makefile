@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help test slow cov gpu lint exact docs clean
+.PHONY: help test slow cov gpu lint exact mutants docs clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(STAMP): pyproject.toml
@@ -30,6 +30,11 @@ cov: $(STAMP) ## run the test suite and report which lines it reached (htmlcov/i
 
 exact: $(STAMP) ## compare everything deterministic with the committed reference, at zero tolerance
 	$(RUN)/reproduce gate exact
+
+PACKAGE ?= layout
+mutants: $(STAMP) ## do the tests notice wrong lines? `make mutants PACKAGE=gate`, see docs/mutations.md
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'
+	$(RUN)/python tests/mutants.py $(PACKAGE)
 
 gpu: $(STAMP) ## everything that half an hour on one GPU should verify; the same command goes on where it stopped
 	$(RUN)/reproduce bench gpu

@@ -17,6 +17,7 @@ from ptdp_core.layout import (
     RankGrid,
     all_reduces,
     boundary_transfers,
+    checkpoint_gathers,
     chunk_layers,
     chunk_parameters,
     embedding_passes,
@@ -131,6 +132,20 @@ def test_shards_tile_their_parameter(t):
         assert sum(s.elements for s in shards) - padding == parameter.elements
 
 
+@pytest.mark.parametrize("t", [1, 4])
+def test_sums_over_all_ranks_count_every_element_once(t):
+    """What all tensor ranks hold, on the first of them; the tied copy on none."""
+    for layers in (range(4), range(4, 8)):
+        for parameter in chunk_parameters(MODEL, layers, t):
+            shards = [parameter.shard(t, tp) for tp in range(t)]
+            counted = sum(
+                shard.elements // shard.shape[parameter.split or 0] * (shard.stop - shard.start)
+                for tp, shard in enumerate(shards)
+                if shard.counts(tp)
+            )
+            assert counted == (0 if parameter.copy else parameter.elements)
+
+
 @pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (1, 4, 1), (2, 2, 1), (4, 8, 2)])
 def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
     config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
@@ -238,7 +253,8 @@ def test_with_sequence_parallelism_a_layer_gathers_and_scatters():
     assert operations(forward) == ["all_gather", "reduce_scatter"] * 2
     assert sorted(operations(backward)) == ["all_gather"] * 4 + ["reduce_scatter"] * 2
     assert {(call.group, call.elements) for call in (*forward, *backward)} == {("tp", pipeline_elements(MODEL, 3))}
-    assert layer_passes(MODEL, 3, 1, True) == layer_passes(MODEL, 3, 1)
+    assert [operations(calls) for calls in layer_passes(MODEL, 3, 4)] == [["all_reduce"] * 2] * 2  # without it
+    assert layer_passes(MODEL, 3, 1, True) == layer_passes(MODEL, 3, 1) == ((), ())
     for t in (2, 4, 8):  # as many bytes as two all-reduces each way, but for the two inputs that are gathered again
         sent = [sum(call.sent(t) for call in calls) for calls in layer_passes(MODEL, 3, t, True)]
         again = 2 * pipeline_elements(MODEL, 3) * (t - 1) / t
@@ -285,6 +301,29 @@ def test_gradients_of_whole_parameters_are_summed_once_a_step(p, v):
         assert [(c.operation, c.elements) for c in calls if c.group == "tp"] == [("all_reduce", elements)]
     for other in (ParallelConfig(p=p, t=4, v=v, B=p), ParallelConfig(p=p, v=v, B=p, sequence_parallel=True)):
         assert not [c for calls in step_collectives(TrainingConfig(MODEL, other)) for c in calls if c.group == "tp"]
+
+
+@pytest.mark.parametrize(
+    ("d", "sharded", "expected"),
+    [(1, False, []), (2, False, ["all_reduce"]), (2, True, ["reduce_scatter", "all_gather"])],
+)
+def test_a_step_sums_gradients_over_replicas_and_the_tied_tables_over_both_ends(d, sharded, expected):
+    parallel = ParallelConfig(p=4, t=2, d=d, B=8, sharded_optimizer=sharded, sequence_parallel=True)
+    config = TrainingConfig(MODEL, parallel)
+    ranks = step_collectives(config)
+    for elements, calls in zip(rank_elements(config), ranks, strict=True):
+        assert [(c.operation, c.elements) for c in calls if c.group == "dp"] == [(name, elements) for name in expected]
+        assert operations(c for c in calls if c.group == "tp") == ["all_reduce"]
+    table = 1024 // 2 * MODEL.hidden  # 1000 rows, padded to a multiple of 128*t
+    assert [[c.elements for c in calls if c.group == "embedding"] for calls in ranks] == [[table], [], [], [table]]
+
+
+@pytest.mark.parametrize("in_parts", [True, False])
+def test_inputs_of_recomputed_blocks_that_are_kept_in_parts_are_gathered_once_each(in_parts):
+    parallel = ParallelConfig(p=2, t=2, B=2, checkpoint_layers=3, distribute_checkpointed_activations=in_parts)
+    calls = checkpoint_gathers(TrainingConfig(MODEL, parallel), 4)  # blocks of 3 layers and of 1
+    gather = ("all_gather", "tp", pipeline_elements(MODEL, 1), "activation")
+    assert list(calls) == [gather] * 2 * in_parts
 
 
 @pytest.mark.parametrize("scatter_gather", [True, False])

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from benchmarks.gate import procedure as procedures
 from benchmarks.gate.procedure import (
     EXCLUDED,
     IMPROVED,
@@ -144,6 +145,18 @@ def test_a_decided_benchmark_is_not_looked_at_again() -> None:
     assert procedure.undecided == ("loud",)
     procedure.look({"loud": measure(20, sd=1.0)})  # needs no times of the other one
     assert procedure.verdicts == {"quiet": OK}
+
+
+def test_what_an_earlier_look_rejected_leaves_the_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second look may spend 0.2% on the two that are left, so 0.1% on the first of them."""
+    monkeypatch.setattr(
+        procedures, "p_value", lambda logs, hypothesis, swaps: logs[0] if hypothesis == SLOW_DOWN_TOLERATED else 1.0
+    )
+    procedure = Procedure(("a", "b", "c"), swap_tables(0))
+    procedure.look({"a": np.array([0.0]), "b": np.array([0.0009]), "c": np.array([1.0])})
+    assert procedure.verdicts == {"a": REGRESSED}
+    procedure.look({"b": np.array([0.0009]), "c": np.array([1.0])})
+    assert procedure.verdicts == {"a": REGRESSED, "b": REGRESSED}
 
 
 def test_the_margins_are_three_and_ten_percent_both_ways() -> None:

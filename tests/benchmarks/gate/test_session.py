@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from benchmarks.gate import guard
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED, Procedure, swap_tables
 from benchmarks.gate.session import FIRST_READINGS, ROUNDS, SLICES, SPARE_REDOS, RoundTimes, Session
@@ -139,6 +140,16 @@ def test_rounds_that_only_later_turn_out_to_be_disturbed_are_redone() -> None:
     assert outcome.suites[0][0].verdict == OK
 
 
+def test_a_canary_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    products = []
+    multiply = np.matmul
+    monkeypatch.setattr(guard.np, "matmul", lambda *args, **options: products.append(multiply(*args, **options)))
+    reading = guard.canary()
+    assert len(products) == guard.PARTS * guard.PRODUCTS
+    assert reading.seconds > 0
+    assert reading.waited > 0
+
+
 def test_the_guard_never_sees_the_times() -> None:
     quiet, noisy = Machine({"a": 1.0}), Machine({"a": 1.0}, noise=0.5)
     for machine in (quiet, noisy):
@@ -161,13 +172,15 @@ def test_a_machine_under_full_load_is_inconclusive_and_never_ok(waited: float) -
     assert machine.stopped == 1
 
 
-@pytest.mark.parametrize(("budget_s", "pairs"), [(15.0, 1), (100.0, 8), (160.0, 13)])
+@pytest.mark.parametrize(("budget_s", "pairs"), [(15.0, 1), (20.0, 1), (100.0, 8), (160.0, 13)])
 def test_a_budget_that_ends_before_a_verdict_is_inconclusive(budget_s: float, pairs: int) -> None:
+    """20 s end inside the second pair, whose rounds do not count."""
     machine = Machine({"between": 1.065}, noise=0.05)
     outcome = session(machine, budget_s).run()
     (finding,) = outcome.suites[0]
     assert (finding.verdict, outcome.pairs) == (INCONCLUSIVE, pairs)
     assert f"budget of {budget_s:.0f} s is exhausted after {pairs} of" in str(finding.reason)
+    assert len(finding.rounds) == min(pairs, 12) * ROUNDS  # those of the last look, if there was one
     assert machine.now <= budget_s
     assert (finding.interval is not None) == (pairs >= 12)
 

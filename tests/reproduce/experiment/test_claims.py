@@ -56,6 +56,7 @@ def test_a_claim_that_misses_a_point_is_inconclusive(small):
         (0.125, 0.13, 0.01, "equal as rounded"),  # exactly half a step
         (0.0, 0.0, 0.01, "equal"),
         (2.15, 2.0, None, "within 10%"),
+        (11.0, 10.0, None, "within 10%"),  # exactly the tolerance
         (1.7, 2.0, 0.1, "off by more than 10%"),
         (2.0, None, None, "paper gives none"),
     ],

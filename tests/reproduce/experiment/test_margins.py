@@ -87,6 +87,28 @@ def test_a_number_is_as_sure_as_a_throughput():
     assert verdict(lambda r: r.value("a_1", "iteration_time") < 0.109, point("a", 1, 10.0)).verdict == "inconclusive"
 
 
+def test_a_time_is_as_sure_as_the_throughput():
+    """0.1 s, at most 0.11 s with a margin of 10%."""
+    assert verdict(lambda r: r.value("a_1", "iteration_time") < 0.1099, point("a", 1, 10.0)).verdict == "inconclusive"
+    assert verdict(lambda r: r.value("a_1", "iteration_time") < 0.1101, point("a", 1, 10.0)).verdict == "holds"
+
+
+def test_a_margin_reads_as_percentages_or_a_wide_one_as_a_factor():
+    assert str(MARGINS.memory) == "-16.7% to +20.0%"
+    assert str(MARGINS.zero3) == "a factor of 2.0"
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"), [("abcd", "inconclusive"), ("abcde", "inconclusive"), ("abcdef", "holds")]
+)
+def test_two_series_move_together_where_there_are_at_most_five(series, expected):
+    def one_of_two_keeps_up(results):
+        a, b, c, d = (speed(results, f"{name}_1") for name in "abcd")
+        return max(a, b) > 0.97 * min(c, d)  # the margin of a ratio is 5%
+
+    assert verdict(one_of_two_keeps_up, *(point(name, 1, 10.0) for name in series)).verdict == expected
+
+
 def test_a_single_point_may_stand_out_of_its_series():
     def rises(results):
         values = list(results.series("a", "throughput_per_gpu", "x").values())

@@ -34,6 +34,7 @@ def test_all_entries_have_one_shape(id):
     assert all(isinstance(value, int | float | str | bool) for value in entry.get("configuration", {}).values())
     for row in published.rows(id):
         assert not any(isinstance(value, list | dict) for value in row.values())
+        assert published.paper_values(id, row).keys() == row.keys() & entry["values"].keys()
     for metric in entry["values"]:
         assert any(metric in row for row in published.rows(id))
 

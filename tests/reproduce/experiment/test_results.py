@@ -1,0 +1,39 @@
+"""What claims read of results: values, the paper's values, nodes; and what an artifact says of itself."""
+
+import pytest
+
+from benchmarks.records import Metric, PaperValue, PointResult
+from reproduce.experiment import published
+from reproduce.experiment.results import MissingResultError, Results
+
+
+def results(*points):
+    return Results(points, "simulated")
+
+
+def point(key, series, value, paper=None, **parameters):
+    kept = {"square": PaperValue(paper, "s", "plot")} if paper is not None else {}
+    metrics = {"square": Metric(value, "s", "simulated")}
+    return PointResult(key, series, key, {"x": key, **parameters}, "ok", None, "0" * 64, metrics, paper=kept)
+
+
+def test_a_metric_that_a_point_lacks_is_missing():
+    with pytest.raises(MissingResultError, match="it has no cube"):
+        results(point("k", "a", 1.0)).value("k", "cube")
+
+
+def test_the_papers_series_is_that_series_where_the_paper_has_values():
+    read = results(point("k", "a", 1.0, 2.0), point("l", "a", 1.0), point("m", "b", 1.0, 3.0))
+    assert read.paper_series("a", "square", "x") == {"k": 2.0}
+    with pytest.raises(MissingResultError, match="the paper gives no square for series 'c'"):
+        read.paper_series("c", "square", "x")
+
+
+def test_nodes_are_as_large_as_the_points_say_or_else_as_the_papers():
+    assert results(point("k", "a", 1.0, gpus_per_node=4), point("l", "a", 1.0)).gpus_per_node == 4
+    assert results(point("k", "a", 1.0)).gpus_per_node == published.constants()["gpus_per_node"]
+
+
+def test_an_artifact_knows_its_place_and_is_itself_at_its_first_scale(small):
+    assert small.place == "Section 0"
+    assert small.at("paper") is small
