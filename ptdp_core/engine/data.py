@@ -143,13 +143,13 @@ def prepare(data: str, cache: str = "") -> Path:
     path = Path(data)
     if data and (path.suffix in (".tokens", ".bin", ".idx") or Path(f"{data}.idx").exists()):
         if not any(p.exists() for p in (path, Path(f"{data}.idx"))):
-            raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try data=''")
+            raise ValueError(f"data={data!r} does not exist; needs a file or a folder; try another path")
         return path
     folder = Path(cache or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptdp"
     try:
         files = list(text_files(path) if data else _stdlib_files())
         if not files:
-            raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try data=''")
+            raise ValueError(f"data={data!r} holds no file; needs a text file or a folder of them; try another path")
         key = hashlib.sha256("\n".join(f"{f} {f.stat().st_size}" for f in files).encode()).hexdigest()[:16]
         out = folder / f"bytes-{key}.tokens"
         if _is_whole(out):
@@ -157,7 +157,7 @@ def prepare(data: str, cache: str = "") -> Path:
         ids = _bytes_of(files, None if data else DEFAULT_BYTES)
     except OSError as error:
         raise ValueError(
-            f"data={data!r} cannot be read: {error}; needs a text file or a folder of them; try data=''"
+            f"data={data!r} cannot be read: {error}; needs a text file or a folder of them; try another path"
         ) from None
     try:
         write_tokens(out, ids, BYTE_VOCAB)
@@ -177,7 +177,7 @@ def _is_whole(cached: Path) -> bool:
 def text_files(path: Path) -> Iterator[Path]:
     """A file, or all files in a folder, in an order that does not change. Raises `ValueError` if there is none."""
     if not path.exists():
-        raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try data=''")
+        raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try another path")
     yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
 

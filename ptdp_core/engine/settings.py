@@ -345,5 +345,6 @@ def _parse(value: str) -> Any:
 
 
 def _unknown(what: str, name: str, known: Any) -> ValueError:
-    close = get_close_matches(name, list(known), n=1) or sorted(known)[:1]
-    return ValueError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}; try {close[0]!r}")
+    close = get_close_matches(name, list(known), n=1)
+    fix = f"; try {close[0]!r}" if close else ""
+    return ValueError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}{fix}")

@@ -87,7 +87,10 @@ def check(schedule: Schedule) -> None:
 
 
 def _unreadable(path: Path, error: OSError) -> ValueError:
-    return ValueError(f"cannot read {path}: {error.strerror}; needs a schedule's file; try reproduce schedule")
+    return ValueError(
+        f"cannot read {path}: {error.strerror}; needs a file with a schedule; try reproduce schedule, which shows "
+        "those known by name"
+    )
 
 
 def _module(path: Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ GROUPS = {
         "bench gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
     },
     "how far to trust it": {
-        "accuracy": "the simulator against every published value, and what its numbers matter",
+        "accuracy": "the simulator against every published value, and how much each of its numbers matters",
         "gate": "the performance-regression gate: is a commit slower than another one?",
         "gate trials": "the gate tried on identical and on slowed code: how often it is wrong, or does not decide",
         "gate exact": "compare all that is deterministic with the committed reference",

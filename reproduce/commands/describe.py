@@ -10,6 +10,7 @@ from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.output.latex import plain
 from reproduce.output.progress import LONG_S, spoken
 
 HELP = ""
@@ -52,13 +53,14 @@ def print_description(artifact: Artifact) -> None:
     for scale in artifact.scales:
         if (heading := artifact.at(scale).main.heading) != artifact.main.heading:
             print(f"           {heading} at scale {scale}")
-    print(f"fidelity   {'; '.join(_fidelities(artifact))} (the first is the default)")
+    for number, row in enumerate(_fidelities(artifact)):
+        print(f"{'' if number else 'fidelity':<11}{row}{'' if number else ', the default'}")
     print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
         print("\nclaims that it judges:")
     for claim in artifact.claims:
         print(f"\n  {claim.id}  [{claim.place}; fidelity {claim.fidelity} or better]")
-        _wrap(f'"{claim.sentence}"', "    ")
+        _wrap(f'"{plain(claim.sentence)}"', "    ")
         if claim.tolerance:
             _wrap(f"tolerance: {claim.tolerance}", "    ")
     print(f"\nrun it: reproduce {artifact.id}")

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from reproduce.analysis.planning.plan import TrainingPlan
 
 WIDTH = 120
-HELP = f"""The model is one of the paper's, by its parameter count, or a later one ({", ".join(main_names())}),
+_MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
+HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
+{_MODELS}
 or a GPT of your own: --layers --hidden --heads [--seq --vocab]. For a model of Table 1, --gpus and --batch
 may be left out: then they are the table's, and the paper's own configuration is ranked with the rest.
 
@@ -43,8 +45,10 @@ examples:
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce plan`."""
     parser.add_argument("--model", metavar="NAME", help="a model by name, such as 175b or llama-3-70b")
-    for size, letter in (("layers", "l"), ("hidden", "h"), ("heads", "a"), ("seq", "s"), ("vocab", "V")):
-        parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{letter} of a model of your own")
+    sizes = (("layers", "l", "layers"), ("hidden", "h", "hidden size"), ("heads", "a", "attention heads"),
+             ("seq", "s", "sequence length in tokens"), ("vocab", "V", "vocabulary size"))  # fmt: skip
+    for size, letter, meaning in sizes:
+        parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{meaning} of a model of your own")
     parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
     parser.add_argument("--batch", type=int, metavar="B", help="global batch size, in sequences")
     options.add_cluster(parser)

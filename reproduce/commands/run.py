@@ -29,7 +29,7 @@ from reproduce.running.runner import RECORD, Plan, Run
 
 WIDTH = 120
 _COMMANDS = "\n".join(
-    f"\n{title}:\n" + "\n".join(f"  {name:<11} {text}" for name, text in group.items())
+    f"\n{title}:\n" + "\n".join(f"  {name:<13} {text}" for name, text in group.items())
     for title, group in GROUPS.items()
 )
 HELP = f"""ID is an artifact, such as fig_interleaved, or what the paper calls it: Figure 12, fig12, 12.

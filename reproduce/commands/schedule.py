@@ -41,9 +41,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-p", type=int, help="pipeline stages (devices), if no table says it (default: 4)")
     parser.add_argument("-m", type=int, help="microbatches in a batch, if no table says it (default: 8)")
     parser.add_argument("-v", type=int, help="model chunks per device of a Python FILE")
-    parser.add_argument("--t-forward", default="1", help="time of a microbatch's forward pass on a device")
-    parser.add_argument("--t-backward", default="2", help="time of its backward pass")
-    parser.add_argument("--t-weight", default="1", help="part of it for the weight gradients, if split")
+    parser.add_argument(
+        "--t-forward", default="1", help="time of a device's forward pass for one microbatch, in any unit (default: 1)"
+    )
+    parser.add_argument("--t-backward", default="2", help="time of its backward pass (default: 2)")
+    parser.add_argument("--t-weight", default="1", help="part of it for the weight gradients, if split (default: 1)")
     parser.add_argument(
         "--simulate", nargs="*", metavar="KEY=VALUE", help="a training iteration of each; keys as of reproduce simulate"
     )

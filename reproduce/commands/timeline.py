@@ -22,11 +22,16 @@ MAX_PASSES = 500_000  # of a schedule; its trace is 170 MB
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce timeline`."""
     parser.add_argument("--schedule", choices=names(), default=default_schedule(1))
-    parser.add_argument("-p", type=int, default=4, help="pipeline stages (devices)")
-    parser.add_argument("-m", type=int, default=8, help="microbatches in a batch")
+    parser.add_argument("-p", type=int, default=4, help="pipeline stages (devices; default: 4)")
+    parser.add_argument("-m", type=int, default=8, help="microbatches in a batch (default: 8)")
     parser.add_argument("-v", type=int, default=None, help="model chunks per device (default: the fewest that it has)")
-    parser.add_argument("--t-forward", type=float, default=1.0, help="time of a microbatch's forward pass on a device")
-    parser.add_argument("--t-backward", type=float, default=2.0, help="time of its backward pass")
+    parser.add_argument(
+        "--t-forward",
+        type=float,
+        default=1.0,
+        help="time of a device's forward pass for one microbatch, in any unit (default: 1)",
+    )
+    parser.add_argument("--t-backward", type=float, default=2.0, help="time of its backward pass (default: 2)")
     parser.add_argument("--t-weight", type=float, help="part of it for the weight gradients, if split (default: half)")
     options.add_json(parser)
     options.add_results(parser)

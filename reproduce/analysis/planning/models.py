@@ -41,7 +41,7 @@ def named(name: str) -> ModelConfig:
     """The model of that name. Raises `UsageError`."""
     known = models()
     if name.lower() not in known:
-        hint = did_you_mean(name.lower(), list(known))
+        hint = did_you_mean(name.lower(), main_names())
         raise UsageError(f"unknown model {name!r}{hint} (known: {', '.join(main_names())})")
     return known[name.lower()]
 

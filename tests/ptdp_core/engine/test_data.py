@@ -89,7 +89,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 def test_data_that_is_not_there() -> None:
     for name in ("/nowhere", "/nowhere.tokens", "/nowhere.bin"):
-        with pytest.raises(ValueError, match=r"does not exist; needs a file or a folder; try data=''"):
+        with pytest.raises(ValueError, match=r"does not exist; needs a file or a folder; try another path"):
             prepare(name)
 
 
