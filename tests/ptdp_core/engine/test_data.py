@@ -107,7 +107,9 @@ def test_a_place_or_text_that_cannot_be_used(tmp_path: Path) -> None:
     ):
         prepare(str(tmp_path / "text"), "/dev/null")
     (tmp_path / "mem").symlink_to("/proc/self/mem")  # a file whose first bytes cannot be read
-    with pytest.raises(ValueError, match=r"mem' cannot be read: .*; needs a text file or a folder of them; try data="):
+    with pytest.raises(
+        ValueError, match=r"mem' cannot be read: .*; needs a text file or a folder of them; try another path"
+    ):
         prepare(str(tmp_path / "mem"), str(tmp_path))
 
 
