@@ -208,7 +208,7 @@ def optimal_checkpoints(results: Results) -> Judgement:
             best = formulas.optimal_checkpoints(layers, 1.0, ratio)
             least = formulas.checkpoint_memory(best, layers, 1.0, ratio)
             others = (
-                formulas.checkpoint_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1000) if k != 100
+                formulas.checkpoint_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1001) if k != 100
             )
             worst = max(worst, least / min(others) - 1)
     text = f"memory at the formula's c over that at 0.1 to 10 times it, 30 cases: at most {worst:+.1e}"

@@ -8,7 +8,7 @@ EDGES = {
             "throughput at the largest p over that at p=1 is higher with the larger batch size",
             0.5,
             tie=False,
-            throughput_per_gpu=lambda point, x: {1: 1.0, 8: x if point.B == 128 else 0.5}.get(point.p, 0.7),
+            throughput_per_gpu=lambda point, x: {1: 1.0, 8: x if point.B == 128 else 0.5}.get(point.p, point.B / 128),
         )
     ],
     "bubble_behaves_as_formula": [

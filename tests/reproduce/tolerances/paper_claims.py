@@ -73,8 +73,12 @@ def schedule_with(x):
 
 
 def memory(rival):
-    """By x, memory x at the formula's c, which is 100, 1 at another c, more elsewhere."""
-    return lambda x: lambda c, layers, kept, intermediate: x if c == 100 else 1.0 if c == rival else 9.0
+    """By x, memory x at the formula's c, which is 100; 1 at a rival (c, layers, ratio), more elsewhere."""
+    return lambda x: (
+        lambda c, layers, kept, intermediate: (
+            x if c == 100 else 1.0 if (c, layers, intermediate / kept) == rival else 9.0
+        )
+    )
 
 
 def approximation(trillion):
@@ -149,7 +153,7 @@ EDGES = {
     ],
     "optimal_checkpoints": [
         below(
-            "less memory than at 0.1 to 10 times that c",
+            "less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
             1.0,
             tie=False,
             patch={
@@ -157,7 +161,7 @@ EDGES = {
                 f"{FORMULAS}.checkpoint_memory": memory(rival),
             },
         )
-        for rival in (10, 999)
+        for rival in ((10, 1, 1), (1000, 32, 100))
     ],
     "eq_4_approximates": [
         edge
@@ -176,7 +180,7 @@ EDGES = {
         "counted for Table 1's models, to 1e-12",
         0.0,
         1e-12,
-        step=1e-14,
+        step=5e-15,
         patch={f"{FORMULAS}.flops_per_iteration": lambda x: lambda model, B: flops(model, B) * (1 + x)},
     ),
     "data_parallel_to_1536": [
