@@ -14,14 +14,13 @@ from dataclasses import MISSING, asdict
 from dataclasses import fields as dataclass_fields
 from functools import lru_cache
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from benchmarks.records import PointResult
 from benchmarks.records.errors import ReproduceError
 from ptdp_core.config import CHOICES, ModelConfig, ParallelConfig, TrainingConfig, descriptions
-from ptdp_core.schedules import Action, TimelineEvent, names, stash_course
+from ptdp_core.schedules import TimelineEvent, names, stash_course
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
 from reproduce.analysis.planning.models import main_names, models
@@ -54,6 +53,7 @@ def prepare() -> None:
         code_digest(shown, shown.fidelities[0])
     gc.collect()
     gc.freeze()  # what is there now stays: later collections need not look through it
+    gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle
 
 
 def start() -> dict[str, Any]:
@@ -233,7 +233,10 @@ def timeline(
         "bubble_fraction": estimate.bubble_fraction,
         "p": config.parallel.p,
         "v": config.parallel.v,
-        "rows": [[_box(event) for event in row] for row in estimate.timeline],
+        "rows": [
+            [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]
+            for row in estimate.timeline
+        ],
         "stash": [
             [[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in estimate.timeline
         ],
@@ -241,34 +244,27 @@ def timeline(
     }
 
 
-def _box(event: TimelineEvent[float]) -> list[Any]:
-    place = [event.action.stage, event.action.microbatch] if event.action else [None, None]
-    return [event.kind, *place, event.start, event.end]
-
-
 def _critical_path(rows: tuple[tuple[TimelineEvent[float], ...], ...], stages: int) -> list[list[int]]:
     """The passes that the end of the pipeline hangs on: each waited longest for the one before it.
 
     That is the pass before it on its rank, or the one that made its input, whichever ended later.
     """
-    passes = {event.action: (rank, i) for rank, row in enumerate(rows) for i, event in enumerate(row) if event.action}
-    makers = {action.output: place for action, place in passes.items()}
-    before: dict[Action, tuple[int, int]] = {}
-    for row in rows:
-        actions = [event.action for event in row if event.action]
-        before |= {after: passes[action] for action, after in pairwise(actions)}
+    makers = {
+        event.action.output: (rank, i) for rank, row in enumerate(rows) for i, event in enumerate(row) if event.action
+    }
 
     def end(place: tuple[int, int]) -> float:
         return rows[place[0]][place[1]].end
 
-    path, place = [], max(passes.values(), key=end, default=None)
+    path, place = [], max(makers.values(), key=end, default=None)
     while place is not None:
         path.append(list(place))
-        action = rows[place[0]][place[1]].action
+        rank, i = place
+        action = rows[rank][i].action
         assert action is not None
         source = action.input(stages)
-        earlier = [before.get(action), makers.get(source) if source else None]
-        place = max(filter(None, earlier), key=end, default=None)
+        before = next(((rank, j) for j in range(i - 1, -1, -1) if rows[rank][j].action), None)
+        place = max(filter(None, (before, makers.get(source) if source else None)), key=end, default=None)
     return path
 
 

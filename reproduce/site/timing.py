@@ -5,6 +5,7 @@
 
 import gzip
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -17,9 +18,16 @@ from benchmarks.records.errors import UnavailableError
 from reproduce.site.build import build
 from reproduce.site.serve import served
 
-OPENINGS, CHANGES = 3, 12
+OPENINGS, CHANGES = 5, 24
 START_MS = 120_000
 BIG = {"layers": 128, "hidden": 12288, "heads": 96, "p": 64, "t": 8, "d": 1, "v": 1, "b": 1, "B": 512}
+# What the page marks while it opens, and what it has done since the mark before.
+PARTS = {
+    "Starting Python": "page, runtime fetched and checked, its JavaScript compiled",
+    "Loading the simulator": "WebAssembly compiled, memory of the snapshot put in place",
+    "answered 1": "first simulation",
+}
+MARKS = "(names) => names.map((name) => performance.getEntriesByName(name, 'mark')[0]?.startTime ?? 0)"
 # Sets a field and resolves with the milliseconds until an element shows something else, drawn on the screen.
 CHANGE = """([field, value, shown, event]) => new Promise((resolve) => {
   const input = document.querySelector(field), start = performance.now();
@@ -73,10 +81,17 @@ def measure() -> list[str]:
         packed = sum(len(gzip.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file())
         with served(folder) as address, sync_playwright() as started:
             browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-            timings = [_openings(browser, address), _redraws(browser, address), _changes(browser, address)]
-            timings += _timeline(browser, address)
+            load = os.getloadavg()[0]  # of the last minute, which the build was part of
+            opening, parts = _openings(browser, address)
+            timings = [opening, _redraws(browser, address), _changes(browser, address), *_timeline(browser, address)]
             browser.close()
-    return [*map(str, timings), f"loaded: {size / 1e6:.1f} MB, {packed / 1e6:.1f} MB from a server that compresses"]
+    busy = f"load of this machine's {os.cpu_count()} processors when it began: {load:.1f}"
+    return [
+        *map(str, timings),
+        *parts,
+        busy,
+        f"loaded: {size / 1e6:.1f} MB, {packed / 1e6:.1f} MB from a server that compresses",
+    ]
 
 
 def _open(browser: Any, address: str, shown: str) -> Any:
@@ -91,13 +106,19 @@ def _ready(page: Any) -> None:
     page.wait_for_function("document.getElementById('message').textContent === 'Ready'", timeout=START_MS)
 
 
-def _openings(browser: Any, address: str) -> Timing:
-    times = []
+def _openings(browser: Any, address: str) -> tuple[Timing, list[str]]:
+    """Until Figure 12 is drawn, and a line for each part of that."""
+    times, marks = [], []
     for _ in range(OPENINGS):
         page = _open(browser, address, "#chart svg")
         times.append(float(page.evaluate("performance.now()")))  # since its navigation began
+        marks.append([0.0, *page.evaluate(MARKS, list(PARTS)), times[-1]])
         page.close()
-    return Timing("opening, until Figure 12 is drawn", times, 4000)
+    parts = [
+        f"    {what:62} median {median(ends[i + 1] - ends[i] for ends in marks):7.0f} ms"
+        for i, what in enumerate([*PARTS.values(), "drawing"])
+    ]
+    return Timing("opening, until Figure 12 is drawn", times, 4000), parts
 
 
 def _redraws(browser: Any, address: str) -> Timing:
@@ -120,13 +141,17 @@ def _changes(browser: Any, address: str) -> Timing:
 
 def _timeline(browser: Any, address: str) -> list[Timing]:
     link = f"{address}#view=timeline&configuration={quote(json.dumps(BIG))}"
-    page = _open(browser, link, "#timelines canvas")
-    drawn = float(page.evaluate("performance.now()"))
+    drawn = []
+    for _ in range(OPENINGS):
+        page = _open(browser, link, "#timelines canvas")
+        drawn.append(float(page.evaluate("performance.now()")))
+        if len(drawn) < OPENINGS:
+            page.close()
     keys = ["+"] * 20 + ["ArrowRight"] * 20 + ["-"] * 20
     frames = page.evaluate(FRAMES, keys)
     page.close()
     where = "timeline of 64 ranks x 512 microbatches"
     return [
-        Timing(f"opening, until the {where} is drawn", [drawn], 10_000),
+        Timing(f"opening, until the {where} is drawn", drawn, 10_000),
         Timing(f"a step of zoom or pan in the {where}", frames, 50),
     ]

@@ -29,6 +29,7 @@ function use(next) {
   say("Loading Python (about 20 MB, once)", true, 0.1);
   worker.onerror = (event) => failed(event.message || "the worker could not be started");
   worker.onmessage = ({ data }) => {
+    performance.mark(data.progress ?? `answered ${data.id}`); // for `reproduce site --time`
     if (data.progress) return say(data.progress, true, data.share);
     if (data.failed && loaded) data.text = JSON.stringify({ error: `internal error: ${data.failed}` });
     else if (data.failed && data.from_snapshot) { // this browser cannot use the snapshot: start from the beginning

@@ -73,6 +73,15 @@ def test_a_changed_number_redraws_and_its_link_shows_the_same(visit):
     assert again.inner_html("#chart") == chart
 
 
+def test_a_browser_that_cannot_use_the_snapshot_starts_python_from_the_beginning(chromium, address):
+    page = chromium.new_page()
+    page.route("**/snapshot.bin*", lambda route: route.fulfill(body=b"no snapshot"))
+    page.goto(address)
+    page.wait_for_selector("#chart svg", timeout=START_MS)
+    assert [worker.url for worker in page.workers] == [f"{address}worker.js?plain"]
+    page.close()
+
+
 def test_wrong_input_is_one_message_and_loses_nothing(visit):
     page = visit()
     points = page.inner_text("#points")
