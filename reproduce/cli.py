@@ -37,7 +37,7 @@ def parser_of(name: str) -> Parser:
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, DESCRIPTION),
-        epilog=f"{module.HELP}exit codes:\n{codes}\n",
+        epilog=f"{getattr(module, 'HELP', '')}exit codes:\n{codes}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

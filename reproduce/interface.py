@@ -13,6 +13,7 @@ that says how to mend it.
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
+from reproduce.running.simulated import open_cluster
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,7 +134,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
         points.append(Point(f"configuration_{number}", "", label, given))
     artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
     evaluator = fidelities.evaluator(artifact, "simulated", cluster)
-    started = provenance.timestamp()
+    started = datetime.now(UTC)
     return Record(
         kind="comparison",
         id=artifact.id,
@@ -143,7 +145,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
         state="complete",
         points=evaluator.results([evaluator.evaluate(point) for point in points], "own").points,
         provenance=provenance.collect(
-            ["reproduce", "simulate"], None, started, 0.0, evaluator.cluster_ref, evaluator.code_digest
+            ["reproduce", "simulate"], started, cluster=evaluator.cluster_ref, code_digest=evaluator.code_digest
         ),
     )
 
@@ -167,9 +169,11 @@ def plan(
 
     if unknown := sizes.keys() - set(MODEL_FIELDS):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(MODEL_FIELDS)}")
-    started = provenance.timestamp()
-    open_cluster, reference = fidelities.open_cluster(cluster)
+    started = datetime.now(UTC)
+    model_of_cluster, reference = open_cluster(cluster)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
-    training_plan = make_plan(name, job, open_cluster, reference.name, top)
-    origin = provenance.collect(["reproduce", "plan"], None, started, 0.0, reference, plan_record.code_digest())
+    training_plan = make_plan(name, job, model_of_cluster, reference.name, top)
+    origin = provenance.collect(
+        ["reproduce", "plan"], started, cluster=reference, code_digest=plan_record.code_digest()
+    )
     return Record.of(plan_record.to_record(training_plan, origin))

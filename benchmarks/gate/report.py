@@ -80,7 +80,7 @@ def record(result: CheckResult, command: Sequence[str], started: datetime) -> Re
     sides = [f"{side}: {tree.ref}, commit {tree.commit}" for side, tree in _sides(result)]
     notes = [provenance.scrub(line) for line in (*sides, *body(result).splitlines()[2:]) if line]
     seconds = result.session.seconds if result.session else 0.0
-    where = provenance.collect(command, result.seed, started, seconds, packages=("torch",))
+    where = provenance.collect(command, started, seconds, result.seed, packages=("torch",))
     return comparison(ID, "Paired timing of head against base", where, points, notes)
 
 

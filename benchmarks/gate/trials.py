@@ -130,11 +130,10 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
 
 def append(path: Path, points: Sequence[PointResult], command: Sequence[str], started: datetime) -> None:
     """Write the record with more trials. Raises `StorageError` or `RecordError`."""
-    seconds = (datetime.now(UTC) - started).total_seconds()
     record = comparison(
         ID,
         "Trials of the timing gate on identical and on slowed code",
-        provenance.collect(command, None, started, seconds, packages=("torch",)),
+        provenance.collect(command, started, packages=("torch",)),
         [*earlier(path), *points],
         ["Each point is a trial, on the machine and commit among its parameters; the provenance is the last one's."],
     )

@@ -71,7 +71,7 @@ def run(benchmark: Benchmark, device: str, quick: bool, command: Sequence[str], 
         fidelity="measured",
         scale="quick" if quick else "full",
         state="complete",
-        provenance=collect(command, SEED, started, time.perf_counter() - clock, packages=("triton",)),
+        provenance=collect(command, started, time.perf_counter() - clock, SEED, packages=("triton",)),
         points=(*points, _canary_point(setup, "before", before), _canary_point(setup, "after", after)),
         notes=tuple(notes),
     )

@@ -34,7 +34,14 @@ from benchmarks.records.record import (
     read_record,
     write_record,
 )
-from benchmarks.records.storage import StorageError, atomic_write_bytes, digest_file, digest_files, fingerprint
+from benchmarks.records.storage import (
+    StorageError,
+    atomic_write_bytes,
+    digest_file,
+    digest_files,
+    fingerprint,
+    write_files,
+)
 from benchmarks.records.validation import RecordError
 
 __all__ = [
@@ -64,5 +71,6 @@ __all__ = [
     "digest_files",
     "fingerprint",
     "read_record",
+    "write_files",
     "write_record",
 ]

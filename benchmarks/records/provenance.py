@@ -33,18 +33,20 @@ _ADDRESS = re.compile(r"(?<![\w./-])[A-Za-z0-9][\w.-]*(?=:[0-9]{4,5}\b)")
 
 def collect(
     command: Sequence[str],
-    seed: int | None,
-    started: datetime | str,
-    duration_s: float,
+    started: datetime,
+    duration_s: float | None = None,
+    seed: int | None = None,
     cluster: ClusterRef | None = None,
     code_digest: str | None = None,
     packages: Sequence[str] = (),
 ) -> Provenance:
     """The provenance of a run of `command` (as in `sys.argv`) that began at `started` and took `duration_s` seconds.
 
-    `started` is an aware datetime or RFC 3339 text in UTC. The versions are those of Python, of this project, of
-    the packages among `PACKAGES` that this process has loaded, and of `packages`, which only workers loaded.
+    `started` is an aware datetime; without a duration the run ends now. The versions are those of Python, of this
+    project, of the packages among `PACKAGES` that this process has loaded, and of `packages`, which workers loaded.
     """
+    if duration_s is None:
+        duration_s = round((datetime.now(UTC) - started).total_seconds(), 3)
     commit, dirty = git_state(PROJECT)
     return Provenance(
         commit=commit,
@@ -53,7 +55,7 @@ def collect(
         host=host(),
         command=scrub_command(command),
         seed=seed,
-        started=started if isinstance(started, str) else timestamp(started),
+        started=timestamp(started),
         duration_s=duration_s,
         cluster=cluster,
         code_digest=code_digest,

@@ -63,6 +63,14 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, by name, into a folder, each whole or not at all; their paths. Raises `StorageError`."""
+    paths = [folder / name for name in files]
+    for path in paths:
+        atomic_write_bytes(path, files[path.name])
+    return paths
+
+
 def digest_file(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes, as `sha256sum` prints it."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -9,7 +9,7 @@ from ptdp_core.simulator.search import passes
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import check_keys
-from reproduce.running.fidelities import oom_reason, open_cluster
+from reproduce.running.simulated import oom_reason, open_cluster
 
 MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
 NUMBERS = (

@@ -36,8 +36,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
 from reproduce.output.tables import NONE, print_table, text_table
 from reproduce.output.terminal import WIDTH, console, files_line, percent, wrapped
-from reproduce.running.fidelities import open_cluster
 from reproduce.running.runner import require_folder
+from reproduce.running.simulated import open_cluster
 
 if TYPE_CHECKING:
     from pandas import DataFrame

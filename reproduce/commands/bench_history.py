@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.errors import DONE, NothingSelectedError, UsageError, did_you_mean
-from benchmarks.records.storage import atomic_write_bytes
+from benchmarks.records.storage import write_files
 from reproduce.commands import options
 
 HELP = """Every `reproduce bench run` is kept, by class of machine and commit, in DIR/benchmarks/NAME/history; no two
@@ -64,8 +64,7 @@ def run(parsed: Namespace) -> int:
             files = theme.figure_files(
                 history.draw(chosen, benchmark.name, metric, machine), f"{benchmark.name}: history", "trend"
             )
-        for file, content in files.items():
-            path = storage.folder(parsed.results, benchmark.name) / machine / file
-            atomic_write_bytes(path, content)
-        print(f"figure: {path.parent / 'trend.png'}\n")
+        folder = storage.folder(parsed.results, benchmark.name) / machine
+        write_files(folder, files)
+        print(f"figure: {folder / 'trend.png'}\n")
     return DONE

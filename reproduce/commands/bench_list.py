@@ -5,8 +5,6 @@ from argparse import ArgumentParser, Namespace
 from benchmarks.__main__ import print_list
 from reproduce.commands import options
 
-HELP = ""
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce bench list`."""

@@ -54,8 +54,8 @@ def run(parsed: Namespace) -> int:
     from reproduce.analysis.calibration import check, node
     from reproduce.analysis.calibration.fit import fit
     from reproduce.analysis.calibration.write import check_target, text, write
-    from reproduce.running.fidelities import open_cluster
     from reproduce.running.runner import require_folder
+    from reproduce.running.simulated import open_cluster
 
     if parsed.hca_bandwidth is not None and not 0 < parsed.hca_bandwidth < float("inf"):
         raise UsageError(f"hca-bandwidth={parsed.hca_bandwidth:g} is no rate; needs B/s above 0; try 25e9")

@@ -13,8 +13,6 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.output.latex import plain
 from reproduce.output.progress import LONG_S, spoken
 
-HELP = ""
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce describe`."""
@@ -68,7 +66,7 @@ def print_description(artifact: Artifact) -> None:
 
 def _fidelities(artifact: Artifact) -> list[str]:
     """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
-    from reproduce.running.fidelities import scales_of  # here: importing this module stays quick without the simulator
+    from reproduce.running.evaluator import scales_of  # here: importing this module stays quick without the simulator
 
     rows = []
     for name in artifact.fidelities:

@@ -11,8 +11,6 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 
-HELP = ""
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce list`."""

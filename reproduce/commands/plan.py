@@ -2,10 +2,10 @@
 
 import sys
 import textwrap
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,18 +62,17 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from benchmarks.records.provenance import collect, timestamp
+    from benchmarks.records.provenance import collect
     from reproduce.analysis.planning import plan_record
     from reproduce.analysis.planning.plan import make_plan, request
-    from reproduce.running.fidelities import open_cluster
+    from reproduce.running.simulated import open_cluster
 
-    started, clock = timestamp(), time.monotonic()
+    started = datetime.now(UTC)
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step)
-    seconds = round(time.monotonic() - clock, 3)
-    provenance = collect(parsed.command, None, started, seconds, reference, plan_record.code_digest())
+    provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results)
     if parsed.json:
         print_document("plan", 1, plan_record.document(plan, folder))

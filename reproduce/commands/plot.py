@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
-from benchmarks.records import Record, atomic_write_bytes, errors, read_record
+from benchmarks.records import Record, errors, read_record, write_files
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from reproduce.commands.options import add_json, add_results, path_of
@@ -117,8 +117,8 @@ def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:
     if name in BENCHMARKS:
         from reproduce.output import benchmark_figures
 
-        return _write(path.parent, benchmark_figures.render(record, look, stem))
-    return _write(path.parent, figures.render(catalog.load(name).at(record.scale), record, look, stem))
+        return write_files(path.parent, benchmark_figures.render(record, look, stem))
+    return write_files(path.parent, figures.render(catalog.load(name).at(record.scale), record, look, stem))
 
 
 def _overlay(
@@ -147,7 +147,7 @@ def _overlay(
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return _write(first.parent, files)
+    return write_files(first.parent, files)
 
 
 def _like(first: Path, name: str, place: Path) -> Path:
@@ -172,9 +172,3 @@ def _names(records: Sequence[Record], places: Sequence[Path]) -> list[str]:
     )
     different = [texts for texts in candidates if len(set(texts)) == len(texts) and all(texts)]
     return different[0] if different else [f"{number}: {place}" for number, place in enumerate(places, 1)]
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    for file, data in files.items():
-        atomic_write_bytes(folder / file, data)
-    return [folder / file for file in files]

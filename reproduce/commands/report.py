@@ -20,7 +20,6 @@ from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
 from reproduce.running.runner import PARTIAL, RECORD, record_paths
 
-HELP = ""
 ACCURACY = "accuracy"
 PLAN = "plan"
 

@@ -24,8 +24,10 @@ from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, files_line, shown_path
 from reproduce.running import runner
 from reproduce.running.batch_script import batch_script, check_request
-from reproduce.running.fidelities import expected_seconds, open_cluster, scales_of
+from reproduce.running.evaluator import scales_of
+from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Plan, Run
+from reproduce.running.simulated import open_cluster
 
 WIDTH = 120
 _COMMANDS = "\n".join(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.storage import atomic_write_bytes
+from benchmarks.records.storage import write_files
 from reproduce.commands import options
 from reproduce.output.terminal import files_line
 
@@ -65,7 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
     from reproduce.analysis.schedule_family import family, own_member_first, simulated
-    from reproduce.running.fidelities import open_cluster
+    from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward", "weight")]
     if times[2] >= times[1]:
@@ -81,8 +81,7 @@ def run(parsed: Namespace) -> int:
     folder = parsed.results / "schedule" / (f"{table.name}-p{p}-m{m}-v{table.v}" if table else f"all-p{p}-m{m}")
     files = _files(table, times, parsed.export) if table else {}
     differences = _train(table) if parsed.train and table else []
-    for name, data in files.items():
-        atomic_write_bytes(folder / name, data)
+    paths = write_files(folder, files)
     if parsed.json:
         _print_json(members, p, m, times, notes, differences, folder, list(files))
         return DONE
@@ -91,8 +90,8 @@ def run(parsed: Namespace) -> int:
     _print_family(members, p, m, times, parsed.cluster)
     for note in [*notes, *map(_sentence, differences)]:
         print(note)
-    if files:
-        print(files_line([folder / name for name in files]))
+    if paths:
+        print(files_line(paths))
     return DONE
 
 

@@ -20,7 +20,7 @@ from reproduce.experiment import margins
 from reproduce.experiment.parameters import REQUIRED
 from reproduce.output.terminal import shown_path
 from reproduce.output.theme import FORMATS
-from reproduce.running.fidelities import open_cluster
+from reproduce.running.simulated import open_cluster
 
 WIDTH = 120
 

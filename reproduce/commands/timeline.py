@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.storage import atomic_write_bytes
+from benchmarks.records.storage import write_files
 from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
 from reproduce.output import theme
@@ -14,7 +14,6 @@ from reproduce.output.timeline_titles import title
 from reproduce.output.timelines import draw
 from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
 
-HELP = ""
 MAX_BOXES = 4000  # in a figure; with more, neither boxes nor rows can be told apart
 MAX_PASSES = 500_000  # of a schedule; its trace is 170 MB
 
@@ -68,8 +67,7 @@ def run(parsed: Namespace) -> int:
         print(f"peak stash: {numbers['peak_stash'][0]:g} microbatches on the fullest device")
         print(f"messages: {messages}" + (f", {neighbours} of them between neighbours" * (neighbours < messages)))
     files, notes = timeline_files(schedule, timeline)
-    for name, data in files.items():
-        atomic_write_bytes(folder / name, data)
+    paths = write_files(folder, files)
     if parsed.json:
         metrics = {name: {"value": value, "unit": unit, "origin": "derived"} for name, (value, unit) in numbers.items()}
         document = {
@@ -77,7 +75,7 @@ def run(parsed: Namespace) -> int:
         }  # fmt: skip
         print_document("timeline", 1, document)
     else:
-        print(*notes, files_line([folder / name for name in files]), sep="\n")
+        print(*notes, files_line(paths), sep="\n")
     return DONE
 
 

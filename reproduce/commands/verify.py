@@ -24,7 +24,8 @@ from reproduce.output.progress import progress
 from reproduce.output.terminal import console, wrapped
 from reproduce.output.verdicts import VERDICT_LOOKS, VERDICT_MEANINGS
 from reproduce.running import runner
-from reproduce.running.fidelities import evaluator, open_cluster
+from reproduce.running.fidelities import evaluator
+from reproduce.running.simulated import open_cluster
 
 if TYPE_CHECKING:
     from rich.console import Console

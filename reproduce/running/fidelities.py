@@ -16,26 +16,9 @@ from types import ModuleType
 
 from benchmarks.records.errors import UsageError, did_you_mean
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES, folder_name
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Devices, Evaluator, scales_of
-from reproduce.running.simulated import Simulated, oom_reason, open_cluster, simulated_metrics
-
-__all__ = [
-    "Devices",
-    "Evaluator",
-    "Simulated",
-    "check_fidelity",
-    "code_digest",
-    "default_scale",
-    "evaluator",
-    "expected_seconds",
-    "folder_name",
-    "oom_reason",
-    "open_cluster",
-    "scales_of",
-    "simulated_metrics",
-]
 
 
 def module_of(fidelity: str) -> ModuleType:

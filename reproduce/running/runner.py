@@ -27,25 +27,20 @@ from benchmarks.records import (
     write_record,
 )
 from benchmarks.records.errors import InvalidResultsError, UsageError
-from benchmarks.records.provenance import collect, timestamp
+from benchmarks.records.provenance import collect
 from ptdp_core import interrupts
 from reproduce import ROOT
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy, judge
+from reproduce.experiment.fidelity import folder_name
 from reproduce.experiment.sweep import Point
-from reproduce.running.fidelities import (
-    Devices,
-    Evaluator,
-    check_fidelity,
-    default_scale,
-    evaluator,
-    folder_name,
-    scales_of,
-)
+from reproduce.running.evaluator import Devices, Evaluator, scales_of
+from reproduce.running.fidelities import check_fidelity, default_scale, evaluator
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
+PAPERS_CLUSTER = "selene"
 SAVE_EVERY_S = 1.0
 REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
 
@@ -171,14 +166,20 @@ class Judged(NamedTuple):
 
 
 def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult]) -> Judged:
-    """What a plan's evaluated points come to."""
+    """What a plan's evaluated points come to. On another cluster than the paper's they lose the published values."""
     artifact, results = plan.artifact, evaluate.results(points, plan.scale)
+    claims = tuple(judge(claim, results) for claim in artifact.claims)
+    cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else PAPERS_CLUSTER
+    others = []
+    if cluster != PAPERS_CLUSTER and any(point.paper for point in results.points):
+        results = replace(results, points=tuple(replace(point, paper={}) for point in results.points))
+        others.append(f"The published values are of the paper's A100s ({PAPERS_CLUSTER}): not compared with {cluster}.")
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
     notes += predictions.notes(results.points, plan.fidelity)
     notes += artifact.notes(results) if artifact.notes else ()
     notes += evaluate.notes(results)
-    return Judged(results.points, tuple(judge(claim, results) for claim in artifact.claims), tuple(notes))
+    return Judged(results.points, claims, (*notes, *others))
 
 
 def settled(records: Sequence[Record]) -> dict[str, PointResult]:
@@ -202,9 +203,7 @@ class _Session:
         self.started, self.clock = datetime.now(UTC), time.monotonic()
         self.earlier = [] if fresh else earlier_records(plan.folder)
         self.known = settled(self.earlier)
-        self.provenance = collect(
-            command, None, timestamp(self.started), 0.0, evaluate.cluster_ref, evaluate.code_digest
-        )
+        self.provenance = collect(command, self.started, cluster=evaluate.cluster_ref, code_digest=evaluate.code_digest)
         self.results: dict[str, PointResult] = {}  # of this run, by the points' keys
         self.computed = 0
         self.saved = self.clock

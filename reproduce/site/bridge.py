@@ -31,7 +31,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
 from reproduce.output.latex import plain
 from reproduce.running import runner
-from reproduce.running.fidelities import code_digest, evaluator, open_cluster
+from reproduce.running.fidelities import code_digest, evaluator
+from reproduce.running.simulated import open_cluster
 
 SHOWN_PLANS = 8
 

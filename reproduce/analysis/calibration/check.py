@@ -5,7 +5,6 @@ predicted. No time measured here feeds a cluster file.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchmarks.harness.ranks import run_ranks
@@ -50,30 +49,23 @@ LAYOUTS: tuple[tuple[int, dict[str, int | str]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A configuration to train, and what it is called."""
-
-    config: TrainingConfig
-
-    @property
-    def label(self) -> str:
-        """Its layout: 'h=256 p=2 b=2 B=16'."""
-        parallel = self.config.parallel
-        axes = [f"{name}={value}" for name in "ptdv" if (value := getattr(parallel, name)) > 1]
-        extra = [parallel.schedule] if parallel.schedule == "gpipe" else []
-        extra += ["recompute"] if parallel.recompute == "full" else []
-        return " ".join([f"h={self.config.model.hidden}", *axes, f"b={parallel.b}", f"B={parallel.B}", *extra])
+def label_of(config: TrainingConfig) -> str:
+    """A configuration's layout: 'h=256 p=2 b=2 B=16'."""
+    parallel = config.parallel
+    axes = [f"{name}={value}" for name in "ptdv" if (value := getattr(parallel, name)) > 1]
+    extra = [parallel.schedule] if parallel.schedule == "gpipe" else []
+    extra += ["recompute"] if parallel.recompute == "full" else []
+    return " ".join([f"h={config.model.hidden}", *axes, f"b={parallel.b}", f"B={parallel.B}", *extra])
 
 
-def trials(device: str, ranks: int) -> list[Trial]:
+def trials(device: str, ranks: int) -> list[TrainingConfig]:
     """The configurations for `ranks` devices: on CPUs all of them, on GPUs those with a GPU for every rank."""
     models = GPU_MODELS if is_gpu(device) else CPU_MODELS
     layouts = [
-        Trial(TrainingConfig(models[model], ParallelConfig(**{"recompute": "none", **parallel})))  # type: ignore[arg-type]
+        TrainingConfig(models[model], ParallelConfig(**{"recompute": "none", **parallel}))  # type: ignore[arg-type]
         for model, parallel in LAYOUTS
     ]
-    return [trial for trial in layouts if not is_gpu(device) or trial.config.parallel.n <= ranks]
+    return [trial for trial in layouts if not is_gpu(device) or trial.parallel.n <= ranks]
 
 
 def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], None]) -> Record:
@@ -83,13 +75,12 @@ def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], N
     """
     started = datetime.now(UTC)
     every = trials(device, ranks)
-    measured: dict[str, list[Samples]] = {trial.label: [] for trial in every}
+    measured: dict[str, list[Samples]] = {label_of(trial): [] for trial in every}
     for n in sizes(device, ranks):
-        group = [trial for trial in every if trial.config.parallel.n == n]
+        group = [trial for trial in every if trial.parallel.n == n]
         for trial, samples in zip(group, run_ranks(train_here, n, (group, device), device)[0], strict=True):
-            measured[trial.label].append(samples)
+            measured[label_of(trial)].append(samples)
         done(f"{n} rank{'s' if n > 1 else ''}")
-    seconds = (datetime.now(UTC) - started).total_seconds()
     return Record(
         kind="benchmark",
         id=ID,
@@ -98,8 +89,8 @@ def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], N
         fidelity="measured",
         scale="tiny",
         state="complete",
-        provenance=collect(command, SEED, started, seconds),
-        points=tuple(_point(trial, min(measured[trial.label], key=typical), device) for trial in every),
+        provenance=collect(command, started, seed=SEED),
+        points=tuple(_point(trial, min(measured[label_of(trial)], key=typical), device) for trial in every),
         notes=(
             "A whole step of the engine, blocking exchanges; the slowest rank's time, lower quartile of "
             f"{SAMPLES} steps, the faster of {REPEATS} runs.",
@@ -109,23 +100,23 @@ def run(device: str, ranks: int, command: Sequence[str], done: Callable[[str], N
 
 def sizes(device: str, ranks: int) -> list[int]:
     """The numbers of ranks of the trials, as often as `run` calls `done`."""
-    return sorted({trial.config.parallel.n for trial in trials(device, ranks)}) * REPEATS
+    return sorted({trial.parallel.n for trial in trials(device, ranks)}) * REPEATS
 
 
-def train_here(beat: Callable[[], None], group: Sequence[Trial], device: str) -> list[Samples]:
+def train_here(beat: Callable[[], None], group: Sequence[TrainingConfig], device: str) -> list[Samples]:
     """On every rank: seconds of the slowest rank's step, for each trial."""
     engine = EngineSettings(dtype=Setup(device).dtype, device=device, kernels="auto")
-    every = (Settings(trial.config.model, trial.config.parallel, engine) for trial in group)
+    every = (Settings(trial.model, trial.parallel, engine) for trial in group)
     return [Samples(time_steps(beat, settings, SAMPLES, WARM_UP).seconds) for settings in every]
 
 
-def _point(trial: Trial, samples: Samples, device: str) -> PointResult:
-    parameters = {**trial.config.to_plain(), "device": device, "dtype": Setup(device).dtype}
-    n = trial.config.parallel.n
+def _point(trial: TrainingConfig, samples: Samples, device: str) -> PointResult:
+    parameters = {**trial.to_plain(), "device": device, "dtype": Setup(device).dtype}
+    n = trial.parallel.n
     return PointResult(
-        key=trial.label.replace(" ", "/"),
+        key=label_of(trial).replace(" ", "/"),
         series=f"{n} rank{'s' if n > 1 else ''}",
-        label=trial.label,
+        label=label_of(trial),
         parameters=parameters,
         status="ok",
         reason=None,

@@ -6,6 +6,7 @@ begins on all of them together. GPUs share nothing that matters here: one is mea
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -244,24 +245,17 @@ def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
 
 def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], float]) -> DeviceTimings:
     """Every number of all parts made one: their mean over ranks, or their minimum over repeats."""
-    first = parts[0]
-
-    def over(name: str) -> dict[Any, Any]:
-        return {key: reduce([getattr(part, name)[key] for part in parts]) for key in getattr(first, name)}
-
-    operators = {
-        size: PassTimes(*(reduce([part.operators[size][i] for part in parts]) for i in range(2)))
-        for size in first.operators
+    numbers = {
+        field.name: _combined([getattr(p, field.name) for p in parts], reduce) for field in fields(DeviceTimings)
     }
-    scalars = {
-        name: reduce([getattr(part, name) for part in parts]) for name in ("call", "launch", "memory", "reserved")
-    }
-    return DeviceTimings(
-        over("gemms"),
-        over("copies"),
-        operators,
-        over("optimizer"),
-        fetch=over("fetch"),
-        multiprocessors=first.multiprocessors,
-        **scalars,
-    )
+    return DeviceTimings(**{**numbers, "multiprocessors": parts[0].multiprocessors})
+
+
+def _combined(values: Sequence[Any], reduce: Callable[[list[float]], float]) -> Any:
+    """Values of one form made one, number by number, inside maps and passes, too."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: _combined([value[key] for value in values], reduce) for key in first}
+    if isinstance(first, PassTimes):
+        return PassTimes(*(_combined(passes, reduce) for passes in zip(*values, strict=True)))
+    return reduce(list(values))

@@ -10,9 +10,9 @@ from benchmarks.records import (
     PointResult,
     Provenance,
     Record,
-    atomic_write_bytes,
     digest_files,
     fingerprint,
+    write_files,
     write_record,
 )
 from ptdp_core.simulator import Estimate
@@ -35,7 +35,7 @@ from reproduce.analysis.planning.plan_text import (
 )
 from reproduce.experiment import margins
 from reproduce.output.tables import csv_text, markdown_table
-from reproduce.running.fidelities import simulated_metrics
+from reproduce.running.simulated import simulated_metrics
 
 FILES = ("record.json", "table.md", "table.csv")
 
@@ -108,8 +108,8 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
     lines += [markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
     lines += [markdown_table(memory_table(plan)), ""]
     lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
-    atomic_write_bytes(folder / FILES[1], ("\n".join(lines) + "\n").encode())
-    atomic_write_bytes(folder / FILES[2], csv_text(record).encode())
+    texts = ("\n".join(lines) + "\n", csv_text(record))
+    write_files(folder, dict(zip(FILES[1:], (text.encode() for text in texts), strict=True)))
     write_record(record, folder / FILES[0])
     return folder
 

@@ -16,7 +16,8 @@ from reproduce.analysis.scoring.scores import Score, ScoredPair, baselines, scor
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import simulated
-from reproduce.running.fidelities import Devices, Simulated
+from reproduce.running.evaluator import Devices
+from reproduce.running.simulated import Simulated
 
 OnDone = Callable[[str], None]
 

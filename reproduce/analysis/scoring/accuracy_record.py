@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
-from benchmarks.records.provenance import collect, timestamp
+from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
+from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.accuracy import Assessment, Predicted, Scored
 from reproduce.analysis.scoring.sensitivity import Move
 from reproduce.experiment import margins
-from reproduce.running.runner import RECORD, require_folder
+from reproduce.running.runner import RECORD
 
 FOLDER = "accuracy"
 
@@ -89,8 +89,6 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
 
 def record(assessment: Assessment, command: Sequence[str], started: datetime) -> Record:
     """The assessment as a record: its points are the predictions, then scores, moves and parameters, by series."""
-    digest, cluster = assessment.code_digest, assessment.cluster
-    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     return Record(
         kind="comparison",
         id="accuracy",
@@ -99,7 +97,7 @@ def record(assessment: Assessment, command: Sequence[str], started: datetime) ->
         fidelity="simulated",
         scale="paper",
         state="complete",
-        provenance=collect(command, None, timestamp(started), seconds, cluster, digest),
+        provenance=collect(command, started, cluster=assessment.cluster, code_digest=assessment.code_digest),
         points=(
             *(_prediction(prediction) for prediction in assessment.predicted),
             *_scores(assessment),
@@ -168,9 +166,6 @@ def write(assessment: Assessment, folder: Path, command: Sequence[str], started:
     from reproduce.analysis.scoring.accuracy_figures import render
 
     accuracy = record(assessment, command, started)
-    contents = render(assessment, accuracy)
-    require_folder(folder)
-    for name, data in contents.items():
-        atomic_write_bytes(folder / name, data)
+    figures = write_files(folder, render(assessment, accuracy))
     write_record(accuracy, folder / RECORD)
-    return (folder / RECORD, *(folder / name for name in contents))
+    return (folder / RECORD, *figures)

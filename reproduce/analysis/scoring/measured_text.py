@@ -1,13 +1,13 @@
 """An assessment against measured runs: as tables, as JSON, and as a record with a figure."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, PointResult, Record, atomic_write_bytes, fingerprint, write_record
-from benchmarks.records.provenance import collect, timestamp
+from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
+from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.measured import TIME, MeasuredAssessment, MeasuredComparison, Scores
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import percent
@@ -114,7 +114,6 @@ def _score(scores: Scores) -> dict[str, Any]:
 
 def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
     """figure.pdf, figure.png, then the record. Raises `StorageError`."""
-    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
     record = Record(
         kind="comparison",
         id=FOLDER,
@@ -123,15 +122,13 @@ def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], 
         fidelity="measured",
         scale="measured",
         state="complete",
-        provenance=collect(command, None, timestamp(started), seconds, assessment.cluster),
+        provenance=collect(command, started, cluster=assessment.cluster),
         points=(*map(_point, assessment.comparisons), *_score_points(assessment)),
         notes=tuple(notes(assessment)),
     )
-    contents = _render(assessment)
-    for name, data in contents.items():
-        atomic_write_bytes(folder / name, data)
+    figures = write_files(folder, _render(assessment))
     write_record(record, folder / RECORD)
-    return (folder / RECORD, *(folder / name for name in contents))
+    return (folder / RECORD, *figures)
 
 
 def _point(comparison: MeasuredComparison) -> PointResult:
@@ -169,10 +166,7 @@ def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:
         axes = figure.subplots()
         for group, color, marker in zip(groups, PALETTE, MARKERS, strict=False):
             ours = [c for c in assessment.comparisons if c.group == group]
-            xs, ys = (
-                [1e3 * c.measured for c in ours],
-                [1e3 * c.predicted for c in ours],
-            )
+            xs, ys = [1e3 * c.measured for c in ours], [1e3 * c.predicted for c in ours]
             axes.plot(xs, ys, linestyle="", marker=marker, color=color, markersize=4, markeredgewidth=0, label=group)
         times = [1e3 * t for c in assessment.comparisons for t in (c.measured, c.predicted)]
         ends = [min(times) / 1.3, max(times) * 1.3]

@@ -19,7 +19,7 @@ from benchmarks.records.storage import PROJECT
 from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import Published, unique
 from reproduce.analysis.scoring.sensitivity import evaluation
-from reproduce.running.fidelities import Simulated
+from reproduce.running.simulated import Simulated
 
 FILE = "refit.json"
 REFERENCE = PROJECT / "results" / "reference" / "accuracy" / FILE

@@ -13,7 +13,7 @@ from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import FLOPS, Published, configuration
 from reproduce.analysis.scoring.scores import ScoredPair, mean_error
 from reproduce.experiment.sweep import Point
-from reproduce.running.fidelities import Simulated
+from reproduce.running.simulated import Simulated
 
 LOW, HIGH, DROPPED = "low", "high", "dropped"
 NOTHING = float("inf")  # an efficiency at which the work takes no time

@@ -25,9 +25,9 @@ def test_provenance_is_valid_and_names_nobody(tmp_path: Path, monkeypatch) -> No
     command = ["/data/people/aloysia/work/reproduce", "all", "--results", "/scratch/aloysia", "--seed=1"]
     made_by = provenance.collect(
         command,
-        1,
         datetime(2021, 11, 14, 9, tzinfo=UTC),
         0.5,
+        1,
         ClusterRef("selene", DIGEST),
         DIGEST,
         ("jsonschema",),

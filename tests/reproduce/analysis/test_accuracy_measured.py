@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def save(tmp_path, cluster) -> Save:
                     metrics={"iteration_time": Metric(seconds, "s", origin, (seconds,))},
                 )
             )
-        made_by = replace(collect(["reproduce"], None, "2021-11-14T09:00:00Z", 1.0), host=host)
+        made_by = replace(collect(["reproduce"], datetime(2021, 11, 14, 9, tzinfo=UTC), 1.0), host=host)
         record = Record("artifact", id, "X", None, "measured", "cpu", "complete", made_by, tuple(points))
         path = tmp_path / "results" / id / folder / "record.json"
         write_record(record, path)

@@ -389,13 +389,13 @@ def test_force_replaces(tmp_path, measured):
 def test_the_trials_cover_the_layouts():
     trials = check.trials("cpu", 2)
     assert len(trials) >= 12
-    assert len({trial.label for trial in trials}) == len(trials)
-    layouts = [trial.config.parallel for trial in trials]
+    assert len({check.label_of(trial) for trial in trials}) == len(trials)
+    layouts = [trial.parallel for trial in trials]
     for axis in "ptdv":
         assert any(getattr(layout, axis) > 1 for layout in layouts), axis
     assert sum(layout.n == 1 for layout in layouts) >= 3
     assert any(layout.n > 2 for layout in layouts)  # ranks that share cores
-    assert all(trial.config.parallel.n <= 2 for trial in check.trials("cuda", 2))
+    assert all(trial.parallel.n <= 2 for trial in check.trials("cuda", 2))
 
 
 def test_the_operators_measured_are_a_layers():

@@ -6,7 +6,8 @@ from ptdp_core.config import TrainingConfig
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import LAPTOP
 from reproduce.running import runner
-from reproduce.running.fidelities import expected_seconds, scales_of
+from reproduce.running.evaluator import scales_of
+from reproduce.running.fidelities import expected_seconds
 
 EMULATED = [id for id in catalog.ids() if LAPTOP in catalog.load(id).scales]
 DIRECTIONS = {

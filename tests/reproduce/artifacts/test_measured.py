@@ -11,11 +11,13 @@ from benchmarks.records import Metric
 from benchmarks.records.errors import DONE, POINTS_FAILED, UnavailableError
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
+from reproduce.experiment.fidelity import folder_name
 from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
 from reproduce.output import origins, theme
 from reproduce.running import measured, runner
-from reproduce.running.fidelities import Devices, default_scale, evaluator, expected_seconds, folder_name, scales_of
+from reproduce.running.evaluator import Devices, scales_of
+from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 from tests.reproduce import measured_jobs
 
 IDS = [id for id in catalog.ids() if "measured" in catalog.load(id).fidelities]

@@ -1,5 +1,7 @@
 """`reproduce plot`: figures of benchmarks say what their records say; those of artifacts are as their runs drew."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from benchmarks.harness.points import size_text
@@ -31,7 +33,7 @@ def record(name, points, notes=()):
         fidelity="measured",
         scale="quick",
         state="complete",
-        provenance=collect(("benchmarks",), 0, "2021-11-14T09:00:00Z", 1.0),
+        provenance=collect(("benchmarks",), datetime(2021, 11, 14, 9, tzinfo=UTC), 1.0, 0),
         points=(*points, canary),
         notes=tuple(notes),
     )

@@ -15,8 +15,8 @@ from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
-from reproduce.running.evaluator import Evaluator, Outcome
-from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, scales_of
+from reproduce.running.evaluator import Evaluator, Outcome, scales_of
+from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 
 
 class Guess(Evaluator):

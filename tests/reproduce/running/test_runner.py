@@ -91,6 +91,15 @@ def test_another_cluster_is_another_result(tmp_path, figure_12):
     assert a.fingerprint(plan.points[0]) != b.fingerprint(plan.points[0])
 
 
+def test_another_cluster_is_not_held_against_the_papers_values(figure_12):
+    plan, points = figure_12.plan, figure_12.record.points
+    on_h100 = runner.judge_points(plan, fidelities.evaluator(plan.artifact, "simulated", "h100"), points)
+    assert all(point.paper for point in points)
+    assert not any(point.paper for point in on_h100.points)
+    assert [claim.id for claim in on_h100.claims] == [claim.id for claim in figure_12.record.claims]
+    assert "not compared with h100" in on_h100.notes[-1]
+
+
 def test_an_interrupted_run_keeps_what_is_finished_and_resumes(small, counter, tmp_path):
     counter.fail_at = {4: KeyboardInterrupt()}
     with pytest.raises(runner.InterruptedRun, match="3 of 5 points of fig_squares are finished and kept"):
