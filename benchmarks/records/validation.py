@@ -4,13 +4,14 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from benchmarks.records.storage import PROJECT
 
 SCHEMAS = PROJECT / "results" / "schema"
 RECORD = "record-2"
+RECORDS = ("record-1", RECORD)
 
 Place = tuple[str | int, ...]
 Problem = tuple[Place, str, str]  # the place, what the document has there, and what is needed
@@ -27,6 +28,29 @@ def validator(schema: str) -> Any:
 
     registry = _schemas()
     return Draft202012Validator(registry.contents(f"urn:ptdp:{schema}"), registry=registry)
+
+
+@functools.cache
+def _compiled(schema: str) -> Callable[[Any], Any]:
+    """A check of a record as a Python function, which takes a tenth of the validator's time.
+
+    It raises `JsonSchemaException` for a wrong document. The library knows JSON Schema up to draft 7, and the schemas
+    of records use nothing that came later.
+    """
+    import fastjsonschema
+
+    draft_7 = _schemas().contents(f"urn:ptdp:{schema}") | {"$schema": "http://json-schema.org/draft-07/schema#"}
+    return fastjsonschema.compile(draft_7, use_default=False)
+
+
+def _is_valid_record(document: Any, schema: str) -> bool:
+    import fastjsonschema
+
+    try:
+        _compiled(schema)(document)
+    except fastjsonschema.JsonSchemaException:
+        return False
+    return True
 
 
 @functools.cache
@@ -57,7 +81,8 @@ def check(document: Any, source: str = "record") -> None:
 
 def check_document(document: Any, schema: str, source: str) -> None:
     """Raise `RecordError` with the first problem of `document` (parsed JSON) against a schema such as "list-1"."""
-    _raise_first(map(_explain, validator(schema).iter_errors(document)), source)
+    if schema not in RECORDS or not _is_valid_record(document, schema):
+        _raise_first(map(_explain, validator(schema).iter_errors(document)), source)
     _raise_first(_not_finite(document, ()), source)  # the schema takes 1e999, which is read as infinity, for a number
 
 

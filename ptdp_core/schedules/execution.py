@@ -40,7 +40,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
     gradients of the weights (half if not given: every linear layer's two GEMMs are equal). Raises `ValueError` if the
     order cannot run.
     """
-    cost = _costs(t_f, t_b, t_w)
+    cost, stages = _costs(t_f, t_b, t_w), schedule.stages
     ends: dict[Action, Time] = {}
     waiting: dict[Action, list[int]] = defaultdict(list)
     timeline: list[list[TimelineEvent[Time]]] = [[] for _ in schedule.ranks]
@@ -51,7 +51,7 @@ def execute(schedule: Schedule, t_f: Time, t_b: Time, t_w: Time | None = None) -
         while len(done) < len(actions):
             action = actions[len(done)]
             start: Time = done[-1].end if done else 0
-            for needed in needs(action, schedule.stages):
+            for needed in needs(action, stages):
                 if needed not in ends:
                     waiting[needed].append(rank)
                     break

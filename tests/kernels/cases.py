@@ -18,13 +18,16 @@ from kernels import select, why_unavailable
 from kernels.dropout_mask import draw_seed, keep_mask, mask_keys
 from kernels.registration import IMPLEMENTATIONS
 from kernels.selection import Kernels
+from tests.marks import by_default
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 EXAMPLES = settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 
 each_implementation = pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+each_dtype = pytest.mark.parametrize(
+    "dtype", by_default(DTYPES, torch.float32, torch.bfloat16), ids=lambda dtype: str(dtype).removeprefix("torch.")
+)
 each_fused = pytest.mark.parametrize("implementation", IMPLEMENTATIONS[1:])
 layouts = st.sampled_from(LAYOUTS)
 seeds = st.integers(0, 2**31)

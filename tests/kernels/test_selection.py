@@ -80,6 +80,7 @@ def test_the_reference_needs_neither_triton_kernels_nor_the_compiler():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_torch_only():
     script = "import sys, kernels; print([name for name in ('triton', 'torch._dynamo') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.marks import by_default
+
 HERE = "no Triton compiler for NVIDIA GPUs here"
 
 
@@ -36,7 +38,7 @@ def test_half_precision_moves_16_bytes_at_a_time(capability):
             assert {"ld.global.v4.b32", "st.global.v4.b32"} <= accesses.keys(), name
 
 
-@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("capability", by_default([80, 90], 80))
 def test_nothing_spills_and_registers_leave_room_for_other_warps(capability):
     """A multiprocessor has 65,536 registers for up to 64 warps: 64 a thread let half of them run at once.
 

@@ -111,6 +111,7 @@ def test_a_lost_scatter_gather_in_the_simulator(mutant: Mutant) -> None:
     assert ("Figure 18, scatter/gather off, B=48", None) not in sizes
 
 
+@pytest.mark.slow
 def test_one_swapped_action(mutant: Mutant) -> None:
     """On the last rank the second forward pass goes before the first backward pass."""
     edit = (
@@ -130,6 +131,7 @@ def test_one_swapped_action(mutant: Mutant) -> None:
     assert changed(difference, "iteration ns")
 
 
+@pytest.mark.slow
 def test_a_swapped_action_that_deadlocks(mutant: Mutant) -> None:
     """Such a program is not run; the message still names the action."""
     edit = (

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.gate.procedure import INCONCLUSIVE, LOOKS, OK, REGRESSED, Procedure, overall, swap_tables
 from benchmarks.gate.workloads import SUITE
 from tests.benchmarks.gate.noise import HEAVY, MODERATE, Noise
+from tests.marks import by_default
 
 TABLES = swap_tables(seed=0)
 
@@ -39,7 +40,7 @@ def test_noise_is_anchored_at_what_single_runs_do(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize("trials", [100, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("slowdown", [0.0, 0.03, 0.10])
+@pytest.mark.parametrize("slowdown", by_default([0.0, 0.03, 0.10], 0.0))
 @pytest.mark.parametrize("noise", [MODERATE, HEAVY], ids=["moderate", "heavy"])
 def test_wrong_verdicts_are_rare_and_a_quiet_change_is_told(noise: Noise, slowdown: float, trials: int) -> None:
     counts = simulate(noise, slowdown, trials, all_slow=True)

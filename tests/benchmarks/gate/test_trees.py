@@ -157,6 +157,7 @@ def new_interface(repository: Path, commit: Commit) -> str:
     return commit(TRAINER, source.replace(old, old.replace("self, ", "self, run: str, ")))
 
 
+@pytest.mark.slow
 def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(
     repository: Path, new_interface: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from benchmarks.records.errors import UnavailableError
 from benchmarks.suite import collectives, gemm, layer, memory, p2p, train_step
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.formulas import flops_per_iteration, logit_flops
+from tests.marks import by_default
 
 TINY = Setup("cpu", quick=True, samples=1)
 # How many points of each are taken: all that one start of ranks gives. The slow test takes all.
@@ -50,7 +51,7 @@ def checked(name, points):
     return points
 
 
-@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize("name", by_default(POINTS, *POINTS.keys() - {"layer", "simulator_rate", "gpu_step", "p2p"}))
 def test_points(name):
     points = islice(BENCHMARKS[name].load().points(TINY), POINTS[name])
     assert len(checked(name, points)) == POINTS[name]
@@ -80,7 +81,10 @@ def test_the_registry_names_every_module_of_the_suite():
         assert all(isinstance(note, str) and note.endswith(".") for note in notes)
 
 
-@pytest.mark.parametrize(("name", "parts"), [("serial", 1), ("data", 2), ("pipeline", 2), ("tensor", 2), ("zb-v", 2)])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    by_default([("serial", 1), ("data", 2), ("pipeline", 2), ("tensor", 2), ("zb-v", 2)], ("serial", 1), ("zb-v", 2)),
+)
 def test_the_engine_runs_beside_what_it_is_compared_with(name, parts):
     def chosen(c):
         return c.kernels == "reference" and name in (c.name, c.parallel.schedule)

@@ -60,6 +60,7 @@ def test_a_stopped_run(number, code, start):
     assert not run.temporary_files()
 
 
+@pytest.mark.slow
 def test_a_killed_run(start):
     run = start()
     run.process.kill()

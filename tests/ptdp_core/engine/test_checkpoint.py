@@ -18,6 +18,7 @@ from ptdp_core.engine.pieces import Pieces, rectangles
 from ptdp_core.engine.staging import Staging
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter, ShardSpec
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
@@ -70,6 +71,7 @@ def test_at_any_layout_the_curve_goes_on(sharded: bool, tmp_path: Path) -> None:
         assert losses == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_mixed_precision_keeps_master_weights(dtype: str, tmp_path: Path) -> None:
     case = BASE | {"p": 2, "dtype": dtype, "dropout": 0.0}
@@ -172,8 +174,12 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.parametrize("name", ["__0_0.distcp", METADATA, STATE, MANIFEST])
+FILES = ("__0_0.distcp", METADATA, STATE, MANIFEST)
+DAMAGED = [(name, how) for name in FILES for how in DAMAGE]
+ONCE_EACH = (("__0_0.distcp", "one bit"), (METADATA, "garbage"), (STATE, "truncated"), (MANIFEST, "empty"))
+
+
+@pytest.mark.parametrize(("name", "how"), by_default(DAMAGED, *ONCE_EACH))
 def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name: str, how: str, tmp_path: Path) -> None:
     """The shards are only read by the ranks that load; everything else is looked at before."""
     first, second = two_checkpoints(tmp_path)

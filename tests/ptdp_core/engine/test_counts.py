@@ -8,6 +8,7 @@ import pytest
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import checkpoint_gathers, stage_passes, table_elements, whole_elements
 from ptdp_core.schedules import build, peak_stash
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 # A microbatch outside its layers: embedding g, the head's f, and three small all-reduces of the loss.
@@ -55,7 +56,7 @@ def test_interleaving_communicates_v_times_as_much() -> None:
     [(name, 1, m) for name, m in (("gpipe", 6), ("1f1b", 6), ("1f1b", 2), ("zb-h1", 6), ("zb-h1", 2))]
     + [("interleaved", 2, m) for m in (8, 4)],
 )
-@pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
+@pytest.mark.parametrize("exchange", by_default(["blocking", "overlapped"], "overlapped"))
 def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange: str) -> None:
     rows = measure(4, p=4, v=v, schedule=schedule, exchange=exchange, B=m, recompute="none")
     assert [row["peak_stash"] for row in rows] == peak_stash(build(schedule, 4, m, v))
@@ -114,7 +115,7 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute: str) 
         assert sent == [(m * bsh // t + table_elements(config)) * size]
 
 
-@pytest.mark.parametrize("t", [2, 4])
+@pytest.mark.parametrize("t", by_default([2, 4], 2))
 def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t: int) -> None:
     def kept(**case: Any) -> int:
         return measure(t, t=t, B=1, **case)[0]["kept"]

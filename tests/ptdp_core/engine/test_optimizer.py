@@ -14,6 +14,7 @@ from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.settings import OptimizerSettings
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 
@@ -22,7 +23,7 @@ def run(case: dict[str, Any], options: dict[str, Any], poison: int | None = None
     return launch(jobs.mixed, ranks, (case, options, poison), timeout=60, process_group=ranks > 1)
 
 
-@pytest.mark.parametrize("poison", [0, 1, 2, 3])
+@pytest.mark.parametrize("poison", by_default([0, 1, 2, 3], 2))
 @pytest.mark.parametrize("layout", [{"p": 2, "t": 2}, {"p": 2, "d": 2, "sharded_optimizer": True}], ids=str)
 def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], poison: int) -> None:
     """In a sharded optimizer rank `poison` has to own the element, which is the first of its buffer."""
@@ -36,7 +37,7 @@ def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], p
         assert row["updates"] == 4
 
 
-@pytest.mark.parametrize("scale", [1.0, 8192.0, "dynamic"])
+@pytest.mark.parametrize("scale", by_default([1.0, 8192.0, "dynamic"], 8192.0))
 def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
     case = {"p": 2, "B": 4}
     plain, scaled = run(case, {"loss_scale": 1.0})[0]["rows"], run(case, {"loss_scale": scale})[0]["rows"]
@@ -45,7 +46,9 @@ def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
         assert b[1] == pytest.approx(a[1], rel=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("bf16", 2e-2), ("fp16", 3e-3), ("fp32", 1e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), by_default([("bf16", 2e-2), ("fp16", 3e-3), ("fp32", 1e-5)], ("bf16", 2e-2))
+)
 def test_lower_precision_follows_fp64(dtype: str, tolerance: float) -> None:
     case = {"p": 2, "t": 2, "B": 4}
     exact, rounded = run(case, {}), run(case | {"dtype": dtype}, {"loss_scale": 128.0})

@@ -58,6 +58,7 @@ def interpreted(work: Work) -> compare_cases.Result:
     return result
 
 
+@pytest.mark.slow
 def test_triton(references: References) -> None:
     check("triton", CASES[:1], references)
 

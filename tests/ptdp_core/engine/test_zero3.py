@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from ptdp_core.launch.local import launch
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize("d", by_default([1, 2, 4], 2))
 @pytest.mark.parametrize(
     "options", [{"recompute": "none"}, {"recompute": "full"}, {"recompute": "selective", "dropout": 0.1}], ids=str
 )

@@ -75,6 +75,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @needs_proc
 def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
     script = tmp_path / "run.py"

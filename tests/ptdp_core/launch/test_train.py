@@ -64,6 +64,7 @@ def close(a: dict[int, float], b: dict[int, float]) -> bool:
     return a.keys() == b.keys() and all(math.isclose(a[k], b[k], rel_tol=2e-6) for k in a)
 
 
+@pytest.mark.slow
 def test_a_short_curve_for_every_layout_and_resumed_at_others(tmp_path: Path, cache: str) -> None:
     """The same as below, for a smaller model and 8 steps."""
     sets = [*SMALL, "steps=8"]
@@ -97,6 +98,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptdp_core.schedules.registry.DEFINITIONS", dict(DEFINITIONS))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_registry")
 def test_a_schedule_from_a_file_trains_as_one_process_does(tmp_path: Path, cache: str) -> None:
     """A table of a V with split passes, which says p, v and, with b, B."""
@@ -502,6 +504,7 @@ def settings_for(**fields: Any) -> list[str]:
     return [f"{k}={v}" for k, v in fields.items()]
 
 
+@pytest.mark.slow
 def test_zero3_from_the_command(tmp_path: Path, cache: str) -> None:
     sets = [*SMALL, *settings_for(steps=3, recompute="none")]
     zero3 = train(tmp_path / "z", cache, *sets, "data_parallel=zero3", "d=2", f"save={tmp_path / 'saved'}", ranks=2)

@@ -165,6 +165,7 @@ def test_json_and_files(tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "accuracy").iterdir()) == sorted(document["files"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
     assert main(["accuracy", "--results", str(tmp_path)]) == errors.DONE
@@ -232,6 +233,7 @@ def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
         assert round(bar.get_width(), 9) in means
 
 
+@pytest.mark.slow
 def test_figures_are_byte_stable(assessment):
     record = accuracy_command_record(assessment)
     prediction, other = (accuracy_figures.render(assessment, record) for _ in range(2))

@@ -205,6 +205,7 @@ def test_the_command(save, cluster, tmp_path, capsys):
     assert (folder / "figure.pdf").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_what_is_compared_follows_the_file_unless_told(save, cluster, tmp_path, capsys, monkeypatch):
     save()
     monkeypatch.setattr("reproduce.commands.accuracy.assess", lambda *arguments: pytest.fail("the paper's"))

@@ -158,8 +158,9 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     assert "--results" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("launcher", ["local", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launcher", ["local", "torchrun"])
 def test_interrupted(launcher, tmp_path):
     """Ctrl-C: finished points are kept, no rank goes on, and the message resumes."""
     results, waits = tmp_path / "results", [tmp_path / f"waits-{rank}" for rank in range(blocked_run.RANKS)]

@@ -66,6 +66,7 @@ def test_table_2_is_known_too():
     assert plan.paper_plan(TrainingJob(gpt3, 1024, 1536), load_cluster()) is None
 
 
+@pytest.mark.slow
 def test_a_model_of_table_1_brings_its_gpus_and_its_batch(answer_of):
     document = answer_of("--model", "1.7b")
     assert (document["gpus"], document["batch"], document["origin"]) == (32, 512, "simulated")
@@ -83,6 +84,7 @@ def test_a_model_of_table_1_brings_its_gpus_and_its_batch(answer_of):
         assert sum(comparison["seconds_more"].values()) == pytest.approx(row["iteration_time"] - times[0], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_by_the_papers_means_is_shown(answer_of):
     document = answer_of(*SMALL)
     job = TrainingJob(ModelConfig(24, 2304, 24), 32, 512)
@@ -144,6 +146,7 @@ def test_what_it_says(ask, tmp_path):
     assert max(map(len, out.splitlines())) <= max(120, len(str(tmp_path)) + 100)
 
 
+@pytest.mark.slow
 def test_what_it_writes(ask, tmp_path):
     assert ask(*SMALL)[0] == 0
     (folder,) = (tmp_path / "plan").iterdir()

@@ -159,6 +159,7 @@ def test_plot_writes_next_to_the_record_and_the_same_bytes_again(tmp_path, capsy
     assert once == {kind: path.with_name(f"figure.{kind}").read_bytes() for kind in once}
 
 
+@pytest.mark.slow
 def test_plot_draws_an_artifact_as_its_run_did(tmp_path, capsys):
     assert main(["fig_bubble", "--results", str(tmp_path)]) == 0
     picture = tmp_path / "fig_bubble" / "derived" / "figure.png"

@@ -51,6 +51,7 @@ def test_all_schedules_side_by_side(run):
     assert rows["v-half"]["relative_messages"] == 2
 
 
+@pytest.mark.slow
 def test_torchs_own_tables(run, tmp_path):
     """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's."""
     torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -139,6 +140,7 @@ def test_a_function_in_a_file_is_simulated_trained_and_exported(run, tmp_path):
     assert picture.count(r"\pass{") == 16 + 1  # a comment explains it
 
 
+@pytest.mark.slow
 def test_a_file_named_like_a_schedule_is_compared_with_it(run, tmp_path):
     """Also a Definition of that name: here GPipe's order as '1f1b'."""
     definition = (

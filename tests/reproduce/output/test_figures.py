@@ -139,6 +139,7 @@ def test_fig_bubble_is_over_log2(figure_12):
     assert len(axes.lines) == 8
 
 
+@pytest.mark.slow
 def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12, tmp_path):
     code = (
         "import sys\n"
