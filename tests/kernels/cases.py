@@ -29,6 +29,8 @@ each_dtype = pytest.mark.parametrize(
     "dtype", by_default(DTYPES, torch.float32, torch.bfloat16), ids=lambda dtype: str(dtype).removeprefix("torch.")
 )
 each_fused = pytest.mark.parametrize("implementation", IMPLEMENTATIONS[1:])
+# Triton's interpreter takes seconds for what the others do in milliseconds.
+triton_slow = pytest.mark.parametrize("implementation", by_default(IMPLEMENTATIONS, "reference", "compiled"))
 layouts = st.sampled_from(LAYOUTS)
 seeds = st.integers(0, 2**31)
 small = st.booleans()  # whether Triton works in small tiles, so that small shapes take several

@@ -17,6 +17,7 @@ from tests.kernels.cases import (
     random,
     seeds,
     small,
+    triton_slow,
 )
 
 leading = st.lists(st.integers(1, 5), max_size=3)
@@ -51,7 +52,7 @@ def test_far_out_it_is_the_identity_or_zero(implementation, device):
     assert x.grad.tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
-@each_implementation
+@triton_slow
 def test_the_gradient_of_the_bias_is_not_summed_in_half_precision(implementation, device):
     """In bfloat16 a running sum of ones stops at 256."""
     x = torch.full((2000, 3), 30.0, device=device, dtype=torch.bfloat16)

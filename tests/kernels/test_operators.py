@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from kernels import bias_dropout_add, bias_gelu, causal_softmax, dropout, masked_softmax
-from tests.kernels.cases import each_fused, each_implementation, operators, seeded
+from tests.kernels.cases import each_fused, each_implementation, operators, seeded, triton_slow
 
 OPERATORS = {
     "causal_softmax": causal_softmax.OPERATOR,
@@ -73,7 +73,7 @@ def test_opcheck_without_dropout(implementation, device):
 
 
 @each_operator
-@each_implementation
+@triton_slow
 def test_gradcheck(name, implementation, device):
     operator = OPERATORS[name].forward[implementation]
     with operators(implementation, device):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import by_default
 from tests.processes import Program, wait_for
 from tests.ptdp_core.emulation.conftest import interfaces, namespace
 from tests.ptdp_core.emulation.jobs import RANKS
@@ -51,7 +52,9 @@ def start(able, tmp_path) -> Iterator[Callable[..., Emulated]]:
         assert interfaces() == before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), by_default([(signal.SIGINT, 130), (signal.SIGTERM, 143)], (signal.SIGINT, 130))
+)
 def test_a_stopped_run(number, code, start):
     run = start()
     run.signal_group(number)  # as a terminal does
@@ -67,6 +70,7 @@ def test_a_killed_run(start):
     run.wait()
 
 
+@pytest.mark.slow
 def test_a_killed_rank(start):
     run = start()
     os.kill(max(run.in_namespaces().keys() - {run.fabric()}), signal.SIGKILL)

@@ -30,7 +30,7 @@ def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "sharded"])
+@pytest.fixture(scope="module", params=by_default([False, True], True), ids=["plain", "sharded"])
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
     folder = tmp_path_factory.mktemp("saved")
     case = SAVED | {"sharded_optimizer": request.param}
@@ -124,7 +124,7 @@ def test_a_gpu_s_staging_copies_before_training_goes_on() -> None:
     assert torch.equal(copy.view(-1), before)
 
 
-@pytest.mark.parametrize("who", [0, 3])
+@pytest.mark.parametrize("who", by_default([0, 3], 3))
 def test_a_crash_while_saving_leaves_the_checkpoint_before(who: int, tmp_path: Path) -> None:
     with pytest.raises(RankError, match=f"rank {who} was killed by SIGKILL"):
         run(jobs.die_while_saving, BASE | {"p": 2, "t": 2}, str(tmp_path), who)

@@ -64,7 +64,7 @@ def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange:
     assert all(row["p2p"].peak_receive_buffers <= 2 for row in rows)
 
 
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("every", by_default([1, 2], 2))
 def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(every: int) -> None:
     """All-gathers of a tensor group are those of its received messages; what is stashed is the same either way."""
     case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8}

@@ -32,6 +32,7 @@ def test_the_loss_is_that_of_training_without_dropout(ranks: int) -> None:
             assert losses == undisturbed
 
 
+@pytest.mark.slow
 def test_there_is_no_dropout_and_training_s_is_as_it_was() -> None:
     case = {"p": 2, "B": 4}
     plain, dropped = (launch(jobs.evaluated, 2, ([case | {"dropout": p}],))[0][0] for p in (0.0, 0.3))

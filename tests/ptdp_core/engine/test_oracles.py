@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ptdp_core.launch.local import launch
+from tests.marks import by_default
 from tests.ptdp_core.engine import oracles
 
 
@@ -19,12 +20,12 @@ def test_ddp(mode: str) -> None:
     compare(oracles.against_ddp, 4, d=4, b=2, B=16, data_parallel=mode, bucket_mib=0.002, recompute="none")
 
 
-@pytest.mark.parametrize("t", [2, 4])
+@pytest.mark.parametrize("t", by_default([2, 4], 2))
 def test_parallelize_module(t: int) -> None:
     compare(oracles.against_parallelize_module, t, t=t, B=2, b=2, recompute="none")
 
 
 @pytest.mark.parametrize(("schedule", "v", "m"), [("1f1b", 1, 4), ("gpipe", 1, 4), ("interleaved", 2, 4)])
-@pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
+@pytest.mark.parametrize("exchange", by_default(["blocking", "overlapped"], "blocking"))
 def test_pipelining(schedule: str, v: int, m: int, exchange: str) -> None:
     compare(oracles.against_pipelining, 2, p=2, v=v, schedule=schedule, b=1, B=m, exchange=exchange, recompute="none")

@@ -36,7 +36,9 @@ JOBS = [
 SOME: Techniques = {"recompute": ("full", "none"), "sequence_parallel": (True, False)}
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=lambda job: f"{job.model.layers}l-{job.n}n-B{job.B}")
+@pytest.fixture(
+    scope="module", params=by_default(JOBS, JOBS[1]), ids=lambda job: f"{job.model.layers}l-{job.n}n-B{job.B}"
+)
 def job(request):
     return request.param
 

@@ -29,6 +29,7 @@ from reproduce.analysis.calibration.timings import (
 )
 from reproduce.analysis.calibration.write import host_of, machine, text, write
 from reproduce.cli import main
+from tests.marks import by_default
 
 SELENE = load_cluster("selene")
 # A machine like a laptop: a rank is a core, ranks talk over loopback, everything is fp32.
@@ -137,7 +138,9 @@ def laptop_fit():
     return fit(synthetic(LAPTOP, "cpu"))
 
 
-@pytest.mark.parametrize(("cluster", "device"), [(LAPTOP, "cpu"), (SELENE, "cuda")], ids=["laptop", "selene"])
+@pytest.mark.parametrize(
+    ("cluster", "device"), by_default([(LAPTOP, "cpu"), (SELENE, "cuda")], (SELENE, "cuda")), ids=["laptop", "selene"]
+)
 def test_gemm_numbers_that_matter_are_recovered_and_the_products_with_them(cluster, device):
     timings = synthetic(cluster, device).busy.gemms
     fitted = fit_gemms(timings, cluster)

@@ -20,6 +20,7 @@ from reproduce.experiment.claims import judge
 from reproduce.output import export, tables, theme
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
+from tests.marks import by_default
 
 SLOWER = 1.02
 COMMAND = ["reproduce"]
@@ -189,7 +190,9 @@ def test_a_machine_that_cannot(emulation):
         evaluator(catalog.load("fig_interleaved"), "emulated", "selene")
 
 
-@pytest.mark.parametrize(("factor", "within"), [(1.04, True), (0.96, True), (1.06, False)])
+@pytest.mark.parametrize(
+    ("factor", "within"), by_default([(1.04, True), (0.96, True), (1.06, False)], (1.04, True), (1.06, False))
+)
 def test_the_tolerances(emulation, tmp_path, factor, within):
     points = run("fig_pipeline_vs_data", tmp_path).record.points
     changed = [replace(point, metrics={**point.metrics, **times(point, factor)}) for point in points]

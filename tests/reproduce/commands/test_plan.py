@@ -132,6 +132,7 @@ def test_top(answer_of):
     assert many[:3] == answer_of(*SMALL)["configurations"][:3]
 
 
+@pytest.mark.slow
 def test_what_it_says(ask, tmp_path):
     code, out = ask("--model", "39.1b", "--top", "3")
     assert code == 0
@@ -170,6 +171,7 @@ def test_the_cluster_matters(answer_of, tmp_path):
     assert all(entry["peak_memory"] <= 37e9 for entry in less["configurations"])
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_ends_with_the_key_value_heads(ask):
     code, text = ask("--model", "llama-3-8b", "--seq", "2048", "--gpus", "32", "--batch", "64", "--json")
     assert code == 0

@@ -264,6 +264,7 @@ def test_the_same_results_give_the_same_page(results, page_of):
     assert (results / "report.html").read_bytes() == first
 
 
+@pytest.mark.slow
 def test_plans_are_shown(results, page_of, capsys):
     assert main(["plan", "--model", "1.7b", "--results", str(results)]) == 0
     page = page_of(results)

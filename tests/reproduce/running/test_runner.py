@@ -262,6 +262,7 @@ def test_fidelities_that_are_not_there(small):
         fidelities.check_fidelity(small, "guessed")
 
 
+@pytest.mark.slow
 def test_files_are_drawn_again_only_if_missing_or_older_than_the_sources(tmp_path):
     plan = runner.plan(catalog.load("fig_bubble"), tmp_path)
     first = runner.run(plan, ["reproduce"], export=export)
