@@ -151,7 +151,7 @@ class ModelConfig:
 
     @property
     def dropout(self) -> bool:
-        """Whether it is taken to be trained with dropout: models without biases are not (PaLM, Llama)."""
+        """Whether the model is assumed to be trained with dropout: models without biases were not (PaLM, Llama)."""
         return self.bias
 
     @property
@@ -344,8 +344,8 @@ class TrainingConfig:
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainingConfig":
         """The configuration with these values of the fields of its two parts; other keys do not matter.
 
-        Words of older records are understood (`in_todays_words`). Raises ValueError, naming the field, for one that
-        cannot be, and TypeError for a model field that is missing.
+        Names of older records are understood (`in_todays_words`). Raises ValueError, naming the field, for a value
+        that is not allowed, and TypeError for a model field that is missing.
         """
         values = in_todays_words(values)
         model, parallel = (
@@ -382,7 +382,7 @@ class TrainingConfig:
 
 
 def in_todays_words(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values with what earlier records called differently.
+    """Plain values in which the names that earlier records used are replaced by today's.
 
     scheme='zero3' is data_parallel='zero3' now, and a dtype has the engine's name where it was PyTorch's.
     """

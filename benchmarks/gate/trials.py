@@ -71,8 +71,8 @@ def machine_of(point: PointResult) -> Machine:
 
 def next_kind(points: Sequence[PointResult]) -> str:
     """The kind of trial of which there are fewer."""
-    made = Counter(point.series for point in points)
-    return min(RIGHT, key=lambda kind: made[kind])
+    counts = Counter(point.series for point in points)
+    return min(RIGHT, key=lambda kind: counts[kind])
 
 
 @contextmanager

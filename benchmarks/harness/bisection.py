@@ -78,7 +78,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def find(tree: Path, name: str, metric: str, point: str, good: tuple[str, float], bad: tuple[str, float]) -> str:
-    """What `git bisect run` prints between two commits, each given with its value."""
+    """Run `git bisect` between two commits, each given with its value; returns what it prints."""
     git(tree, "bisect", "start", bad[0], good[0])
     limit = math.sqrt(good[1] * bad[1])
     higher_is_bad = str(bad[1] > good[1])

@@ -44,7 +44,7 @@ def path_of(text: str) -> Path:
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """--results DIR"""
+    """Add the option --results DIR."""
     parser.add_argument(
         "--results",
         type=path_of,

@@ -92,5 +92,5 @@ def points(setup: Setup) -> Iterator[PointResult]:
 def _metrics(
     timed: Callable[[], dict[tuple[str, int], Samples]], operation: str, size: int, ranks: int
 ) -> dict[str, Metric]:
-    taken = timed()[operation, size]
-    return {"time": seconds(taken), "bus_bandwidth": rate(bus_bytes(operation, size, ranks), taken, "B/s")}
+    samples = timed()[operation, size]
+    return {"time": seconds(samples), "bus_bandwidth": rate(bus_bytes(operation, size, ranks), samples, "B/s")}

@@ -75,5 +75,5 @@ def measure_here(
 
 
 def _metrics(timed: Once[list[Any]], name: str, flop: float) -> dict[str, Metric]:
-    taken = timed()[0][name]
-    return {"time": seconds(taken), "speed": rate(flop, taken, "FLOP/s")}
+    samples = timed()[0][name]
+    return {"time": seconds(samples), "speed": rate(flop, samples, "FLOP/s")}

@@ -83,5 +83,5 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 
 def _metrics(timed: Callable[[], dict[tuple[str, int], Samples]], kind: str, size: int) -> dict[str, Metric]:
-    taken = timed()[kind, size]
-    return {"time": seconds(taken), "bandwidth": rate(size, taken, "B/s")}
+    samples = timed()[kind, size]
+    return {"time": seconds(samples), "bandwidth": rate(size, samples, "B/s")}

@@ -87,5 +87,5 @@ def _measure(configurations: str, processes: int, at_most: int | None) -> dict[s
 
 
 def _metrics(timed: Once[dict[str, Samples]], name: str) -> dict[str, Metric]:
-    taken = timed()[name]
-    return {"time": seconds(taken), "rate": rate(1, taken, "1/s")}
+    samples = timed()[name]
+    return {"time": seconds(samples), "rate": rate(1, samples, "1/s")}

@@ -27,22 +27,26 @@ SYSCTLS = {"tcp_congestion_control": "reno", "tcp_slow_start_after_idle": "0"}
 
 
 def fail(text: str) -> NoReturn:
+    """End this process with an error."""
     raise RuntimeError(text)
 
 
 def unshare(flags: int) -> None:
+    """Move this process into new namespaces of the kinds in `flags` (CLONE_*)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags):
         fail(f"this user may not create a namespace: {os.strerror(ctypes.get_errno())}")
 
 
 def enter(namespace: int) -> None:
+    """Move this process into a network namespace, given as an open file descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, CLONE_NEWNET):
         fail(f"cannot enter a namespace: {os.strerror(ctypes.get_errno())}")
 
 
 def become_root_of_a_user_namespace() -> None:
+    """Move into a user namespace where this user is root, so that networks can be made without being root."""
     uid, gid = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
@@ -51,11 +55,13 @@ def become_root_of_a_user_namespace() -> None:
 
 
 def new_namespace() -> int:
+    """Make a network namespace and move into it; returns a file descriptor that keeps it alive."""
     unshare(CLONE_NEWNET)
     return os.open("/proc/self/ns/net", os.O_RDONLY)
 
 
 def batch(tool: str, lines: list[str]) -> None:
+    """Run many commands of `ip` or `tc` in one process, in the current network namespace."""
     if not lines:
         return
     text = "\n".join(lines) + "\n"
@@ -65,10 +71,15 @@ def batch(tool: str, lines: list[str]) -> None:
 
 
 def address(rank: int) -> str:
+    """The IPv4 address of a rank."""
     return f"10.77.{rank // 250}.{rank % 250 + 1}"
 
 
 def build(ranks: int, per_node: int, rate: float, burst: int, mtu: int) -> list[str]:
+    """Make the network of the module's docstring; returns a path to the namespace of each rank.
+
+    `rate` is an HCA's in bit/s, `burst` the size of its token bucket in bytes, `mtu` in bytes.
+    """
     switch = new_namespace()
     namespaces = [new_namespace() for _ in range(ranks)]
     enter(switch)
@@ -110,6 +121,7 @@ def build(ranks: int, per_node: int, rate: float, burst: int, mtu: int) -> list[
 
 
 def down() -> list[str]:
+    """The links that are not up, in words."""
     shown = subprocess.run(["ip", "-json", "link", "show", "type", "veth"], text=True, capture_output=True).stdout
     links = json.loads(shown or "[]")
     lost = [link["ifname"] for link in links if link.get("operstate") != "UP"]
@@ -117,6 +129,7 @@ def down() -> list[str]:
 
 
 def main() -> None:
+    """Answer requests from standard input until it ends."""
     if os.geteuid():
         become_root_of_a_user_namespace()
     for line in sys.stdin:

@@ -26,7 +26,7 @@ ELEMENT_BYTES = 4  # per element of the tensors that are sent here: fp32, which 
 
 
 def shrunk(cluster_bytes: float, multiple: int = 1) -> int:
-    """The elements that stand for so many bytes of the cluster: at least one, and a multiple of `multiple`."""
+    """The elements that stand here for `cluster_bytes` bytes of the cluster: at least one, a multiple of `multiple`."""
     return max(1, round(cluster_bytes / (SHRINK * ELEMENT_BYTES * multiple))) * multiple
 
 

@@ -18,7 +18,7 @@ from ptdp_core.simulator.network import Group, data_group, tensor_group
 
 @dataclass(frozen=True)
 class LinkRate:
-    """The rates of a class of links between nodes, in B/s of the cluster: the rate here times the shrink factor."""
+    """The rates of a class of links between nodes, in B/s of the cluster: the measured rate times the shrink factor."""
 
     asked: float
     achieved: float

@@ -63,7 +63,7 @@ class Pace:
         self.deadline += taken
 
     def spend(self, seconds: float) -> None:
-        """Let so many further seconds of the pass go by."""
+        """Let `seconds` more of the pass go by."""
         self.deadline += seconds
         sleep_until(self.deadline)
 

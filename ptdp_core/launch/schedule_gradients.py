@@ -23,7 +23,9 @@ TIMEOUT = 60.0  # seconds without a finished step: the ranks hang
 
 
 class GradientDifference(NamedTuple):
-    """A schedule's gradients against 1F1B's: `equal` of `parameters` to the bit; the largest difference, over the
+    """A schedule's gradients against 1F1B's, compared parameter by parameter.
+
+    `equal` of the `parameters` have gradients that are the same to the bit. The largest difference, relative to the
     parameter's largest gradient, is that of `parameter`."""
 
     schedule: str

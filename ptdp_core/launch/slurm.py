@@ -47,7 +47,7 @@ OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account")
 
 @dataclass(frozen=True)
 class Job:
-    """What a batch script asks Slurm for besides its tasks; what is empty it leaves to the cluster."""
+    """What a batch script asks Slurm for besides its tasks; a field that is empty is left to the cluster's defaults."""
 
     nodes: int | None = None
     per_node: int | None = None
@@ -91,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def job_of(arguments: argparse.Namespace, printed: bool) -> Job:
-    """The job that the options ask for. Raises ValueError where they have no part, as no script is `printed`."""
+    """The job that the options ask for. Raises ValueError for one that is given although no script is `printed`."""
     values = {name: getattr(arguments, name) for name in Job.__dataclass_fields__}
     given = [name for name, value in values.items() if value is not None]
     if given and not printed:

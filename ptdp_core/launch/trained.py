@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run did: the loss of each of its steps, the steps done in all, and the last checkpoint, if any."""
+    """The outcome of a run: the loss of each of its steps, the steps done in all, and the last checkpoint, if any."""
 
     losses: list[float]
     step: int

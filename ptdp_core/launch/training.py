@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Termination:
-    """SIGTERM asks a rank to save and end. Ranks do so after the same step: each may get the signal at another time.
+    """Handles SIGTERM, which asks a rank to save and end, from its construction until the process ends.
 
-    Once made, it takes the signal until the process ends.
+    Each rank may get the signal at another time; `agreed` lets all of them end after the same step.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class _Saver:
         self.saved_step, self.saved = 0, ""
 
     def start(self) -> int:
-        """Take the folder and load what the run goes on from; returns the number of samples consumed until there."""
+        """Lock the folder, load the checkpoint that the run goes on from; returns the samples consumed until then."""
         consumed = 0
         if self.run.save:
             self.checkpoints.claim()

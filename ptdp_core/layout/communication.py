@@ -100,8 +100,9 @@ def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = F
 
 
 def checkpoint_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:
-    """Those by which a chunk of so many layers gets the inputs of its recomputed blocks back, where they are kept in t
-    parts: one per block and microbatch, in the backward pass."""
+    """The all-gathers that restore the inputs of recomputed blocks of which each tensor rank keeps 1/t.
+
+    A chunk of `layers` layers needs one per block and microbatch, in the backward pass."""
     model, parallel = config.model, config.parallel
     if not parallel.distribute_checkpointed_activations:
         return ()
@@ -258,7 +259,7 @@ class Transfer(NamedTuple):
 def boundary_transfers(
     grid: RankGrid, pp: int, following: int, dp: int, elements: int, scatter_gather: bool
 ) -> tuple[Transfer, ...]:
-    """What pipeline rank pp of replica dp sends, for one boundary tensor, to that of the following stage.
+    """What pipeline rank pp of replica dp sends, for one boundary tensor, to the rank of the following stage.
 
     The tensor's gradient comes back likewise.
 

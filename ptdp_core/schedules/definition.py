@@ -143,7 +143,9 @@ def in_turn(
 
 
 def split(actions: Iterable[Action], deferred: int) -> list[Action]:
-    """The actions with every B as an I, and its W after the I of `deferred` passes later; the last W at the end."""
+    """Split every backward pass B into an I at its place and a W, which comes `deferred` backward passes later.
+
+    The W of the last `deferred` passes stand at the end."""
     row: list[Action] = []
     weights: list[Action] = []
     for action in actions:

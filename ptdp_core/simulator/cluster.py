@@ -168,7 +168,7 @@ def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
 def read_software(name: str) -> Software:
     """The training program of a cluster file: the switches that its `software` names, else its base's.
 
-    Raises ValueError for a switch that there is none of.
+    Raises ValueError for an unknown switch.
     """
     path = cluster_path(name)
     data = _read(path)

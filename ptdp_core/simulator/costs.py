@@ -124,7 +124,7 @@ class CostModel:
         return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
     def stages(self, config: TrainingConfig) -> list[StageTimes]:
-        """The times of the p*v stages, in model order. Those of a configuration with the same passes are kept."""
+        """The times of the p*v stages, in model order; cached for configurations with the same passes."""
         parallel = config.parallel
         others = (value for name, value in vars(parallel).items() if name not in NOT_IN_PASSES)
         passes = (config.model, parallel.m == 1, *others)
@@ -133,7 +133,7 @@ class CostModel:
         return self._stages[passes]
 
     def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
-        """Of each pipeline rank the parameters on a GPU, and the layers of its longest chunk. They are kept."""
+        """For each pipeline rank, the parameters on one GPU and the layers of its longest chunk; cached."""
         parallel = config.parallel
         key = (config.model, parallel.t, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._sizes:
@@ -228,7 +228,7 @@ class CostModel:
         return [leaving[pair] for pair in pairs]
 
     def boundary_kinds(self, config: TrainingConfig) -> set[bool]:
-        """Whether there are boundaries whose messages leave the node, and ones whose do not. They are kept."""
+        """Which kinds of boundary exist, True for those whose messages leave the node, False for the others; cached."""
         parallel = config.parallel
         key = (parallel.t, parallel.d, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._boundaries:
@@ -289,9 +289,9 @@ class CostModel:
         return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * table_elements(config))
 
     def sequence_reduction(self, config: TrainingConfig, elements: float) -> float:
-        """Seconds in which a tensor-parallel group sums the gradients of so many parameters that its GPUs hold whole.
+        """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
 
-        Only with sequence parallelism are they different on its GPUs (`layout.step_collectives`).
+        Only with sequence parallelism do they differ from GPU to GPU (`layout.step_collectives`).
         """
         if config.parallel.sequence_shards == 1:
             return 0.0

@@ -53,7 +53,7 @@ class KernelModel:
         return self._gemms[shape]
 
     def plateau(self, flops: float) -> float:
-        """Seconds of so many FLOPs at the rate that large products sustain under the power limit."""
+        """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
         return flops / (self._cluster.gemm_plateau * self._cluster.peak_flops)
 
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:

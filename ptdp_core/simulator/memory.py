@@ -17,7 +17,7 @@ LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
 
 
 def state_bytes(element_bytes: int, software: Software) -> tuple[int, int, int]:
-    """Bytes a parameter of the weight, its gradient and the optimizer, for weights of so many bytes.
+    """Bytes per parameter of weight, gradient and optimizer states, for weights of `element_bytes` bytes.
 
     The optimizer keeps momentum and variance in at least fp32, and so wide a weight if the model's is narrower.
     """

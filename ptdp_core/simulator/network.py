@@ -30,7 +30,7 @@ def tensor_group(t: int, gpus_per_node: int) -> Group:
 
 
 def data_group(t: int, d: int, gpus_per_node: int) -> Group:
-    """The group of d GPUs at a distance of t."""
+    """The group of the d GPUs whose ranks are t apart: the replicas of one shard."""
     return Group(d, min(d, max(1, gpus_per_node // t)))
 
 

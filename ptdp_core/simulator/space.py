@@ -136,7 +136,7 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
 
 
 def has_effect(techniques: Mapping[str, Any], t: int, seq: int) -> bool:
-    """Whether every technique that is on changes something, and can be had."""
+    """Whether every technique that is on changes something at these t and sequence length, and is possible there."""
     if techniques.get("sequence_parallel") and (t == 1 or seq % t):
         return False
     return not (techniques["recompute"] == "selective" and techniques.get("attention") == "sdpa")

@@ -24,7 +24,7 @@ from ptdp_core.simulator.memory import (
 
 
 def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
-    """One iteration of ZeRO-3: computation and communication beside each other, then the sharded optimizer step.
+    """One iteration of ZeRO-3: computation and communication at the same time, then the sharded optimizer step.
 
     The phase `data_parallel` holds what communication adds: the part it outlasts the computation, or slows it by.
     """
