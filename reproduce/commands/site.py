@@ -12,7 +12,7 @@ values, and answers what-if questions. Copy the folder to any file server; `repr
 
 examples:
   reproduce site --out public
-  reproduce site --out public --offline    with Pyodide and the chart library beside it (13 MB, by npm)
+  reproduce site --out public --offline    with Pyodide and the chart library beside it (14 MB, by npm)
   reproduce site --time                    how long the page makes people wait, in Chromium on this machine
 
 """
