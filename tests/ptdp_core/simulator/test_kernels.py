@@ -113,6 +113,11 @@ def test_small_reductions_over_many_nodes_go_by_a_tree() -> None:
         assert tree.all_reduce(group, 1e3) < ring.all_reduce(group, 1e3)
 
 
+def test_inside_a_node_there_is_no_tree() -> None:
+    free_hops = NetworkModel(replace(SELENE, tree_hop_latency=1e-12))
+    assert free_hops.all_reduce(Group(8, 8), 1e3) == NetworkModel(SELENE).all_reduce(Group(8, 8), 1e3)
+
+
 @pytest.mark.parametrize("gpus", [16, 72])
 def test_larger_nvlink_domains(gpus: int) -> None:
     """Latency goes on growing with the logarithm of the GPUs; the switch gives each its bandwidth."""

@@ -118,6 +118,12 @@ def test_interleaving_multiplies_pipeline_communication_by_v_and_scatter_gather_
     assert simulate(gpt3(scatter_gather=False), SELENE).traffic["pipeline"] == 8 * plain  # Section 4.1
 
 
+def test_the_tied_tables_are_summed_by_both_ends_alone() -> None:
+    """Two ranks each send one copy of the table's gradients on a ring, V*h/t of them."""
+    assert simulate(gpt3(), SELENE).traffic["embedding"] == SELENE.gradient_bytes * 51200 * 12288 / 8
+    assert simulate(gpt3(p=1, t=8), SELENE).traffic["embedding"] == 0
+
+
 def test_an_ideal_cluster_leaves_the_bubble_of_the_formula() -> None:
     """Free communication and no embedding or logits to speak of: the executed bubble is (p-1)/(vm)."""
     ideal = replace(
