@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import fsum
-from typing import Any
 
 from benchmarks.records import Metric
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.artifacts.fig_microbatch_single_gpu import MICROBATCHES
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed, numbers_of
-from reproduce.experiment.sweep import Point, Sweep
+from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.output.figures import line_plot
 
 ID = "fig_microbatch_estimate"
@@ -23,25 +23,17 @@ COMPUTE = ("forward", "recompute", "backward", "embedding_and_logits")
 BEST = 4
 
 
-def points() -> tuple[Point, ...]:
-    """Both batch sizes at five microbatch sizes.
-
-    What is simulated is Figure 7's single GPU with B = b (`b`, `p`, `t`, `d`, `B`); eq. (1) is applied to the pipeline
-    of `pipeline_stages` and the batch of `batch_size`.
-    """
-    single: dict[str, Any] = {**published.model(SINGLE_GPU), "p": 1, "t": 1, "d": 1, "recompute": "full"}
-    stages = published.configuration(ID)["pipeline_stages"]
-    return tuple(
-        Point(
-            key=f"batch{batch}_b{b}",
-            series=f"B = {batch}",
-            label=f"b={b}",
-            parameters={**single, "b": b, "B": b, "pipeline_stages": stages, "batch_size": batch},
-            paper=published.paper_values(ID, row),
-        )
-        for row in published.rows(ID)
-        for batch, b in [(row["batch_size"], row["b"])]
-    )
+# What is simulated is Figure 7's single GPU with B = b; eq. (1) is applied to the pipeline of `pipeline_stages` and the
+# batch of `batch_size`.
+POINTS = Sweep(
+    series=[Level(f"B = {batch}", f"batch{batch}", {"batch_size": batch}) for batch in (128, 512)],
+    x=MICROBATCHES,
+    paper=ID,
+    pipeline_stages=published.configuration(ID)["pipeline_stages"],
+    **published.model(SINGLE_GPU),
+    d=1,
+    recompute="full",
+)
 
 
 def normalised(times: Mapping[int, float], b: int, batch: int, p: int) -> float:
@@ -101,7 +93,7 @@ ARTIFACT = Artifact(
         q.Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
         q.Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
     ),
-    sweeps={"paper": Sweep(points)},
+    sweeps={"paper": POINTS},
     columns={"b": "b"},
     x_axis=q.XAxis("b", "Microbatch size", scale="log2"),
     further=further,

@@ -18,6 +18,7 @@ from reproduce.output.figures import line_plot
 WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION = q.THROUGHPUT.name, q.MODEL_THROUGHPUT.name
 SIZES = (1, 2, 4, 8, 16)
 RANK = (Level("", "rank", {}),)
+MICROBATCHES = [Level(f"b={b}", f"b{b}", {"b": b, "B": b}) for b in SIZES]  # of the paper: B = b
 ONE_MICROBATCH = levels("b B", *((b, b) for b in SIZES), labels="b={b}")
 GAIN, GAIN_TOLERANCE = 1.3, 0.1
 BILLION = 1e9
@@ -82,12 +83,7 @@ ARTIFACT = Artifact(
         q.PEAK_MEMORY,
     ),
     sweeps={
-        "paper": Sweep.published(
-            "fig_microbatch_single_gpu",
-            x=[Level(f"b={b}", f"b{b}", {"b": b, "B": b}) for b in SIZES],
-            series=(),
-            recompute="full",
-        ),
+        "paper": Sweep.published("fig_microbatch_single_gpu", x=MICROBATCHES, series=(), recompute="full"),
         "cpu": Sweep(series=RANK, x=ONE_MICROBATCH, d=1, layers=4),
         "gpu": Sweep(series=RANK, x=ONE_MICROBATCH, layers=4, hidden=4096, heads=128, seq=2048),
     },

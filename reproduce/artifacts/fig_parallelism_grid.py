@@ -36,7 +36,8 @@ def points() -> tuple[Point, ...]:
             key=row.key,
             series=TABLE_1,
             label=row.label,
-            parameters={name: row.parameters.get(name, per_node) for name in drawn},
+            parameters={"gpus_per_node": per_node}
+            | {name: value for name, value in row.parameters.items() if name in drawn},
             paper={GPU_COUNT: PaperValue(row.gpus, "count", "table")},
         )
         for row in models.table_1()

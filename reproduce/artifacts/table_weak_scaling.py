@@ -31,6 +31,10 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
+COLUMNS = {
+    "model": "parameters", "heads": "a", "hidden": "h", "layers": "l", "t": "t", "p": "p", "d": "d", "gpus": "n",
+    "B": "B", "b": "b", "v": "v",
+}  # fmt: skip
 RANK = (Level("", "rank", {}),)
 PAPER_MODELS = [
     Level(row.label, row.key, {"model": row.label, "gpus": row.gpus, **row.parameters}) for row in models.table_1()
@@ -62,9 +66,7 @@ ARTIFACT = Artifact(
         "cpu": Sweep(series=RANK, x=CPU_MODELS),
         "gpus": Sweep(series=RANK, x=GPU_MODELS, b=4, seq=2048),
     },
-    columns={"model": "parameters", "heads": "a", "hidden": "h", "layers": "l"}
-    | {name: name for name in ("t", "p", "d")}
-    | {"gpus": "n", "B": "B", "b": "b", "v": "v"},
+    columns=COLUMNS,
     further=efficiency.scaling_metrics,
     notes=notes,
 )

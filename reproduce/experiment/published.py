@@ -48,13 +48,13 @@ def configuration(id: str) -> dict[str, Any]:
     return {**shared, **text_sizes()} if "layers" in shared or "hidden" in shared else shared
 
 
-def model(id: str) -> dict[str, int]:
+def model(id: str) -> dict[str, Any]:
     """Layers, hidden size, heads, sequence length and vocabulary of an entry that has one model."""
     shared = configuration(id)
     return {name: shared[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
 
 
-def text_sizes() -> dict[str, int]:
+def text_sizes() -> dict[str, Any]:
     """Sequence length and vocabulary of every model."""
     return {"seq": constants()["sequence_length"], "vocab": constants()["vocabulary"]}
 
