@@ -59,6 +59,19 @@ def test_a_layer_without_biases_moves_no_byte_for_them() -> None:
     assert with_scores.traffic_bytes - work.traffic_bytes == 3 * scores + copies
 
 
+def test_operators_of_later_models_apart() -> None:
+    """Llama's additional bytes and kernels without fusion, at t = 1, b = 1; no scores are written."""
+    h, kv, f = 4096, 1024, 14336
+    transposes = (2 + 2) * (h + 2 * kv)  # query, key, value
+    silu = (2 + 2) * f  # written and read once more, between the activation and the product
+    # Half of the elements negated, both halves put together, times the sines, times the cosines, added; less the fused.
+    rotary = ((2 + 2) // 2 + (2 + 2) + (2 + 2) + (2 + 2) + (2 + 2 + 2) - (2 + 2)) * (h + kv)
+    work = operators.unfused_forward(LLAMA, 1, 1, scores=False)
+    assert work.traffic_bytes == LLAMA.seq * (transposes + silu + rotary)
+    assert work.kernels == 3 + 1 + 2 * (5 - 1)
+
+
+
 @pytest.mark.parametrize("t", [1, 2, 8])
 def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t: int) -> None:
     tokens, h, kv, f, a = LLAMA.seq, 4096, 1024, 14336, 32
