@@ -200,9 +200,8 @@ class ParallelConfig:
         later=True,
     )
     recompute: str = described(
-        "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core, from "
-        "scores to context (Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on "
-        "CPUs whole layers).",
+        "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core "
+        "(Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on CPUs whole layers).",
         "full",
     )
     checkpoint_layers: int = described(

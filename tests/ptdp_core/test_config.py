@@ -73,7 +73,7 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
         ({"schedule": "1f1"}, "schedule='1f1' is unknown; needs one of gpipe, 1f1b, interleaved"),
         (
             {"recompute": "some"},
-            "recompute='some' is unknown; needs one of full, selective, none; try recompute='full'",
+            "recompute='some' is unknown; needs one of full, selective, none, auto; try recompute='full'",
         ),
         ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero3"),
         ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),

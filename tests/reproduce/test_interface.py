@@ -85,7 +85,12 @@ def test_plan_has_the_papers_configuration_among_the_ranked():
         (lambda: reproduce.plan("1.7b", depth=3), UsageError, "unknown size 'depth'"),
         (lambda: reproduce.plan("1.6b"), UsageError, "unknown model '1.6b'"),
         (lambda: reproduce.plan("175b"), UsageError, "gpus is missing; needs the number of GPUs to plan for"),
-        (lambda: reproduce.plan("175b", gpus=16, batch=192), NothingSelectedError, "; try gpus="),
+        pytest.param(
+            lambda: reproduce.plan("175b", gpus=16, batch=192),
+            NothingSelectedError,
+            "; try gpus=",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_mistake_is_one_line(call, error, text):

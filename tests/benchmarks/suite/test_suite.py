@@ -51,7 +51,10 @@ def checked(name, points):
     return points
 
 
-@pytest.mark.parametrize("name", by_default(POINTS, *POINTS.keys() - {"layer", "simulator_rate", "gpu_step", "p2p"}))
+LONG = {"collectives", "layer", "simulator_rate", "gpu_step", "p2p"}
+
+
+@pytest.mark.parametrize("name", by_default(POINTS, *POINTS.keys() - LONG))
 def test_points(name):
     points = islice(BENCHMARKS[name].load().points(TINY), POINTS[name])
     assert len(checked(name, points)) == POINTS[name]

@@ -71,7 +71,6 @@ def test_operators_of_later_models_apart() -> None:
     assert work.kernels == 3 + 1 + 2 * (5 - 1)
 
 
-
 @pytest.mark.parametrize("t", [1, 2, 8])
 def test_activations_of_a_layer_are_the_tensors_that_its_backward_pass_reads(t: int) -> None:
     tokens, h, kv, f, a = LLAMA.seq, 4096, 1024, 14336, 32
