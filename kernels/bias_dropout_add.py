@@ -28,7 +28,10 @@ def bias_dropout_add(
     p: float,
     training: bool,
 ) -> Tensor:
-    """residual + dropout(x + bias), without dropout if not `training`; see the top of this file."""
+    """Check the input and return y [..., h] = residual + dropout(x + bias), without dropout if not `training`.
+
+    Raises `TypeError` or `ValueError` for input that the formula at the top of this file does not cover.
+    """
     checks.floating("x", x, device)
     checks.like("bias", bias, "x", x, (x.shape[-1],))
     checks.like("residual", residual, "x", x, tuple(x.shape))
@@ -43,6 +46,7 @@ def bias_dropout_add(
 
 
 def reference(x: Tensor, bias: Tensor, residual: Tensor, p: float) -> Tensor:
+    """The formula in three eager operators, each of which rounds to the dtype of x [..., h]."""
     biased = x.contiguous() + bias
     return residual.contiguous() + (torch.nn.functional.dropout(biased, p) if p else biased)
 
@@ -51,7 +55,7 @@ def reference(x: Tensor, bias: Tensor, residual: Tensor, p: float) -> Tensor:
 
 
 def formula_forward(x: Tensor, bias: Tensor, residual: Tensor, keys: Keys | None, p: float) -> Tensor:
-    """`keys` are those of the mask; None without dropout."""
+    """The formula for x and residual [n, h] and bias [h]; `keys` are those of the mask, None without dropout."""
     wide = accumulation_dtype(x.dtype)
     biased = x.to(wide) + bias.to(wide)
     if keys is not None:
@@ -60,6 +64,7 @@ def formula_forward(x: Tensor, bias: Tensor, residual: Tensor, keys: Keys | None
 
 
 def formula_backward(grad: Tensor, keys: Keys, p: float) -> tuple[Tensor, Tensor]:
+    """The gradients of x [n, h] and of the bias [h] from that of y, under the forward pass's mask."""
     wide = accumulation_dtype(grad.dtype)
     grad_x = torch.where(keep_mask(keys, p), grad.to(wide) * (1.0 / (1.0 - p)), 0.0).to(grad.dtype)
     return grad_x, grad_x.sum(0, dtype=wide).to(grad.dtype)  # reading grad_x is cheaper than a second mask
@@ -70,6 +75,7 @@ _compiled_backward = compiled(formula_backward)
 
 
 def compiled_forward(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | None, p: float) -> Tensor:
+    """y [..., h] by the compiled `formula_forward`; without a `seed`, without dropout."""
     flat = rows(x)
     keys = None if seed is None else compiled_keys(seed, *flat.shape)
     y: Tensor = _compiled_forward(flat, bias.contiguous(), rows(residual), keys, p)
@@ -77,6 +83,7 @@ def compiled_forward(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | N
 
 
 def compiled_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """The gradients of x [..., h] and of the bias [h] by the compiled `formula_backward`."""
     flat = rows(grad)
     grad_x, grad_bias = _compiled_backward(flat, compiled_keys(seed, *flat.shape), p)
     return grad_x.view(grad.shape), grad_bias
@@ -100,7 +107,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(backward: Any, ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
     (seed,) = ctx.saved_tensors
-    if seed is None:
+    if seed is None:  # without dropout x and the residual get y's gradient as it is
         return grad, rows(grad).sum(0), grad, None, None
     grad_x, grad_bias = backward(grad, seed, ctx.p)
     return grad_x, grad_bias, grad, None, None

@@ -25,7 +25,10 @@ CUBIC = 0.044715
 
 
 def bias_gelu(implementation: str, device: torch.device, x: Tensor, bias: Tensor) -> Tensor:
-    """gelu(x + bias) for `x` [..., h] and `bias` [h]; see the top of this file."""
+    """Check the input and return y [..., h] = gelu(x + bias), in the form at the top of this file.
+
+    Raises `TypeError` or `ValueError` unless x is a floating-point tensor and bias is [h], alike in dtype and device.
+    """
     checks.floating("x", x, device)
     checks.like("bias", bias, "x", x, (x.shape[-1],))
     return OPERATOR(implementation, x, bias)
@@ -35,6 +38,7 @@ def bias_gelu(implementation: str, device: torch.device, x: Tensor, bias: Tensor
 
 
 def reference(x: Tensor, bias: Tensor) -> Tensor:
+    """The formula in two eager operators, each of which rounds to the dtype of x [..., h]."""
     return torch.nn.functional.gelu(x.contiguous() + bias, approximate="tanh")
 
 
@@ -42,18 +46,20 @@ def reference(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def formula_forward(x: Tensor, bias: Tensor) -> Tensor:
+    """The formula for x [n, h] and bias [h], in float32 at least."""
     wide = accumulation_dtype(x.dtype)
     u = x.to(wide) + bias.to(wide)
     return (u * torch.sigmoid(2.0 * SQRT_2_OVER_PI * u * (1.0 + CUBIC * u * u))).to(x.dtype)
 
 
 def formula_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of x [n, h] and of the bias [h] from that of y; x + bias is computed again."""
     wide = accumulation_dtype(x.dtype)
     u = x.to(wide) + bias.to(wide)
     e = torch.exp(-2.0 * SQRT_2_OVER_PI * torch.abs(u) * (1.0 + CUBIC * u * u))
     r = 1.0 / (1.0 + e)
     sigmoid = torch.where(u >= 0.0, r, e * r)
-    slope = 2.0 * SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * u * u)
+    slope = 2.0 * SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * u * u)  # d(2 z) / du
     grad_x = (grad.to(wide) * (sigmoid + u * (e * r * r) * slope)).to(x.dtype)
     return grad_x, grad_x.sum(0, dtype=wide).to(x.dtype)  # reading grad_x is cheaper than computing it again
 
@@ -63,11 +69,13 @@ _compiled_backward = compiled(formula_backward)
 
 
 def compiled_forward(x: Tensor, bias: Tensor) -> Tensor:
+    """y [..., h] by the compiled `formula_forward`."""
     y: Tensor = _compiled_forward(rows(x), bias.contiguous())
     return y.view(x.shape)
 
 
 def compiled_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of x [..., h] and of the bias [h] by the compiled `formula_backward`."""
     grad_x, grad_bias = _compiled_backward(rows(grad), rows(x), bias.contiguous())
     return grad_x.view(x.shape), grad_bias
 

@@ -1,7 +1,7 @@
-"""Triton kernels of bias + GeLU: one pass over memory each way.
+"""Triton kernels of bias + GeLU, which read and write every element once, forward and backward.
 
-Backward sums the gradient of the bias on its way: a program walks down `CHUNK` rows of some columns, keeps the
-sums of what it writes, unrounded, and leaves one row of partial sums. No atomics, so results repeat exactly.
+The backward kernel also sums the gradient of the bias: a program walks down `CHUNK` rows of some columns, adds up what
+it writes before it is rounded, and leaves one row of partial sums. It uses no atomics, so results repeat exactly.
 """
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
@@ -72,6 +72,7 @@ def _backward(
 
 
 def forward(x: Tensor, bias: Tensor) -> Tensor:
+    """gelu(x + bias) for x [..., h] and bias [h] (`bias_gelu`)."""
     flat = as_rows(x)
     y = torch.empty_like(flat)
     grid, tile = launch.tiles(flat)
@@ -81,6 +82,7 @@ def forward(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of x [..., h] and of the bias [h] from that of the result."""
     flat = as_rows(x)
     grad_x = torch.empty_like(flat)
     grid, partial_sums, tile = launch.column_sums(flat)

@@ -19,7 +19,10 @@ from kernels.registration import Operator, compiled, triton
 
 
 def causal_softmax(implementation: str, device: torch.device, scores: Tensor, scale: float) -> Tensor:
-    """Probabilities [..., s, s] of `scores` [..., s, s]; see the top of this file."""
+    """Check the input and return the probabilities [..., s, s] of `scores` [..., s, s].
+
+    Raises `TypeError` or `ValueError` for scores that are not square, and for a scale that is not finite.
+    """
     checks.floating("scores", scores, device)
     checks.square("scores", scores)
     checks.scale(scale)
@@ -30,6 +33,7 @@ def causal_softmax(implementation: str, device: torch.device, scores: Tensor, sc
 
 
 def reference(scores: Tensor, scale: float) -> Tensor:
+    """The formula in eager operators, one for each of cast, scale, mask, softmax and cast back."""
     s = scores.shape[-1]
     above_diagonal = torch.ones(s, s, dtype=torch.bool, device=scores.device).triu_(1)
     scaled = scores.contiguous().to(accumulation_dtype(scores.dtype)) * scale
@@ -40,12 +44,14 @@ def reference(scores: Tensor, scale: float) -> Tensor:
 
 
 def formula_forward(scores: Tensor, scale: float) -> Tensor:
+    """The probabilities of scores [n, s, s], in float32 at least."""
     column = torch.arange(scores.shape[-1], device=scores.device)
     scaled = scores.to(accumulation_dtype(scores.dtype)) * scale
     return torch.softmax(torch.where(column <= column[:, None], scaled, -torch.inf), -1).to(scores.dtype)
 
 
 def formula_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    """The gradient of scores [n, q, k] from that of the probabilities; masked elements get 0, as probs are 0 there."""
     wide = accumulation_dtype(probs.dtype)
     product = grad.to(wide) * probs.to(wide)
     return ((product - probs.to(wide) * product.sum(-1, keepdim=True)) * scale).to(probs.dtype)
@@ -56,11 +62,13 @@ _compiled_backward = compiled(formula_backward)
 
 
 def compiled_forward(scores: Tensor, scale: float) -> Tensor:
+    """The probabilities [..., s, s] by the compiled `formula_forward`."""
     probs: Tensor = _compiled_forward(matrices(scores), scale)
     return probs.view(scores.shape)
 
 
 def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    """The gradient of the scores [..., s, s] by the compiled `formula_backward`."""
     grad_scores: Tensor = _compiled_backward(matrices(grad), matrices(probs), scale)
     return grad_scores.view(grad.shape)
 

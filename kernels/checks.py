@@ -55,7 +55,7 @@ def like(field: str, x: Tensor, other_field: str, other: Tensor, shape: tuple[in
 
 
 def square(field: str, x: Tensor) -> None:
-    """Require that the last two dimensions are equal: every position attends to itself and to those before it."""
+    """Require that the last two dimensions of `x` are equal: a position attends to itself and to those before it."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(
             f"{field}={describe(x)}; needs shape [..., s, s] for an implicit causal mask; "
@@ -76,7 +76,7 @@ def mask(field: str, x: Tensor, other_field: str, other: Tensor) -> None:
     if other.ndim < 2:
         raise ValueError(f"{other_field}={describe(other)}; needs shape [..., q, k]; try adding a dimension")
     fits = x.ndim <= other.ndim and all(
-        mine in (1, theirs) for mine, theirs in zip(reversed(x.shape), reversed(other.shape), strict=False)
+        size in (1, wanted) for size, wanted in zip(reversed(x.shape), reversed(other.shape), strict=False)
     )
     if not fits:
         raise ValueError(
@@ -86,7 +86,7 @@ def mask(field: str, x: Tensor, other_field: str, other: Tensor) -> None:
 
 
 def scale(value: float) -> None:
-    """Require a finite number."""
+    """Require that the factor on the scores is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"scale={value!r} is a {type(value).__name__}; needs a number; try 1 / sqrt(head size)")
     if not math.isfinite(value):

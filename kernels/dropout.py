@@ -18,7 +18,10 @@ from kernels.registration import Operator, compiled, triton
 
 
 def dropout(implementation: str, device: torch.device, x: Tensor, p: float, training: bool) -> Tensor:
-    """`x` with each element dropped with probability `p`; `x` itself if not `training` or p is 0."""
+    """Return x [...] with each element dropped with probability `p`; `x` itself if not `training` or p is 0.
+
+    Raises `TypeError` or `ValueError` for input that is not a floating-point tensor, and for p outside [0, 1).
+    """
     checks.floating("x", x, device)
     checks.probability(p)
     if not training or p == 0.0:
@@ -28,10 +31,11 @@ def dropout(implementation: str, device: torch.device, x: Tensor, p: float, trai
     return OPERATOR(implementation, x, draw_seed(x), float(p))
 
 
-# Reference: PyTorch's own.
+# Reference: PyTorch's own dropout.
 
 
 def reference(x: Tensor, p: float) -> Tensor:
+    """PyTorch's dropout of x [...], which draws its mask from the default generator and stores it for backward."""
     return torch.nn.functional.dropout(x.contiguous(), p)
 
 
@@ -39,6 +43,7 @@ def reference(x: Tensor, p: float) -> Tensor:
 
 
 def formula(x: Tensor, keys: Keys, p: float) -> Tensor:
+    """The formula for x [n, h], in float32 at least, under the mask of `keys`."""
     kept = x.to(accumulation_dtype(x.dtype)) * (1.0 / (1.0 - p))
     return torch.where(keep_mask(keys, p), kept, 0.0).to(x.dtype)
 
@@ -48,6 +53,7 @@ _compiled = compiled(formula)
 
 
 def compiled_forward(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    """y [...] by the compiled `formula`; applied to a gradient it is the backward pass."""
     flat = rows(x)
     y: Tensor = _compiled(flat, compiled_keys(seed, *flat.shape), p)
     return y.view(x.shape)

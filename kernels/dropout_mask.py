@@ -26,7 +26,7 @@ def draw_seed(x: Tensor) -> Tensor:
 
 
 def drop_threshold(p: float) -> int:
-    """An element is dropped if its `KEEP_BITS` random bits are below this."""
+    """The integer below which an element's `KEEP_BITS` random bits have to be for it to be dropped."""
     return round(p * 2**KEEP_BITS)
 
 
@@ -56,6 +56,7 @@ def keep_mask(keys: Keys, p: float) -> Tensor:
 
 
 def _indices(count: int, like: Tensor) -> Tensor:
+    """0 to count - 1 as int32 on the device of `like`; counted in int64, so that numbers above 2^31 wrap around."""
     return torch.arange(count, dtype=torch.int64, device=like.device).to(torch.int32)
 
 
@@ -72,4 +73,5 @@ def _shift(x: Tensor, count: int) -> Tensor:
 
 
 def _signed(constant: int) -> int:
+    """The int32 with the bits of a uint32 `constant`."""
     return constant - 2**32 if constant >= 2**31 else constant

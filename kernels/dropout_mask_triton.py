@@ -12,6 +12,7 @@ _KEEP_SHIFT = tl.constexpr(32 - KEEP_BITS)
 
 @triton.jit
 def _mix(x):
+    """`dropout_mask._mix`, on uint32, where a shift to the right brings in zeros by itself."""
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)
@@ -19,7 +20,11 @@ def _mix(x):
 
 @triton.jit
 def keep_mask(seed, row, column, THRESHOLD: tl.constexpr):
-    """Which elements [rows, columns] survive; `seed` points at an int64, `row` is [rows, 1], `column` [1, columns]."""
+    """The mask [rows, columns] of the elements that survive dropout.
+
+    `seed` points at an int64; `row` [rows, 1] and `column` [1, columns] are the elements' indices; `THRESHOLD` is
+    `dropout_mask.drop_threshold(p)`.
+    """
     word = tl.load(seed)
     low = word.to(tl.uint32)
     high = (word >> 32).to(tl.uint32)

@@ -1,7 +1,7 @@
-"""Triton kernels of dropout and of bias + dropout + residual add: one pass over memory each way.
+"""Triton kernels of dropout and of bias + dropout + residual add, which read and write every element once.
 
-The mask is computed in registers, in backward from the same seed. Backward of bias + dropout + add sums the
-gradient of the bias on its way, as in `bias_gelu_triton`.
+They compute the mask in registers, in backward from the same seed. The backward kernel of bias + dropout + add also
+sums the gradient of the bias, as that of `bias_gelu_triton` does.
 """
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
@@ -95,6 +95,7 @@ def _bias_dropout_add_backward(
 
 
 def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    """Dropout of x [...] under the mask of `seed` (int64 [1]); applied to a gradient it is the backward pass."""
     flat = as_rows(x)
     y = torch.empty_like(flat)
     grid, tile = launch.tiles(flat)
@@ -104,6 +105,7 @@ def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
 
 
 def bias_dropout_add(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | None, p: float) -> Tensor:
+    """residual + dropout(x + bias), [..., h]; without a `seed` (int64 [1]), without dropout."""
     flat = as_rows(x)
     y = torch.empty_like(flat)
     grid, tile = launch.tiles(flat)
@@ -122,6 +124,7 @@ def bias_dropout_add(x: Tensor, bias: Tensor, residual: Tensor, seed: Tensor | N
 
 
 def bias_dropout_add_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """The gradients of x [..., h] and of the bias [h]; that of the residual is `grad` itself."""
     flat = as_rows(grad)
     grad_x = torch.empty_like(flat)
     grid, partial_sums, tile = launch.column_sums(flat)
@@ -133,4 +136,5 @@ def bias_dropout_add_backward(grad: Tensor, seed: Tensor, p: float) -> tuple[Ten
 
 
 def _constants(p: float, dtype: torch.dtype) -> dict[str, object]:
+    """What kernels with dropout are compiled for: the scale, the threshold, and the dtype they compute in."""
     return {"SCALE": 1.0 / (1.0 - p), "THRESHOLD": drop_threshold(p), "WIDE": launch.wide(dtype)}

@@ -23,17 +23,20 @@ def wide(dtype: torch.dtype) -> tl.dtype:
 
 
 def on_device_of(x: Tensor) -> AbstractContextManager[object]:
-    """Triton launches on the current device, which need not be that of `x`."""
+    """Make the device of `x` the current one, on which Triton launches."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 
 
 def block(columns: int) -> int:
-    """Columns per block: the whole row if it fits."""
+    """The number of columns in a block, a power of two: the whole row if it fits."""
     return min(MAX_BLOCK, triton.next_power_of_2(columns))
 
 
 def rows_per_tile(rows: int, columns_per_tile: int) -> int:
-    """Rows per program, a power of two, so that a program has about `TILE` elements."""
+    """The number of rows of a program, a power of two, with which it has about `TILE` elements.
+
+    Raises `ValueError` for more rows than the kernels can count.
+    """
     if rows > MAX_ROWS:
         raise ValueError(f"rows={rows} exceeds {MAX_ROWS}, the limit of the Triton kernels; try compiled")
     return max(1, min(TILE // columns_per_tile, triton.next_power_of_2(rows)))
@@ -63,6 +66,6 @@ def column_sums(x: Tensor) -> tuple[tuple[int, int], Tensor, dict[str, int]]:
     dtype = accumulation_dtype(x.dtype)
     partial_sums = torch.empty(chunks, columns, dtype=dtype, device=x.device)
     grid = (chunks, triton.cdiv(columns, width))
-    # 8 elements per thread, half of what elementwise kernels have: it needs registers for the derivative and the sums.
+    # Twice the elements, for 8 per thread instead of 16: the derivative and the sums need registers, too.
     tile = {"CHUNK": chunk, "ROWS": height, "COLUMNS": width, "num_warps": warps(2 * height * width)}
     return grid, partial_sums, tile

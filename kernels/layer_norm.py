@@ -11,7 +11,10 @@ from kernels import checks
 
 
 def layer_norm(device: torch.device, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension of `x` [..., h]."""
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension of x [..., h].
+
+    `weight` and `bias` are [h]. Raises `TypeError` or `ValueError` for other shapes and dtypes, and for eps < 0.
+    """
     checks.floating("x", x, device)
     checks.like("weight", weight, "x", x, (x.shape[-1],))
     checks.like("bias", bias, "x", x, (x.shape[-1],))
@@ -21,7 +24,7 @@ def layer_norm(device: torch.device, x: Tensor, weight: Tensor, bias: Tensor, ep
 
 
 def formula(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """The definition, in float32 at least; what the benchmark compiles."""
+    """Layer normalisation by its definition, in float32 at least; the benchmark compiles this."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     variance, mean = torch.var_mean(x.to(wide), -1, correction=0, keepdim=True)
     return ((x.to(wide) - mean) * torch.rsqrt(variance + eps) * weight + bias).to(x.dtype)

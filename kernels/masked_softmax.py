@@ -20,7 +20,11 @@ from kernels.registration import Operator, compiled, triton
 
 
 def masked_softmax(implementation: str, device: torch.device, scores: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Probabilities [..., q, k] of `scores` [..., q, k] under `mask`; see the top of this file."""
+    """Check the input and return the probabilities [..., q, k] of `scores` [..., q, k] under `mask`.
+
+    Raises `TypeError` or `ValueError` for a mask that is not bool or does not broadcast, and for a scale that is not
+    finite.
+    """
     checks.floating("scores", scores, device)
     checks.mask("mask", mask, "scores", scores)
     checks.scale(scale)
@@ -31,6 +35,7 @@ def masked_softmax(implementation: str, device: torch.device, scores: Tensor, ma
 
 
 def reference(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The formula in eager operators, one for each of cast, scale, mask, softmax, cast back and the empty rows."""
     scaled = scores.contiguous().to(accumulation_dtype(scores.dtype)) * scale
     probs = torch.softmax(scaled.masked_fill_(mask, -torch.inf), -1).to(scores.dtype)
     return probs.masked_fill(mask, 0.0)  # changes only rows that are masked throughout: they are NaN so far
@@ -40,7 +45,7 @@ def reference(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 
 def formula_forward(scores: Tensor, addend: Tensor, scale: float) -> Tensor:
-    """`addend` is -inf where masked and 0 elsewhere."""
+    """The probabilities of scores [n, m, q, k]; `addend` [n, m, q, k] is -inf where masked and 0 elsewhere."""
     scaled = scores.to(addend.dtype) * scale + addend
     peak = scaled.amax(-1, keepdim=True)
     exponentials = torch.exp(scaled - torch.where(peak == -torch.inf, 0.0, peak))
@@ -53,6 +58,7 @@ _compiled_backward = compiled(formula_backward)
 
 
 def compiled_forward(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The probabilities [..., q, k] by the compiled `formula_forward`."""
     # A separate pass over the mask alone, which all heads share: on a CPU, selecting by a bool inside the loop
     # costs several times what the rest does.
     wide = accumulation_dtype(scores.dtype)
@@ -63,6 +69,7 @@ def compiled_forward(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 
 def compiled_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    """The gradient of the scores [..., q, k] by the compiled `formula_backward` of `causal_softmax`."""
     grad_scores: Tensor = _compiled_backward(matrices(grad), matrices(probs), scale)
     return grad_scores.view(grad.shape)
 

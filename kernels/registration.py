@@ -64,14 +64,15 @@ class Operator:
         self.backward[implementation] = gradient
 
     def __call__(self, implementation: str, *arguments: Any) -> Any:
+        """Run one implementation; the arguments are those of its schema."""
         return self.forward[implementation](*arguments)
 
 
 def compiled(function: Function) -> Function:
-    """`function` through `torch.compile`, at its first call: importing the compiler takes seconds.
+    """Wrap `function` so that its first call compiles it with `torch.compile`, whose import takes seconds.
 
-    Gradients are off inside: the operator around it has its own, and a compiler that saw inputs that want one
-    would trace a backward pass that nobody runs.
+    Gradients are off inside, because the operator around it brings its own: for inputs that require a gradient the
+    compiler would trace a backward pass that nobody runs.
     """
 
     @functools.cache
@@ -87,7 +88,7 @@ def compiled(function: Function) -> Function:
 
 
 def triton(module: str, function: str) -> Function:
-    """`function` of `kernels.<module>`, imported at its first call: Triton is optional."""
+    """Wrap `function` of `kernels.<module>`, which is imported at its first call, because Triton is optional."""
 
     @functools.cache
     def load() -> Function:

@@ -21,48 +21,49 @@ from kernels.registration import IMPLEMENTATIONS
 
 @dataclass(frozen=True)
 class Kernels:
-    """The operators in one implementation, for tensors on one type of device. Made by `select`.
+    """The operators in one implementation, for tensors on one type of device; `select` makes it.
 
     All take float64, float32, bfloat16 and float16, in any strides; the fused ones compute in float32 at least. They
-    return new contiguous tensors. Bad input is a TypeError or ValueError that names the numbers. Under autocast tensors
-    may differ in dtype, and are promoted as PyTorch's own addition would promote them.
+    return new contiguous tensors. For bad input they raise a `TypeError` or `ValueError` that names the numbers. Under
+    autocast the tensors may differ in dtype; they are then promoted as PyTorch's own addition would promote them.
     """
 
     name: str
     device: torch.device
 
     def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
-        """softmax(scale * scores) over the columns j <= i of each row i; scores and result [..., s, s]."""
+        """Return softmax(scale * scores) over the columns j <= i of each row i; scores and result are [..., s, s]."""
         return causal_softmax(self.name, self.device, scores, scale)
 
     def masked_softmax(self, scores: Tensor, mask: Tensor, scale: float) -> Tensor:
-        """softmax(scale * scores [..., q, k]) where `mask` (bool, broadcastable, True: masked out) is False.
+        """Return softmax(scale * scores) over the columns where `mask` is False; scores and result are [..., q, k].
 
-        A row that is masked throughout is 0, and so are its gradients.
+        The mask is a bool tensor that broadcasts to the scores. A row that it masks throughout is 0, and so are its
+        gradients.
         """
         return masked_softmax(self.name, self.device, scores, mask, scale)
 
     def bias_gelu(self, x: Tensor, bias: Tensor) -> Tensor:
-        """gelu(x [..., h] + bias [h]) in its tanh form."""
+        """Return gelu(x + bias) in its tanh form, for x [..., h] and bias [h]."""
         x, bias = promoted(x, bias)
         return bias_gelu(self.name, self.device, x, bias)
 
     def bias_dropout_add(self, x: Tensor, bias: Tensor, residual: Tensor, p: float, training: bool = True) -> Tensor:
-        """residual [..., h] + dropout(x [..., h] + bias [h]); without dropout if not `training`."""
+        """Return residual + dropout(x + bias), x and residual [..., h], bias [h]; no dropout if not `training`."""
         x, bias, residual = promoted(x, bias, residual)
         return bias_dropout_add(self.name, self.device, x, bias, residual, p, training)
 
     def dropout(self, x: Tensor, p: float, training: bool = True) -> Tensor:
-        """x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
+        """Return x [...] with elements dropped with probability p; `x` itself if not `training` or p = 0."""
         return dropout(self.name, self.device, x, p, training)
 
     def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-        """Layer normalisation over the last dimension of x [..., h], with weight and bias [h]."""
+        """Normalise x [..., h] over its last dimension, with weight and bias [h]."""
         return layer_norm(self.device, x, weight, bias, eps)
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Under autocast, the tensors in the widest of their dtypes; otherwise as they are."""
+    """Return the tensors as they are, or under autocast in the widest of their dtypes."""
     if not all(isinstance(x, Tensor) for x in tensors) or not torch.is_autocast_enabled(tensors[0].device.type):
         return tensors
     wide = functools.reduce(torch.promote_types, (x.dtype for x in tensors))
@@ -70,11 +71,11 @@ def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def select(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:
-    """The operators in implementation `name`: reference, compiled, triton or auto.
+    """Return the operators in implementation `name`: reference, compiled, triton or auto.
 
-    "auto" is Triton on a GPU, or the next that works there; on a CPU it is the reference, because compiling
-    takes each process a minute, more than a short run can win back. Raises ValueError if `name` is unknown, or
-    cannot run on `device`, with the reason.
+    "auto" is Triton on a GPU, or the next implementation that works there. On a CPU it is the reference, because
+    compiling takes each process a minute, more than a short run can win back. Raises `ValueError`, with the reason, if
+    `name` is unknown or cannot run on `device`.
     """
     device = torch.device(device)
     if name == "auto":

@@ -1,8 +1,8 @@
-"""Triton kernels of causal and masked softmax: one pass over memory each way.
+"""Triton kernels of causal and masked softmax, forward and backward.
 
-A program takes `ROWS` rows. A row that fits into `BLOCK` columns is read once and stays in registers; a longer
-one is read twice: for its maximum and sum, which are kept online, and for the result, by then mostly from
-cache. A causal row ends at its diagonal: what is right of it is written, never read.
+A program takes `ROWS` rows. A row that fits into `BLOCK` columns is read once and stays in registers. A longer row is
+read twice: for its maximum and its sum, which are updated block by block, and, by then mostly from cache, for the
+result. A causal row is read up to its diagonal only; to its right zeros are written.
 """
 
 # mypy: disable-error-code="no-untyped-def,import-untyped,import-not-found"
@@ -43,12 +43,13 @@ def _scaled_scores(
 
 @triton.jit
 def _probs_and_grad(probs, grad, row, column, rows, queries, columns, CAUSAL: tl.constexpr, WIDE: tl.constexpr):
+    """Load a tile of the probabilities and of their gradient, 0 outside the tensor and right of the diagonal."""
     offset = row.to(tl.int64) * columns + column
     inside = _inside(row, column, rows, queries, columns, CAUSAL)
     p = tl.load(probs + offset, mask=inside, other=0.0).to(WIDE)
     g = tl.load(grad + offset, mask=inside, other=0.0).to(WIDE)
     if CAUSAL:
-        g = tl.where(column <= row % queries, g, 0.0)
+        g = tl.where(column <= row % queries, g, 0.0)  # may be anything there, NaN too, and 0 * NaN is NaN
     return p, g
 
 
@@ -86,7 +87,7 @@ def _forward(
     if BLOCKS == 1:
         x = _scaled_scores(scores, mask, row, column, mask_row, rows, queries, columns, mask_stride_k, SCALE, WIDE)
         peak = tl.max(x, 1)[:, None]
-        e = tl.exp(x - tl.where(peak == -float("inf"), 0.0, peak))
+        e = tl.exp(x - tl.where(peak == -float("inf"), 0.0, peak))  # -inf - -inf would be NaN
         total = tl.sum(e, 1)[:, None]
         # A row that is masked throughout has total 0, and becomes 0.
         tl.store(address, e / tl.where(total == 0.0, 1.0, total), mask=(row < rows) & (column < columns))
@@ -126,7 +127,7 @@ def _backward(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """grad_scores = scale * probs * (grad - sum(grad * probs))"""
+    """Compute grad_scores = scale * probs * (grad - sum(grad * probs)), the sum taken over each row."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     address = grad_scores + row.to(tl.int64) * columns + column
@@ -145,23 +146,27 @@ def _backward(
 
 
 def causal_forward(scores: Tensor, scale: float) -> Tensor:
+    """The probabilities [..., s, s] of `causal_softmax`."""
     return _launch_forward(scores, None, scale)
 
 
 def masked_forward(scores: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The probabilities [..., q, k] of `masked_softmax`; the mask is read by its strides, without a copy per head."""
     return _launch_forward(scores, stacked_matrices(mask.expand(scores.shape)), scale)
 
 
 def causal_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    """The gradient of the scores [..., s, s] of `causal_softmax`."""
     return _launch_backward(grad, probs, scale, causal=True)
 
 
 def masked_backward(grad: Tensor, probs: Tensor, scale: float) -> Tensor:
+    """The gradient of the scores [..., q, k] of `masked_softmax`; masked elements get 0, as their probs are 0."""
     return _launch_backward(grad, probs, scale, causal=False)
 
 
 def _launch_forward(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """`mask` is [n, m, q, k], where m is the last leading dimension of `scores`; without one, causal."""
+    """Launch `_forward`; `mask` is [n, m, q, k], where m is the last leading dimension of `scores`, or None: causal."""
     x = matrices(scores)
     probs = torch.empty_like(x)
     n, queries, columns = x.shape
@@ -170,7 +175,7 @@ def _launch_forward(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor
     with launch.on_device_of(x):
         _forward[(triton.cdiv(rows, tile),)](
             x,
-            None if mask is None else mask.view(torch.uint8),
+            None if mask is None else mask.view(torch.uint8),  # the kernel compares bytes with 0
             probs,
             rows,
             queries,
@@ -188,6 +193,7 @@ def _launch_forward(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor
 
 
 def _launch_backward(grad: Tensor, probs: Tensor, scale: float, causal: bool) -> Tensor:
+    """Launch `_backward`."""
     g, p = matrices(grad), matrices(probs)
     grad_scores = torch.empty_like(p)
     n, queries, columns = p.shape

@@ -1,7 +1,7 @@
-"""Looped breadth-first of Lamy-Poirier (MLSys 2023): all m microbatches through a chunk before the next one.
+"""Looped breadth-first of Lamy-Poirier (MLSys 2023): all m microbatches go through a chunk before the next chunk.
 
-Forward through chunks 0 to v - 1, then backward through v - 1 to 0: interleaving's bubble with any m >= p, and only one
-chunk's gradients at a time are unfinished; but all activations are held, as in GPipe.
+A rank runs chunks 0 to v - 1 forward, then v - 1 to 0 backward. The bubble is that of interleaving, with any m >= p.
+Only one chunk's gradients are unfinished at a time, but all activations are held at once, as in GPipe.
 """
 
 from ptdp_core.schedules.definition import Definition, Order, passes
@@ -9,6 +9,7 @@ from ptdp_core.schedules.placement import looped
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return each rank's forward passes, chunk by chunk, then its backward passes with the chunks reversed."""
     ranks = []
     for stages in looped(p, v).stages:
         chunks, microbatches = [stage for stage in stages for _ in range(m)], [*range(m)] * v
@@ -24,7 +25,7 @@ SCHEDULE = Definition(
     reference="Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv:2211.05953",
     order=order,
     chunks=(2, None),
-    # With m < p the first rank waits between two chunks for what has gone around.
+    # With m < p the first rank waits before each further chunk until microbatch 0 has been through all ranks.
     bubble=lambda p, m, v, t_f, t_b, t_w: (p - 1 + (v - 1) * max(p - m, 0)) * (t_f + t_b),
     stash=lambda p, m, v: [m * v] * p,
 )

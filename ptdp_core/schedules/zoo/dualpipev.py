@@ -9,6 +9,7 @@ from ptdp_core.schedules.placement import wave
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return each rank's passes as words of kind and chunk (`numbered`): warm-up, steady state and cool-down."""
     ranks = []
     for rank, stages in enumerate(wave(p, 2).stages):
         below = p - rank - 1  # ranks from the next one to the bottom of the V
@@ -21,13 +22,14 @@ def order(p: int, m: int, v: int) -> Order:
 
 
 def problem(p: int, m: int, v: int) -> str:
+    """Return the error for fewer than 2p microbatches, which do not fill the V; empty if there are enough."""
     if m < 2 * p:
         return f"m={m} microbatches on p={p} devices with schedule='dualpipev'; needs m >= 2p; try m={2 * p}"
     return ""
 
 
 def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
-    """(p-1)(2 t_i - t_w) for t_w <= t_f = t_i, with t_i = t_b - t_w."""
+    """Return a rank's idle time, (p-1)(2 t_i - t_w) with t_i = t_b - t_w, for t_w <= t_f = t_i; otherwise None."""
     return (p - 1) * (2 * t_b - 3 * t_w) if t_w <= t_f == t_b - t_w else None
 
 

@@ -4,6 +4,7 @@ from ptdp_core.schedules.definition import Definition, Order, passes
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return the same order for every rank: F of microbatches 0 to m - 1, then B of 0 to m - 1."""
     return [passes("F", rank, range(m)) + passes("B", rank, range(m)) for rank in range(p)]
 
 

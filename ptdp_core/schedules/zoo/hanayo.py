@@ -1,7 +1,8 @@
-"""The wave of Hanayo (Liu et al., SC 2023): v/2 times down the ranks and up again, without split passes.
+"""The wave of Hanayo (Liu et al., SC 2023): stages go v/2 times down the ranks and up again; no pass is split.
 
-The table is the greedy one for t_b = 2 t_f: whenever a rank is free it runs a backward pass if it can, else the forward
-pass of the earliest microbatch, of its latest stage. Neighbouring stages at the turns are on one rank, without message.
+The table is the greedy one for t_b = 2 t_f: a free rank runs a backward pass if it can, otherwise the forward pass of
+the earliest microbatch, and of its latest stage. Where the wave turns, two neighbouring stages are on one rank and need
+no message.
 """
 
 from ptdp_core.schedules.actions import Action
@@ -11,9 +12,11 @@ from ptdp_core.schedules.placement import wave
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return what the greedy rule at the top of this file gives, with t_f = t_i = t_w = 1."""
     placement = wave(p, v)
 
     def offers(rank: int, progress: Progress) -> list[Action]:
+        """The next passes of a rank's stages, the best first: "B" sorts before "F"."""
         following = [action for kind in "BF" for g in placement.stages[rank] for action in progress.next(kind, g)]
         return sorted(following, key=lambda action: (action.kind, action.microbatch, -action.stage))
 
@@ -21,11 +24,15 @@ def order(p: int, m: int, v: int) -> Order:
 
 
 def problem(p: int, m: int, v: int) -> str:
+    """Return the error for an odd v, with which the wave would not come up again; empty for an even one."""
     return f"v={v} with schedule='hanayo'; needs an even v, twice the waves; try v={v + 1}" if v % 2 else ""
 
 
 def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
-    """4(p-1) t_f for one wave of m = p microbatches and t_b = 2 t_f; otherwise what the greedy order gives."""
+    """Return a rank's idle time, 4(p-1) t_f, for one wave of m = p microbatches and t_b = 2 t_f; otherwise None.
+
+    For other sizes there is no formula: the greedy order has to be executed.
+    """
     return 4 * (p - 1) * t_f if v == 2 and m == p and t_b == 2 * t_f else None
 
 

@@ -9,15 +9,17 @@ from ptdp_core.schedules.definition import Definition, Order, in_turn
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return forward and backward passes in turn after `warmup` forward passes, in rounds of p microbatches."""
     return in_turn(p, m, lambda rank: warmup(p, m, v, rank), v, round_size=p)
 
 
 def warmup(p: int, m: int, v: int, rank: int) -> int:
-    """Forward passes of a rank before its first backward pass follows a forward one."""
+    """Return how many forward passes a rank runs before forward and backward passes take turns."""
     return m * v if m == p else min((p - rank - 1) * 2 + (v - 1) * p, m * v)
 
 
 def problem(p: int, m: int, v: int) -> str:
+    """Return the error for p = 1 or for an m that is not a multiple of p; empty for sizes that can be interleaved."""
     if p < 2:
         return f"p={p} with v={v} model chunks; needs p >= 2 pipeline stages to interleave; try v=1"
     if m % p:

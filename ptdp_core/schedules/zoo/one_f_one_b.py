@@ -1,12 +1,13 @@
-"""1F1B, or PipeDream-Flush (Section 2.2.1, Figure 4 top): at most p - r microbatches in flight on rank r.
+"""1F1B, or PipeDream-Flush (Section 2.2.1, Figure 4 top): at most p - r microbatches are in flight on rank r.
 
-m < p is allowed: then the first ranks have no steady state.
+With m < p, which is allowed, the first ranks have no steady state.
 """
 
 from ptdp_core.schedules.definition import Definition, Order, in_turn
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return p - r - 1 forward passes of warm-up on rank r, then forward and backward passes in turn."""
     return in_turn(p, m, warmup=lambda rank: min(p - rank - 1, m))
 
 

@@ -6,8 +6,11 @@ from ptdp_core.schedules.building_block import from_block
 
 
 def block(p: int, rank: int) -> Sequence[int]:
-    """Each pass of a microbatch two slots after the one on the rank before it down the V, one slot up the V."""
-    gap = 0 if p % 2 else 3  # keeps the slots of a rank apart
+    """Return the slots in which a rank runs one microbatch's F of chunk 0 and 1, and its I of chunk 1 and 0.
+
+    From rank to rank a pass takes two slots where it goes to higher ranks, and one slot where it goes to lower ranks.
+    """
+    gap = 0 if p % 2 else 3  # keeps apart the slots of a rank, which repeat for every microbatch
     return 2 * rank, 3 * p - rank - 2, 3 * p + gap + 2 * rank - 1, 6 * p + gap - rank - 2
 
 

@@ -9,8 +9,11 @@ from ptdp_core.schedules.building_block import from_block
 
 
 def block(p: int, rank: int) -> Sequence[int]:
-    """Every pass of a microbatch follows as soon as it can, a slot after the one on the rank before it."""
-    gap = 0 if p % 3 else 2  # keeps the slots of a rank apart
+    """Return the slots in which a rank runs one microbatch's F of chunk 0 and 1, and its I of chunk 1 and 0.
+
+    Every pass follows as soon as it can, one slot after the pass on the neighbouring rank that it needs.
+    """
+    gap = 0 if p % 3 else 2  # keeps apart the slots of a rank, which repeat for every microbatch
     return rank, 2 * p - rank - 1, 2 * p + gap + rank, 4 * p + gap - rank - 1
 
 

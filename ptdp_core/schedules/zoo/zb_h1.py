@@ -11,13 +11,14 @@ from ptdp_core.schedules.zoo import one_f_one_b
 
 
 def order(p: int, m: int, v: int) -> Order:
+    """Return 1F1B's order, split, with the W of r microbatches deferred on rank r."""
     return [split(row, rank) for rank, row in enumerate(one_f_one_b.order(p, m, v))]
 
 
 def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time:
-    """(p-1)(t_f + t_i - t_w) for m >= p, with t_i = t_b - t_w.
+    """Return a rank's idle time, (p-1)(t_f + t_i - t_w) for m >= p, with t_i = t_b - t_w.
 
-    That is Qi et al.'s formula, in whose letters B is the input's gradient only; with m < p fewer W fill the bubble.
+    That is the formula of Qi et al., who write B for the input's gradient alone. With m < p fewer W fill the bubble.
     Where W takes longer than F or I, the bubble is larger.
     """
     return (p - 1) * (t_f + t_b - t_w) - (min(m, p) - 1) * t_w
