@@ -41,7 +41,11 @@ SHARED_ERRORS = (ValueError, EngineUnavailableError, DivergedError)
 
 
 class CheckpointedOptimizer(Protocol):
-    """The optimizer of a trainer whose runs can be saved: PTD-P's, or that of the ZeRO-3 baseline."""
+    """The optimizer of a trainer whose runs can be saved: PTD-P's, or that of the ZeRO-3 baseline.
+
+    `scale` is its loss scale, and `updates` the number of steps that it did not skip. `slices` yields the parts of the
+    training state that this rank writes (`saving`) or reads. `restore` sets what is not a tensor, after these are read.
+    """
 
     @property
     def scale(self) -> LossScale: ...
@@ -52,7 +56,10 @@ class CheckpointedOptimizer(Protocol):
 
 
 class CheckpointedTrainer(Protocol):
-    """A trainer whose runs can be saved. Checkpoints are alike, whichever trainer and layout they come from."""
+    """A trainer whose runs can be saved. Checkpoints are alike, whichever trainer and layout they come from.
+
+    `done` is the number of steps done. `restore` sets it and the seed of the random streams.
+    """
 
     done: int
 
@@ -81,7 +88,11 @@ def _pieces(optimizer: CheckpointedOptimizer, *, saving: bool) -> dict[str, Piec
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: all that a checkpoint holds besides tensors. Random streams follow from seed and step."""
+    """Where a run stands: all that a checkpoint holds besides tensors. Random streams follow from seed and step.
+
+    `consumed` counts samples, `updates` the steps that were not skipped, and `good_steps` those since the loss scale
+    `scale` was changed last.
+    """
 
     step: int
     consumed: int
@@ -92,6 +103,7 @@ class Progress:
 
     @classmethod
     def of(cls, trainer: CheckpointedTrainer, consumed: int) -> "Progress":
+        """The present state of a trainer that has consumed so many samples."""
         scale = trainer.optimizer.scale
         return cls(trainer.done, consumed, trainer.rng.seed, trainer.optimizer.updates, scale.value, scale.good)
 
@@ -116,7 +128,7 @@ class Checkpoints:
     ) -> None:
         self.folder, self.trainer, self.data, self.keep = Path(folder), trainer, data, keep
         self.alone = not dist.is_initialized()
-        # A group of its own: a save in the background must not mix with the training's collectives.
+        # A separate group, because a save in the background must not mix with the training's collectives.
         self.group = None if self.alone else dist.new_group(backend="gloo")
         self.is_writer = trainer.groups.rank == 0
         self.notes: list[str] = []
@@ -182,6 +194,7 @@ class Checkpoints:
             pending.result()
 
     def _write(self, path: Path, pieces: dict[str, Any], progress: Progress) -> None:
+        """Write a checkpoint under its temporary name, and rename it last; perhaps in the background's thread."""
         partial = folders.partial_path(path)
 
         def make() -> None:
@@ -203,6 +216,7 @@ class Checkpoints:
 
         try:
             self._staging.wait()
+            # Every step is over on all ranks before the next one: shards need the folder, and the manifest all shards.
             self._together(make)
             self._save_shards(partial, pieces)
             shards = {name: row for rows in self._together(sums) for name, row in rows.items()}
@@ -296,40 +310,42 @@ class Checkpoints:
         )
         damaged: list[tuple[Path, str]] = []
         for path in reversed(paths[0]):
-            wrong = self._problem(path)
-            if wrong is None:
+            reason = self._problem(path)
+            if reason is None:
                 break
-            damaged.append((path, wrong))
+            damaged.append((path, reason))
         else:
             if damaged:
                 raise folders.not_whole(*damaged[0], None)
             return folders.resolve(source)  # raises: there is none
         if is_checkpoint and damaged:
             raise folders.not_whole(*damaged[0], path)
-        for bad, wrong in damaged:
-            self.notes.append(f"passed over {bad}, which {wrong}; going on from {path.name}")
-            if self.is_writer and self._lock is not None and bad.parent == self.folder:
-                folders.set_aside(bad)
+        for damaged_path, reason in damaged:
+            self.notes.append(f"passed over {damaged_path}, which {reason}; going on from {path.name}")
+            # Only a run that has locked its folder (`claim`) may change it.
+            if self.is_writer and self._lock is not None and damaged_path.parent == self.folder:
+                folders.set_aside(damaged_path)
         return path
 
     def _problem(self, path: Path) -> str | None:
-        """What is wrong with a checkpoint; each rank reads an equal number of its shards."""
+        """What is wrong with a checkpoint, or None if it is whole; each rank reads an equal number of its shards."""
 
         def look() -> str | None:
-            wrong = folders.problem(path)
-            if wrong is None:
+            reason = folders.problem(path)
+            if reason is None:
                 rank, size = (0, 1) if self.alone else (dist.get_rank(self.group), dist.get_world_size(self.group))
-                wrong = folders.damage(path, sorted(folders.manifest(path) or {})[rank::size])
-            return wrong
+                reason = folders.damage(path, sorted(folders.manifest(path) or {})[rank::size])
+            return reason
 
-        return next((wrong for wrong in self._together(look) if wrong), None)
+        return next((reason for reason in self._together(look) if reason), None)
 
 
 def changes_since(path: Path, state: Mapping[str, Any], settings: Settings, data: str) -> list[str]:
     """What differs between a checkpoint's run and this one, as 'name: before -> now'.
 
     Raises `ValueError` for what has to agree, so that the run that goes on is the run that was saved: the model, the
-    batch size, the seed, the data and what of them is held out. With a checkpoint of step 0 only the model has to.
+    batch size, the seed, the data, and the share of them that is held out. A checkpoint of step 0, which holds imported
+    weights, has to agree in the model only.
     """
     now, then = to_mapping(settings), state["settings"]
     must_agree = {("model", name) for name in now["model"]}

@@ -67,6 +67,7 @@ def complete(path: Path, files: Mapping[str, FileSum]) -> None:
 
 
 def _sum_of(rows: object) -> str:
+    """The CRC-32 of the manifest's rows, as eight hexadecimal digits; equal rows have equal checksums."""
     return f"{zlib.crc32(json.dumps(rows, sort_keys=True).encode()):08x}"
 
 
@@ -119,8 +120,8 @@ def resolve(path: str | Path) -> Path:
     """
     path = Path(path)
     if NAME.fullmatch(path.name):
-        if wrong := problem(path):
-            raise not_whole(path, wrong, newest(path.parent, path.name))
+        if reason := problem(path):
+            raise not_whole(path, reason, newest(path.parent, path.name))
         return path
     checkpoint = newest(path)
     if checkpoint is None:
@@ -128,25 +129,25 @@ def resolve(path: str | Path) -> Path:
     return checkpoint
 
 
-def not_whole(path: Path, wrong: str, other: Path | None) -> ValueError:
-    """The error for a checkpoint that cannot be loaded; its fix is to load `other`, an earlier one, if there is any."""
-    fix = f"load={str(other)!r}, the newest before it" if other else "without load: there is none before it"
-    return ValueError(f"load={str(path)!r} {wrong}; needs a whole checkpoint; try {fix}")
+def not_whole(path: Path, reason: str, earlier: Path | None) -> ValueError:
+    """The error for a checkpoint that cannot be loaded; its fix is to load an `earlier` one, if there is any."""
+    fix = f"load={str(earlier)!r}, the newest before it" if earlier else "without load: there is none before it"
+    return ValueError(f"load={str(path)!r} {reason}; needs a whole checkpoint; try {fix}")
 
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged checkpoint to `damaged-step_<n>`, so that it is no longer listed, and return its new path."""
-    other = path.with_name(f"damaged-{path.name}")
-    shutil.rmtree(other, ignore_errors=True)
-    os.replace(path, other)
-    return other
+    renamed = path.with_name(f"damaged-{path.name}")
+    shutil.rmtree(renamed, ignore_errors=True)
+    os.replace(path, renamed)
+    return renamed
 
 
 def prune(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints that seem whole; 0 keeps all."""
     whole = [path for path in checkpoints_in(folder) if problem(path) is None]
     for path in whole[:-keep] if keep else []:
-        os.replace(path, partial_path(path))  # renamed first: if a crash interrupts, no half is listed
+        os.replace(path, partial_path(path))  # renamed first, so that a crash leaves no half that is listed
         shutil.rmtree(partial_path(path))
 
 

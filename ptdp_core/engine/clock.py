@@ -9,7 +9,7 @@ import torch
 class Clock(Protocol):
     """Takes times in two steps: `mark` where something begins or ends, `seconds` when all of the work is done.
 
-    Reading a GPU's time makes the host wait, so it is done once the timeline is complete.
+    Reading a GPU's time makes the host wait. So marks are read only when the timeline is complete.
     """
 
     def mark(self) -> Any: ...
@@ -31,12 +31,12 @@ class HostClock:
 class EventClock:
     """Clock of a GPU, which runs behind the host: marks are events on its compute stream.
 
-    So a pass begins when its input has arrived on the device, not when the host queues it. The host does not wait for
-    the device before `seconds` is called.
+    On this clock a pass begins when its input has arrived on the device, not when the host queues it. The host does not
+    wait for the device before `seconds` is called.
     """
 
     def __init__(self, device: torch.device) -> None:
-        torch.cuda.synchronize(device)
+        torch.cuda.synchronize(device)  # on an idle device the event and the host's time below are the same moment
         self._origin = self.mark()
         self._start = time.monotonic()
 
@@ -47,7 +47,7 @@ class EventClock:
         return event
 
     def seconds(self, mark: torch.cuda.Event) -> float:
-        """Wait for a mark; its time is that of the clock's creation plus the time that the device measured since."""
+        """Wait for a mark, and return its time: the clock's creation plus what the device measured since then."""
         mark.synchronize()
         return self._start + self._origin.elapsed_time(mark) / 1e3
 

@@ -1,4 +1,4 @@
-"""Training data: a memory-mapped stream of tokens, cut into sequences, drawn in an order that any layout shares.
+"""Training data: a memory-mapped stream of tokens, cut into sequences, drawn in an order that all layouts share.
 
 The seed fixes sample i of a run: each epoch is a permutation of all sequences. Step k (from 0) trains on samples k*B to
 (k+1)*B - 1; microbatch j of data-parallel rank r has b of them, starting at number (j*d + r)*b. So every layout sees
@@ -56,6 +56,7 @@ def open_tokens(path: str | Path) -> Tokens:
 
 
 def _open_own(path: Path) -> Tokens:
+    """Open a `.tokens` file: a `HEADER`, then little-endian unsigned integers of 1, 2 or 4 bytes."""
     with open(path, "rb") as file:
         head = file.read(HEADER.size)
     if len(head) < HEADER.size or not head.startswith(MAGIC):
@@ -69,6 +70,7 @@ def _open_own(path: Path) -> Tokens:
 
 
 def _open_megatron(prefix: Path) -> Tokens:
+    """Open a Megatron pair: `prefix`.idx with the type and the sequences' lengths, `prefix`.bin with the tokens."""
     index, path = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
     head = index.read_bytes()[:34] if index.exists() else b""
     if not index.exists():
@@ -119,7 +121,7 @@ def check_vocabulary(tokens: Tokens, vocab: int) -> None:
     """Raise `ValueError` naming the first token outside the vocabulary: of all, or in 2^32 of them, evenly spread."""
     ids = tokens.ids
     largest = np.iinfo(ids.dtype).max if ids.dtype.kind == "u" else vocab
-    if largest < vocab:  # this type has none outside
+    if largest < vocab:  # every value of this type is in the vocabulary
         return
     starts = range(0, len(ids), BLOCK)
     for start in starts[:: -(-len(ids) // MAX_CHECKED)]:
@@ -139,7 +141,10 @@ def _outside(tokens: Tokens, position: int, vocab: int) -> ValueError:
 
 
 def prepare(data: str, cache: str = "") -> Path:
-    """The token file for `data` ('' for the default), made in `cache` if it is not there yet; whole or not at all."""
+    """The token file for `data` ('' for the default), made in `cache` if it is not there yet; whole or not at all.
+
+    Raises `ValueError` for data that cannot be read, and `EngineUnavailableError` if the cache cannot be written.
+    """
     path = Path(data)
     if data and (path.suffix in (".tokens", ".bin", ".idx") or Path(f"{data}.idx").exists()):
         if not any(p.exists() for p in (path, Path(f"{data}.idx"))):
@@ -182,6 +187,7 @@ def text_files(path: Path) -> Iterator[Path]:
 
 
 def _stdlib_files() -> Iterator[Path]:
+    """The source files of Python's standard library, without packages installed beside it and without its tests."""
     root = Path(sysconfig.get_path("stdlib"))
     skipped = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
     for path in sorted(root.rglob("*.py")):
@@ -201,7 +207,7 @@ def _bytes_of(files: Iterable[Path], limit: int | None) -> np.ndarray:
 
 
 def write_tokens(path: Path, ids: np.ndarray, vocab: int) -> None:
-    """Write a `.tokens` file under a temporary name, then rename it."""
+    """Write a `.tokens` file under a temporary name, then rename it; each id has as few bytes as `vocab` allows."""
     width = 1 if vocab <= 1 << 8 else 2 if vocab <= 1 << 16 else 4
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -215,7 +221,11 @@ def write_tokens(path: Path, ids: np.ndarray, vocab: int) -> None:
 
 
 class Sequences:
-    """Sequences of s+1 tokens in a seeded order: sample i is the same for every layout and after every restart."""
+    """Sequences of s+1 tokens in a seeded order: sample i is the same for every layout and after every restart.
+
+    Neighbouring sequences share a token: the last label of one is the first token of the next. Raises `ValueError` for
+    a stream that is too short, or that has more token ids than `vocab`.
+    """
 
     def __init__(self, tokens: Tokens, seq: int, vocab: int, seed: int) -> None:
         self.tokens, self.seq, self.vocab, self.seed = tokens, seq, vocab, seed
@@ -247,17 +257,18 @@ class Sequences:
         return self._part(0, self.count - held_out), self._part(self.count - held_out, held_out)
 
     def _part(self, first: int, count: int) -> "Sequences":
+        """The `count` sequences from number `first` of the stream on, in an order of their own."""
         part = Sequences(self.tokens, self.seq, self.vocab, self.seed)
         part.first, part.count = first, count
         return part
 
     def __getitem__(self, i: int) -> torch.Tensor:
         """Sample i, [s+1] int64. Raises `ValueError` for a token that is not in the vocabulary."""
-        epoch, place = divmod(i, self.count)
+        epoch, position = divmod(i, self.count)
         if epoch != self._epoch:
             self._order = np.random.default_rng([self.seed, epoch]).permutation(self.count)
             self._epoch = epoch
-        start = (self.first + int(self._order[place])) * self.seq
+        start = (self.first + int(self._order[position])) * self.seq
         ids = self.tokens.ids[start : start + self.seq + 1].astype(np.int64)
         outside = np.flatnonzero((ids < 0) | (ids >= self.vocab))
         if outside.size:
@@ -272,8 +283,8 @@ class Sequences:
 class Batches:
     """The microbatches of one replica, step by step.
 
-    While a step runs, the tokens of the next are read in the background. They are copied to the device once per step,
-    from pinned memory: a copy from pageable memory would make the host wait until the device has done all queued work,
+    While a step runs, a thread reads the tokens of the next one. They are copied to the device once per step, from
+    pinned memory: for a copy from pageable memory the host would wait until the device has done all queued work,
     including the receives of an overlapped exchange.
     """
 
@@ -291,7 +302,7 @@ class Batches:
 
         def batch(j: int) -> Batch:
             nonlocal rows
-            if not rows.numel():
+            if not rows.numel():  # the first call of the step
                 rows = self._take(consumed)
             return _tokens_and_labels(rows[j * b : (j + 1) * b])
 
@@ -307,10 +318,12 @@ class Batches:
         return rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
 
     def _read(self, consumed: int) -> torch.Tensor:
+        """The m*b sequences of this replica in the step that begins with sample `consumed`, [m*b, s+1] on the host."""
         b, d = self.parallel.b, self.parallel.d
         first = (consumed + (j * d + self.dp_rank) * b for j in range(self.parallel.m))
         return torch.stack([self.sequences[start + i] for start in first for i in range(b)])
 
 
 def _tokens_and_labels(rows: torch.Tensor) -> Batch:
+    """Tokens and labels [b, s] of rows [b, s+1]: the label of a token is the token after it."""
     return rows[:, :-1], rows[:, 1:]

@@ -9,7 +9,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DivergedError(FloatingPointError):
-    """The loss, the gradients or the parameters are not finite, and a smaller loss scale would not help."""
+    """Training diverged: loss, gradients or parameters are not finite, and a smaller loss scale would not help."""
 
 
 class EngineUnavailableError(RuntimeError):

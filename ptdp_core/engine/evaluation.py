@@ -17,7 +17,10 @@ def forward_schedule(schedule: Schedule) -> Schedule:
 
 
 class Evaluator:
-    """Runs the forward passes of a program on this pipeline rank, over the same communicators as training."""
+    """Runs the forward passes of a program on this pipeline rank, over the same communicators as training.
+
+    `stages` are the rank's model chunks, and `rank` is its pipeline rank.
+    """
 
     def __init__(self, program: Program, stages: Sequence[nn.Module], p2p: P2PCommunicator, rank: int) -> None:
         self.schedule, self.stages, self.p2p = program.schedule, stages, p2p

@@ -58,7 +58,7 @@ def sample(
     context = list(prompt)
     for _ in range(count):
         window = context[-seq:]
-        padded = torch.zeros(1, seq, dtype=torch.int64)  # causal attention: the padding behind changes nothing
+        padded = torch.zeros(1, seq, dtype=torch.int64)  # attention is causal, so padding at the end changes nothing
         padded[0, : len(window)] = torch.tensor(window)
         logits = trainer.chunks[0].logits(padded.to(trainer.groups.device))[len(window) - 1, 0, :tokens].float().cpu()
         if temperature == 0:

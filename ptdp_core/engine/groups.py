@@ -1,6 +1,6 @@
 """Process groups of the p*t*d ranks of `layout.RankGrid`, along its axes pp, dp and tp (Section 3.1).
 
-There is no global state: a `Groups` object is made once and passed to everything that communicates.
+There is no global state: a rank makes one `Groups` object and passes it to everything that communicates.
 """
 
 import os
@@ -16,8 +16,8 @@ from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.settings import check_world_size
 from ptdp_core.layout import RankGrid
 
-# Up to so many ranks gloo connects each to each when a group is made, so that no step waits for a connection. With more
-# they connect when they first need it: 3,072 ranks would need 9,213 sockets each, for three groups of all ranks (the
+# With at most so many ranks, gloo connects each to each when a group is made, so that no step waits for a connection.
+# More ranks connect when they first need it: each of 3,072 would need 9,213 sockets for three groups of all ranks (the
 # default one, that of checkpoints, that of SIGTERM), where a process may usually open 1,024 files.
 FULL_MESH = 128
 # torch 2.13 renamed these two, and warns about the old names on every rank.
@@ -53,13 +53,13 @@ class Axis:
         return dist.all_reduce(x, group=self.group, async_op=True)
 
     def start_all_gather(self, x: torch.Tensor) -> tuple[torch.Tensor, dist.Work]:
-        """Start to `all_gather`, on an axis of several ranks: the result, and what to wait for before it is used."""
+        """Start to `all_gather` on an axis of several ranks; return the result, and what to wait for before its use."""
         self.calls["all_gather"] += 1
         out = x.new_empty(self.size * x.numel())
         return out, gather_flat(out, x.reshape(-1), group=self.group, async_op=True)
 
     def start_reduce_scatter(self, x: torch.Tensor) -> tuple[torch.Tensor, dist.Work]:
-        """Start to `reduce_scatter`, on an axis of several ranks: the result, and what to wait for before its use."""
+        """Start to `reduce_scatter` on an axis of several ranks; return the result, and what to wait for before use."""
         self.calls["reduce_scatter"] += 1
         out = x.new_empty(x.numel() // self.size)
         return out, reduce_scatter_flat(out, x.reshape(-1), group=self.group, async_op=True)
@@ -74,7 +74,7 @@ class Axis:
         return out
 
     def reduce_scatter(self, x: torch.Tensor) -> torch.Tensor:
-        """This rank's `part` of the sum of `x` over the axis: [numel/size]."""
+        """Sum `x` over the axis, and return this rank's `part` of the sum, [numel/size]."""
         if self.size == 1:
             return x.reshape(-1)
         out, work = self.start_reduce_scatter(x)

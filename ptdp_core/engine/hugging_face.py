@@ -1,8 +1,9 @@
 """Weights in Hugging Face's naming: `config.json` and `model.safetensors`, of GPT-2 and Llama, to and from ours.
 
-What differs besides names: they keep queries, keys and values apart (GPT-2: one after the other), we keep them by
-groups of heads; they keep gate and up apart, we let their rows take turns (`layout.layer_parameters`); GPT-2's matrices
-are [inputs, outputs]. Both turn rotary halves alike. The package `safetensors` is needed for files only.
+Besides names, three things differ. They keep queries, keys and values apart (GPT-2 one after the other), where we keep
+them by groups of heads. They keep gate and up apart, where our rows take turns (`layout.layer_parameters`). GPT-2's
+matrices are [inputs, outputs]. Rotary positions turn the same halves in both. Only files need the package
+`safetensors`.
 """
 
 import importlib.util
@@ -66,6 +67,7 @@ def family(model: ModelConfig) -> str:
 
 
 def _sizes(model: ModelConfig) -> tuple[int, int, int, int, int]:
+    """The number of layers, h, the number of heads, s and V."""
     return model.layers, model.hidden, model.heads, model.seq, model.vocab
 
 
@@ -108,7 +110,7 @@ def config_of(model: ModelConfig) -> dict[str, Any]:
 def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
     """The model that a `config.json` describes, with sequences of `seq` tokens, by default as long as it allows.
 
-    Raises `ValueError` for what the engine has not.
+    Raises `ValueError` for a model that the engine cannot compute.
     """
     kind = config.get("model_type")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -156,24 +158,27 @@ def names_of(model: ModelConfig, name: str) -> tuple[str, ...]:
     if owner in ENDS[kind]:
         return (f"{ENDS[kind][owner]}.{last}",)
     _, layer, part = owner.split(".", 2)
-    return tuple(f"{LAYER[kind]}.{layer}.{theirs}.{last}" for theirs in PARTS[kind][part])
+    return tuple(f"{LAYER[kind]}.{layer}.{owner_there}.{last}" for owner_there in PARTS[kind][part])
 
 
 def from_hugging_face(model: ModelConfig, tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Our parameters, by global name, of Hugging Face's tensors. Raises `ValueError` for one that is missing or odd."""
+    """Convert Hugging Face's tensors to our parameters, by global name.
+
+    Raises `ValueError` for a tensor that is missing or has another shape than the model's.
+    """
     weights, heads = {}, (model.query_groups, -1, model.head_size)
     for parameter in chunk_parameters(model, range(model.layers), 1):
         name, names = parameter.name, names_of(model, parameter.name)
-        if missing := [each for each in names if each not in tensors]:
+        if missing := [theirs for theirs in names if theirs not in tensors]:
             raise ValueError(f"tensor={missing[0]!r} is missing; needs all weights of the model in {CONFIG}")
-        parts = [tensors[each] for each in names]
+        parts = [tensors[theirs] for theirs in names]
         if _is_transposed(model, name):
             parts = [part.T for part in parts]
         if ".attention.qkv." in name:
             parts = list(parts[0].chunk(3)) if len(parts) == 1 else parts
-            rest = parts[0].shape[1:]
-            whole = torch.cat([part.reshape(*heads, *rest) for part in parts], 1).reshape(-1, *rest)
-        elif len(parts) == 2:
+            row_shape = parts[0].shape[1:]  # [H] of a weight, [] of a bias
+            whole = torch.cat([part.reshape(*heads, *row_shape) for part in parts], 1).reshape(-1, *row_shape)
+        elif len(parts) == 2:  # gate and up, whose rows take turns
             whole = torch.stack(parts, 1).flatten(0, 1)
         else:
             whole = parts[0][: model.seq] if name == "embedding.position.weight" else parts[0]
@@ -184,7 +189,7 @@ def from_hugging_face(model: ModelConfig, tensors: Mapping[str, torch.Tensor]) -
 
 
 def to_hugging_face(model: ModelConfig, weights: Mapping[str, torch.Tensor]) -> Tensors:
-    """Hugging Face's tensors of our parameters, which are given by global name, whole."""
+    """Convert our parameters, given whole and by global name, to Hugging Face's tensors."""
     tensors: Tensors = {}
     queries = model.heads // model.query_groups
     for name, whole in weights.items():
@@ -199,12 +204,12 @@ def to_hugging_face(model: ModelConfig, weights: Mapping[str, torch.Tensor]) -> 
             parts = [whole]
         if _is_transposed(model, name):
             parts = [part.T for part in parts]
-        tensors |= {each: part.contiguous() for each, part in zip(names, parts, strict=True)}
+        tensors |= {theirs: part.contiguous() for theirs, part in zip(names, parts, strict=True)}
     return tensors
 
 
 def _is_transposed(model: ModelConfig, name: str) -> bool:
-    """Whether it is one of GPT-2's matrices [inputs, outputs], whose class is called Conv1D; tables are not."""
+    """Whether a parameter is one of GPT-2's matrices [inputs, outputs] (of its class Conv1D); its tables are not."""
     return family(model) == GPT_2 and name.endswith(("projection.weight", "qkv.weight", "up.weight", "down.weight"))
 
 
@@ -223,7 +228,7 @@ def write(folder: Path, model: ModelConfig, weights: Mapping[str, torch.Tensor])
 def read(folder: Path, seq: int | None = None) -> tuple[ModelConfig, Tensors]:
     """The model of a folder with `config.json` and safetensors, and its parameters by our names.
 
-    Raises `ValueError` for a folder that has not both, or another model than GPT-2 or Llama.
+    Raises `ValueError` for a folder that lacks one of the two, and for a model that is neither GPT-2 nor Llama.
     """
     model = model_of(_json(folder / CONFIG), seq)
     files: Iterable[str] = [WEIGHTS]
@@ -241,6 +246,7 @@ def read(folder: Path, seq: int | None = None) -> tuple[ModelConfig, Tensors]:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """Read a JSON file. Raises `ValueError` if that is not possible."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -252,6 +258,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _package() -> Any:
+    """The package's module for torch. Raises `EngineUnavailableError` where it is not installed."""
     if importlib.util.find_spec("safetensors") is None:
         raise EngineUnavailableError("the package safetensors is not installed; needs it; try pip install safetensors")
     import safetensors.torch

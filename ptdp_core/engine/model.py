@@ -43,7 +43,7 @@ ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
 
 
 class Operators(Protocol):
-    """The fused operators a model needs; `kernels.select` gives one."""
+    """The fused operators that a model needs (Section 4.2); `kernels.Kernels` documents them and has them all."""
 
     def causal_softmax(self, scores: torch.Tensor, scale: float) -> torch.Tensor: ...
     def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor: ...
@@ -100,13 +100,14 @@ class Norm(nn.Module):
         self.bias = build.make(f"{name}.bias") if build.model.norm == "layernorm" else None
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """Normalise x over H; the result has its shape."""
         if self.bias is None:
             return functional.rms_norm(x_SBH, self.weight.shape, self.weight, EPSILON)
         return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
 
 
 class Attention(nn.Module):
-    """Causal self-attention, whole heads per tensor rank (Section 2.3). Its output still lacks the bias.
+    """Causal self-attention, whose heads are split over tensor ranks (Section 2.3). Its output still lacks the bias.
 
     The fused QKV weight has the rows of group 0 first (its queries, its key, its value), then those of group 1, and so
     on, so that a slice of it is whole groups. In a GPT every head is a group.
@@ -116,13 +117,14 @@ class Attention(nn.Module):
         super().__init__()
         self.build, self.layer, model = build, layer, build.model
         self.heads = model.heads // build.tp.size
-        self.queries = model.heads // model.query_groups  # that share a key and a value
+        self.queries = model.heads // model.query_groups  # how many queries share a key and a value
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, *shared)
         self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """Attend over the whole sequence; x and the result are [S, B, H], with sequence parallelism [S/t, B, H]."""
         qkv_SBF = self.qkv(x_SBH)
         (s, b, _), d = qkv_SBF.shape, self.build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
@@ -135,7 +137,7 @@ class Attention(nn.Module):
         return self.projection(context_SND.reshape(s, b, self.heads * d))
 
     def _turned(self, x_SND: torch.Tensor) -> torch.Tensor:
-        """Rotary positions (Su et al. 2021): elements i and i + D/2 of a head turn by position * theta^(-2i/D)."""
+        """Rotary positions (Su et al. 2021): turn elements i and i + D/2 of each head by position * theta^(-2i/D)."""
         cos, sin = (table[: x_SND.size(0)].to(x_SND.dtype) for table in self.build.rotary)
         first, second = x_SND.chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
@@ -146,7 +148,7 @@ class Attention(nn.Module):
         if self.queries > 1:
             k_SND, v_SND = (x.repeat_interleave(self.queries, 1) for x in (k_SND, v_SND))
         # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16.
-        unread = q_SND.new_empty(1, 1, 1)
+        unread = q_SND.new_empty(1, 1, 1)  # baddbmm wants a tensor to add, and with beta=0 does not read it
         scores_NSS = torch.baddbmm(unread, q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), beta=0, alpha=1 / sqrt(d))
         probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1.0)
         if self.training and build.dropout:
@@ -183,6 +185,7 @@ class MLP(nn.Module):
         self.down = RowParallelLinear(build.make, f"{name}.down", out_std, *shared)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """Compute Z; x and Z are [S, B, H], with sequence parallelism [S/t, B, H]."""
         if self.is_gated:
             gate, up = self.up(x_SBH).unflatten(-1, (-1, 2)).unbind(-1)
             return self.down(functional.silu(gate) * up)
@@ -192,7 +195,10 @@ class MLP(nn.Module):
 
 
 class Layer(nn.Module):
-    """One transformer layer; `layer` counts over the whole model."""
+    """One transformer layer: attention and MLP, each after a norm and with a residual connection.
+
+    `layer` counts the layers of the whole model from 0.
+    """
 
     def __init__(self, build: Build, layer: int) -> None:
         super().__init__()
@@ -204,11 +210,13 @@ class Layer(nn.Module):
         self.mlp = MLP(build, f"{name}.mlp")
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """Compute the layer's output, which has the shape of x: [S, B, H], or [S/t, B, H]."""
         attended_SBH = self.attention(self.attention_norm(x_SBH))
         x_SBH = self._add(attended_SBH, self.attention.projection.bias, x_SBH, PROJECTION_SITE)
         return self._add(self.mlp(self.mlp_norm(x_SBH)), self.mlp.down.bias, x_SBH, MLP_SITE)
 
     def _add(self, x: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor, site: int) -> torch.Tensor:
+        """Add the bias that x still lacks, drop elements, and add the residual: one fused operator (Section 4.2)."""
         build = self.build
         if self.training and build.dropout:
             build.draw_between_layers(self.layer, site)
@@ -271,6 +279,7 @@ class Chunk(nn.Module):
         tokens_BS: torch.Tensor | None = None,
         labels_BS: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        """Run the chunk on x, or on tokens [B, S] in the first one; the last chunk needs labels [B, S]."""
         build, scattered = self.build, self.build.boundary.is_scattered
         if self.is_first:
             assert tokens_BS is not None
@@ -289,6 +298,8 @@ class Chunk(nn.Module):
         return split(x, build.tp) if self.sent and scattered else x
 
     def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        """A function that runs layers [start, stop) of the chunk, which are recomputed together."""
+
         def run(x: torch.Tensor) -> torch.Tensor:
             for layer in self.layers[start:stop]:
                 x = layer(x)
@@ -297,6 +308,7 @@ class Chunk(nn.Module):
         return run
 
     def _embed(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+        """The sum of the word and position embeddings, [S, B, H] or [S/t, B, H], after dropout."""
         build = self.build
         sequence_parallel = build.sequence_parallel
         x_SBH = embed(tokens_BS.T, self.word, build.tp, sequence_parallel)
@@ -309,9 +321,11 @@ class Chunk(nn.Module):
         return x_SBH
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
+        """The microbatch's mean loss, a scalar."""
         return cross_entropy(self._logits(x_SBH), labels_BS.T, self.build.model.vocab, self.build.tp).mean()
 
     def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:
+        """The final norm and the output layer: logits [S, B, V/t] of this rank's part of the vocabulary."""
         build = self.build
         x_SBH, weight = self.norm(x_SBH), self.word if build.model.tied_embeddings else self.output
         return linear(x_SBH, weight, None, build.tp, build.make.weight_gradients, build.sequence_parallel)

@@ -1,8 +1,8 @@
 """AdamW on the flat buffers: fp32 master weights, loss scaling, clipping, cosine schedule, optionally sharded (ZeRO-1).
 
-All ranks of a model-parallel group skip the same steps and clip by the same gradient norm. For this norm every
-parameter is counted on one rank only, and the squares are summed over the tensor-parallel axis, the pipeline and, if
-the optimizer is sharded, the data-parallel axis.
+All ranks of a model-parallel group skip the same steps and clip by the same gradient norm. For this norm each parameter
+counts on one rank only, and the squares are summed over the tensor-parallel axis, the pipeline and, if the optimizer is
+sharded, the data-parallel axis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,10 @@ from ptdp_core.layout import ShardSpec
 
 
 def learning_rate(step: int, settings: OptimizerSettings) -> float:
-    """Linear warm-up to `lr`, then half a cosine down to `min_lr` at `decay_steps`; `step` counts from 0."""
+    """The learning rate of a step, counted from 0: linear warm-up to `lr`, then half a cosine down to `min_lr`.
+
+    It reaches `min_lr` at `decay_steps`; without steps to decay over it stays `lr`.
+    """
     if step < settings.warmup_steps:
         return settings.lr * (step + 1) / settings.warmup_steps
     if settings.decay_steps <= settings.warmup_steps:
@@ -37,7 +40,7 @@ class LossScale:
     value: float = 1.0
     dynamic: bool = False
     interval: int = 1000  # good steps before a dynamic scale doubles
-    good: int = 0
+    good: int = 0  # good steps since the scale changed
 
     @classmethod
     def of(cls, settings: OptimizerSettings) -> "LossScale":
@@ -95,7 +98,10 @@ class StateSlice(NamedTuple):
 def adamw(
     matrices: Sequence[nn.Parameter], vectors: Sequence[nn.Parameter], settings: OptimizerSettings, device: torch.device
 ) -> torch.optim.AdamW:
-    """Fused AdamW, with weight decay for matrices only. It has its state at once: checkpoints are loaded into it."""
+    """Fused AdamW, with weight decay for matrices only.
+
+    Its state exists before the first step, so that checkpoints can be loaded into it.
+    """
     adam = torch.optim.AdamW(
         [
             {"params": list(group), "weight_decay": weight_decay}
@@ -165,6 +171,7 @@ class Optimizer:
             (self._counted if counts else self._uncounted).append(self._gradient(s))
 
     def _segment(self, entry: BufferEntry, first: int, end: int) -> Segment:
+        """The part of a parameter that lies in elements [first, end) of the flat buffers, which this rank owns."""
         start, stop = max(first, entry.start), min(end, entry.stop)
         weights = self.buffer.param_data[start:stop]
         master = nn.Parameter(weights.to(self.buffer.dtype, copy=True) if self.mixed else weights)
@@ -172,6 +179,7 @@ class Optimizer:
         return Segment(entry, start, stop, master)
 
     def _gradient(self, segment: Segment) -> torch.Tensor:
+        """The main gradient of a segment, a 1-D view."""
         return self.buffer.grad_data[segment.start : segment.stop]
 
     def step(self, lr: float, step: int = 1, loss: torch.Tensor | None = None) -> StepResult:
@@ -183,17 +191,17 @@ class Optimizer:
         """
         scale, norm = self.scale.value, self._norm()
         norm /= scale
-        both = torch.stack([norm, torch.zeros_like(norm) if loss is None else loss])
-        self._update(lr, scale, norm, both)
-        norm_value, loss_value = on_host(both)
+        norm_and_loss = torch.stack([norm, torch.zeros_like(norm) if loss is None else loss])
+        self._update(lr, scale, norm, norm_and_loss)
+        norm_value, loss_value = on_host(norm_and_loss)
         skip = must_skip(step, loss_value, norm_value, self.scale, self.settings)
         self.scale.update(skip)
         return StepResult(loss_value, norm_value, skip)
 
-    def _update(self, lr: float, scale: float, norm: torch.Tensor, both: torch.Tensor) -> None:
+    def _update(self, lr: float, scale: float, norm: torch.Tensor, norm_and_loss: torch.Tensor) -> None:
         """Divide the gradients by the loss scale, clip them, and run AdamW.
 
-        `both` is the norm and the loss; unless both are finite, AdamW leaves parameters and moments as they are.
+        Unless norm and loss are finite, AdamW leaves parameters and moments as they are.
         """
         clip = self.settings.clip
         if clip > 0 or scale != 1:
@@ -202,7 +210,8 @@ class Optimizer:
                 self.adam.grad_scale = divisor.float()  # type: ignore[attr-defined]
             else:  # `grad_scale` would be fp32, not fp64
                 self.buffer.grad_data.div_(divisor)
-        self.adam.found_inf = (~torch.isfinite(both)).any().float()  # type: ignore[attr-defined]
+        # Fused AdamW reads this flag on the device, so that the host need not wait to decide.
+        self.adam.found_inf = (~torch.isfinite(norm_and_loss)).any().float()  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
             group["lr"] = lr
         self.adam.step()
@@ -221,10 +230,10 @@ class Optimizer:
         self.publish()
 
     def slices(self, *, saving: bool) -> Iterator[StateSlice]:
-        """The training state that this rank reads from a checkpoint: all that its optimizer updates.
+        """Yield the training state that this rank reads from a checkpoint: all that its optimizer updates.
 
-        With `saving`, what it writes: every value is then written by exactly one rank, and the d replicas of a
-        model-parallel rank write 1/d each of what all of them have.
+        With `saving`, yield what it writes. Exactly one rank then writes each value: of what all d replicas of a
+        model-parallel rank have, each writes 1/d.
         """
         shares = {id(entry): self.buffer.share(bucket) for bucket in self.buffer.buckets for entry in bucket.entries}
         for segment in self.segments:
@@ -247,6 +256,7 @@ class Optimizer:
 
     def _norm(self) -> torch.Tensor:
         """The norm of the whole gradient, each parameter counted once; NaN if any rank's part is not finite."""
+        # A gradient that counts on another rank may still be infinite on this one: then no rank may take the step.
         counted, uncounted = (nn.utils.get_total_norm(part).double() for part in (self._counted, self._uncounted))
         finite = torch.isfinite(counted) & torch.isfinite(uncounted)
         sums = torch.stack([counted.to(self.groups.device) ** 2, (~finite).to(self.groups.device).double()])

@@ -49,13 +49,13 @@ class P2PCommunicator:
 
     def _agree(self) -> None:
         """Compare this rank's shape and type with those of all pipeline ranks; raises `ValueError` if they differ."""
-        mine = (tuple(self.shape), str(self.dtype))
-        boundaries: list[tuple[tuple[int, ...], str]] = [mine] * self.groups.pp.size
-        dist.all_gather_object(boundaries, mine, group=self.groups.pp.group)
-        for rank, theirs in enumerate(boundaries):
-            if theirs != mine:
+        boundary = (tuple(self.shape), str(self.dtype))
+        boundaries: list[tuple[tuple[int, ...], str]] = [boundary] * self.groups.pp.size
+        dist.all_gather_object(boundaries, boundary, group=self.groups.pp.group)
+        for rank, other in enumerate(boundaries):
+            if other != boundary:
                 raise ValueError(
-                    f"boundary={mine} on pipeline rank {self.groups.pp.rank} but {theirs} on rank {rank}; needs one "
+                    f"boundary={boundary} on pipeline rank {self.groups.pp.rank} but {other} on rank {rank}; needs one "
                     "shape and type on all ranks; try the same configuration on every rank"
                 )
 
@@ -79,6 +79,7 @@ class P2PCommunicator:
                 dist.recv(element, group=lane, group_src=source)
 
     def _checked(self, tensor: torch.Tensor, message: Message) -> torch.Tensor:
+        """The tensor, contiguous. Raises `ValueError` if its shape or type is not that of the boundary."""
         if tensor.shape != self.shape or tensor.dtype != self.dtype:
             raise ValueError(
                 f"message={message} is {tuple(tensor.shape)} {tensor.dtype}; needs {tuple(self.shape)} {self.dtype}, "
@@ -120,12 +121,14 @@ class P2PCommunicator:
             lane = self._lane(message.source, message.destination)
             sending = dist.isend(tensor, group=lane, group_dst=message.destination)
             assert sending is not None
+            # `isend` only borrows the tensor, which has to stay alive until it is sent.
             self._sending.append((tensor, sending))
         for message, buffer in receives:
             lane = self._lane(message.source, message.destination)
             self._receiving[message] = (buffer, dist.irecv(buffer, group=lane, group_src=message.source))
 
     def _lane(self, source: int, destination: int) -> dist.ProcessGroup | None:
+        """The process group for messages in this direction of the pipeline (see `Groups`)."""
         return self.groups.up if destination > source else self.groups.down
 
     def take(self, message: Message) -> torch.Tensor:

@@ -3,14 +3,14 @@
 Main gradients are fp32 (fp64 for fp64 models) and are reduced over the data-parallel ranks.
 
 Parameters lie in the buffer in the order in which backward passes finish their gradients, cut into buckets.
-`data_parallel='local'` has one bucket, reduced after the pipeline flush; 'torch' has many, and each is reduced while
-the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded optimizer
-each of the d ranks owns 1/d of each bucket.
+`data_parallel='local'` has one bucket, reduced after the pipeline flush. 'torch' has many, each of which is reduced
+while the last backward pass goes on (Section 2.1). Buckets are padded to a multiple of d, so that with a sharded
+optimizer each of the d ranks owns 1/d of each bucket.
 
-In a model with several stages the tied embedding has a copy on the first and on the last, and each gets a gradient. The
-two are summed after the reduction over d: both ranks then compute the same sum of two numbers, so the copies stay
-bitwise equal. The other way round they would not, because the order of summation over d depends on a parameter's place
-in its bucket, which differs between the stages. The embedding's bucket is reduced after the flush.
+In a model with several stages the first and the last one have a copy of the tied embedding each, and a gradient each.
+The two are summed after the reduction over d: both ranks then compute the same sum of two numbers, so the copies stay
+bitwise equal. Before it they would not: the order of summation over d depends on a parameter's place in its bucket,
+which differs between the stages. The embedding's bucket is reduced after the flush.
 """
 
 from collections.abc import Iterable, Sequence
@@ -101,12 +101,12 @@ class ParamAndGradBuffer:
             parameter.register_post_accumulate_grad_hook(self._accumulated)
 
     def _lay_out(self, parameters: Sequence[LocalParameter], limit: int | None) -> list[Bucket]:
-        """Place the parameters into buckets, in the reverse order of their creation; `limit` is a bucket's elements.
+        """Place the parameters into buckets, in the reverse order of their creation.
 
-        The tied embedding has a bucket of its own if buckets overlap, or if the optimizer is sharded: each rank then
-        owns the same part of both copies.
+        A bucket is closed when it has `limit` elements, if that is given. The tied embedding has a bucket to itself if
+        buckets overlap, or if the optimizer is sharded: each rank then owns the same part of both copies.
         """
-        alone = self.overlap or self.sharded
+        separates_tied = self.overlap or self.sharded
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
         order = [i for i in reversed(range(len(parameters))) if i not in tied] + sorted(tied)
         buckets, offset = [Bucket(0)], 0
@@ -115,7 +115,7 @@ class ParamAndGradBuffer:
             bucket = buckets[-1]
             full = limit is not None and bucket.entries and offset - bucket.start >= limit
             new_chunk = self.overlap and bucket.entries and bucket.entries[-1].chunk != chunk
-            if full or new_chunk or (alone and i in tied and bucket.entries):
+            if full or new_chunk or (separates_tied and i in tied and bucket.entries):
                 offset = self._close(bucket, offset)
                 buckets.append(Bucket(offset))
             buckets[-1].entries.append(BufferEntry(tensor, shard, chunk, offset))
@@ -125,6 +125,7 @@ class ParamAndGradBuffer:
         return buckets
 
     def _close(self, bucket: Bucket, offset: int) -> int:
+        """End a bucket at the next multiple of d, and return where the next one starts."""
         d = self.groups.dp.size
         bucket.stop = -(-offset // d) * d
         return bucket.stop
@@ -133,6 +134,7 @@ class ParamAndGradBuffer:
         return self.tied_ranks is not None and shard.parameter.tied
 
     def _make_buffers(self, like: nn.Parameter) -> None:
+        """Allocate both buffers, and make every parameter a view of its place in `param_data`."""
         size = self.buckets[-1].stop
         self.param_data = torch.zeros(size, dtype=like.dtype, device=like.device)
         self.grad_data = torch.zeros(size, dtype=self.dtype, device=like.device)
@@ -189,6 +191,7 @@ class ParamAndGradBuffer:
         weight_gradients.accumulate_into(main_grads, self.added)
 
     def _launch(self, bucket: Bucket) -> None:
+        """Start to reduce a bucket's gradients over the data-parallel ranks; `finish` waits for it."""
         bucket.launched = True
         if self.groups.dp.size == 1:
             return
@@ -233,6 +236,7 @@ class ParamAndGradBuffer:
                     self._sum_over_stages(self.grad_data[max(first, entry.start) : min(end, entry.stop)])
 
     def _sum_over_sequence(self) -> None:
+        """With sequence parallelism, sum the gradients of replicated parameters in one all-reduce over tp."""
         if not self._partial or self.groups.tp.size == 1:
             return
         flat = self.groups.tp.all_reduce(torch.cat([gradient.reshape(-1) for gradient in self._partial]))
@@ -247,15 +251,15 @@ class ParamAndGradBuffer:
             return
         pp = self.groups.pp
         peer = sum(self.tied_ranks) - pp.rank
-        other = torch.empty_like(gradient)
+        peer_gradient = torch.empty_like(gradient)
         pp.calls["tied"] += 1
         pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
-            dist.P2POp(dist.irecv, other, group=pp.group, group_peer=peer),
+            dist.P2POp(dist.irecv, peer_gradient, group=pp.group, group_peer=peer),
             dist.P2POp(dist.isend, gradient, group=pp.group, group_peer=peer),
         ]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
-        gradient.add_(other)
+        gradient.add_(peer_gradient)
 
     def gather_parameters(self) -> None:
         """If the optimizer is sharded, gather the parameters that the other data-parallel ranks updated.
@@ -268,10 +272,11 @@ class ParamAndGradBuffer:
         for bucket in reversed(self.buckets):
             self.groups.dp.calls["all_gather"] += 1
             whole, shard = self.param_data[bucket.start : bucket.stop], self.param_data[slice(*self.owned(bucket))]
+            # A copy is sent, as the shard is a part of `whole`, which the gather writes.
             bucket.gathering = gather_flat(whole, shard.clone(), group=group, async_op=self.gather_in_background)
 
     def gather_behind(self, modules: Iterable[nn.Module]) -> None:
-        """From now on gather in the background; each of these modules waits for its parameters before it runs."""
+        """Gather in the background from now on; each of these modules waits for its own parameters before it runs."""
         self.gather_in_background = True
         for module in modules:
             buckets = {id(bucket): bucket for _, bucket in (self._places[p] for p in module.parameters(recurse=False))}

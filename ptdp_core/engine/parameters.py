@@ -53,7 +53,7 @@ class ParameterStore:
         self._chunk, self._to_make = chunk, {parameter.name: parameter for parameter in parameters}
 
     def __call__(self, name: str, *, std: float | None = None, fill: float = 0.0) -> nn.Parameter:
-        """This tensor rank's part of the global parameter `name`: normal with `std`, or filled with `fill`.
+        """Make this tensor rank's part of the global parameter `name`: normal with `std`, or filled with `fill`.
 
         Padding is zero.
         """

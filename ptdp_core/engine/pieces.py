@@ -41,12 +41,13 @@ class Pieces:
 
 
 class SavePlanner(dcp.DefaultSavePlanner):
-    """torch's planner, for a flat dictionary of `Pieces`."""
+    """torch's planner, for a flat dictionary of `Pieces`. Its methods are those that torch calls."""
 
     def __init__(self) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
 
     def create_local_plan(self) -> SavePlan:
+        """List this rank's rectangles for writing."""
         items = []
         for name, pieces in self.state_dict.items():
             for chunk, tensor in zip(pieces.chunks(), pieces.held.values(), strict=True):
@@ -56,11 +57,15 @@ class SavePlanner(dcp.DefaultSavePlanner):
         return self.plan
 
     def lookup_object(self, index: MetadataIndex) -> torch.Tensor:
+        """The rectangle to write."""
         return self.state_dict[index.fqn].at(index)
 
 
 class LoadPlanner(dcp.DefaultLoadPlanner):
-    """torch's planner, for a flat dictionary of `Pieces`, which need not have all tensors of the checkpoint."""
+    """torch's planner, for a flat dictionary of `Pieces`, which need not have all tensors of the checkpoint.
+
+    Its methods are those that torch calls.
+    """
 
     def __init__(self) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
@@ -68,9 +73,11 @@ class LoadPlanner(dcp.DefaultLoadPlanner):
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
+        """Keep what torch tells: our pieces, and the metadata of the checkpoint."""
         self.state_dict, self.metadata, self.is_coordinator = state_dict, metadata, is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
+        """List what to read: the parts of saved rectangles that overlap this rank's rectangles."""
         assert self.metadata is not None
         items = []
         for name, pieces in self.state_dict.items():
@@ -80,6 +87,7 @@ class LoadPlanner(dcp.DefaultLoadPlanner):
         return LoadPlan(items)
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
+        """The rectangle to read into."""
         return self.state_dict[index.fqn].at(index)
 
 

@@ -142,9 +142,10 @@ class Executor:
         return None if source is None else self._kept.pop(source)
 
     def _forward(self, action: Action, x: torch.Tensor | None, batch: Callable[[int], Batch], run: BatchResult) -> None:
+        """Run F: stash what its backward pass needs, and send the output, or keep the loss."""
         stage, last = action.stage, action.stage == self.schedule.stages - 1
         if x is not None:
-            x.requires_grad_()
+            x.requires_grad_()  # the backward pass sends the gradient of this leaf to the stage before
         feed = batch(action.microbatch) if stage == 0 or last else ()
         y = self.stages[self.placement.chunk_of(stage)](x, *feed)
         self._stash[stage, action.microbatch] = (x, get_gradient_edge(y))
@@ -155,21 +156,24 @@ class Executor:
             self._send(action, y.detach())
 
     def _backward(self, action: Action, grad: torch.Tensor | None, scale: float) -> None:
-        x, end = self._stash.pop((action.stage, action.microbatch))
+        """Run B or I from the output's gradient, or from `scale` on the last stage, and send the input's gradient."""
+        x, output_edge = self._stash.pop((action.stage, action.microbatch))
         if grad is None:  # the last stage starts from the loss, a scalar in at least fp32
             wide = torch.promote_types(self.p2p.dtype, torch.float32)
             grad = torch.full((), scale, dtype=wide, device=self.groups.device)
         with self._split(action) if action.kind == "I" else nullcontext():
-            torch.autograd.backward(end, grad)
+            torch.autograd.backward(output_edge, grad)
         if x is not None:
             assert x.grad is not None
             self._send(action, x.grad)
 
     def _split(self, action: Action) -> AbstractContextManager[None]:
+        """Let the backward pass run inside be an I, and note that its W is to come."""
         self._deferred.add((action.stage, action.microbatch))
         return self._split_stage(action).defer_weight_gradients(action.microbatch)
 
     def _weight_gradients(self, action: Action) -> None:
+        """Run W: compute the weight gradients that the microbatch's I left out."""
         self._deferred.remove((action.stage, action.microbatch))
         self._split_stage(action).add_weight_gradients(action.microbatch)
 
@@ -188,6 +192,7 @@ class Executor:
 
 
 def _event(instruction: Compute | Exchange, start: float, end: float) -> TimelineEvent[float]:
+    """The timeline's event of an instruction, from `start` to `end` in seconds."""
     if isinstance(instruction, Compute):
         return TimelineEvent(instruction.action.kind, instruction.action, start, end)
     return TimelineEvent("exchange", None, start, end, instruction)

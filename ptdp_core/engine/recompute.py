@@ -14,11 +14,14 @@ from ptdp_core.engine.groups import Axis
 
 
 class _Recomputed(torch.autograd.Function):
+    """Run a block without a graph, and build the graph in the backward pass, when the block runs again."""
+
     @staticmethod
     def forward(
         ctx: Any, block: Callable[..., torch.Tensor], distributed: Axis | None, *inputs: torch.Tensor
     ) -> torch.Tensor:
         ctx.block, ctx.distributed, ctx.shapes = block, distributed, [x.shape for x in inputs]
+        # A copy of the part: a view would keep the whole input alive.
         kept = inputs if distributed is None else (distributed.part(x).clone() for x in inputs)
         ctx.save_for_backward(*kept)
         return block(*inputs)  # gradients are off here
@@ -39,11 +42,11 @@ class _Recomputed(torch.autograd.Function):
 def recomputed(
     block: Callable[..., torch.Tensor], *inputs: torch.Tensor, distributed: Axis | None = None
 ) -> torch.Tensor:
-    """block(*inputs), of which only the inputs are stashed for the backward pass.
+    """Return block(*inputs), of which only the inputs are stashed for the backward pass.
 
-    With `distributed` it is 1/t of each input. Random operators in the block must draw the same numbers when it runs
-    again (see `rng_tracker`). Every input must require a gradient, as boundary tensors, embeddings and the outputs of
-    linears do.
+    With `distributed` each tensor rank stashes 1/t of each input. Random operators in the block must draw the same
+    numbers when it runs again (see `rng_tracker`). Every input must require a gradient, as boundary tensors, embeddings
+    and the outputs of linears do.
     """
     if not torch.is_grad_enabled():
         return block(*inputs)

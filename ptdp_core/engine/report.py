@@ -28,8 +28,8 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
     """Writes the log of a run, on one rank.
 
     FLOP/s are per device, by two formulas: `eq3` is the paper's Equation 3, which counts a recomputed forward pass
-    whether there is one or not; `model` leaves that pass out. Raises `ValueError` if another run writes to the same log
-    file, and `EngineUnavailableError` if the file cannot be written.
+    whether there is one or not, and `model` leaves that pass out. Raises `ValueError` if another run writes to the same
+    log file, and `EngineUnavailableError` if the file cannot be written.
     """
 
     def __init__(self, settings: Settings, device: torch.device, out: IO[str] | None = None) -> None:
@@ -57,7 +57,7 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
         `step` is the number of steps that were done before, in an earlier run.
         """
         s, model, par, engine = self.settings, self.settings.model, self.settings.parallel, self.settings.engine
-        on = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "CPU"
+        device = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "CPU"
         held_out = f", {validation:,} held out" if validation else ""
         every = f" every {s.run.save_every} steps" if s.run.save_every else " at the end"
         self._say(
@@ -75,7 +75,7 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
             + (" sequence_parallel" if par.sequence_shards > 1 else "")
         )
         self._say(
-            f"engine    {engine.dtype} on {par.n} x {on}, {engine.kernels} kernels, attention {par.attention}, "
+            f"engine    {engine.dtype} on {par.n} x {device}, {engine.kernels} kernels, attention {par.attention}, "
             f"dropout {engine.dropout:g}"
         )
         self._say(f"data      {s.run.data}: {training:,} sequences to train on{held_out}")
@@ -120,10 +120,10 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
         """Sum up the run; `saved` is its newest checkpoint, if any."""
         parts = []
         if self.losses:
-            middle = statistics.median(self.seconds)
+            median = statistics.median(self.seconds)
             parts.append(
-                f"{len(self.losses)} steps in {sum(self.seconds):.1f} s (median {middle * 1e3:.1f} ms, "
-                f"{self.tokens / middle:.0f} tokens/s), loss {self.losses[0]:.4f} to {self.losses[-1]:.4f}"
+                f"{len(self.losses)} steps in {sum(self.seconds):.1f} s (median {median * 1e3:.1f} ms, "
+                f"{self.tokens / median:.0f} tokens/s), loss {self.losses[0]:.4f} to {self.losses[-1]:.4f}"
             )
         if self.validation is not None:
             parts.append(f"validation loss {self.validation:.4f}")
@@ -168,8 +168,8 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
 
 
 def peak_memory(device: torch.device) -> int:
-    """Most bytes allocated on the GPU, or resident in this process on a CPU."""
+    """The most bytes that were allocated on the GPU, or, on a CPU, resident in this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # `ru_maxrss` is in bytes on macOS, in KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -3,8 +3,8 @@
 Before each random operator the default generator is seeded from (seed, step, microbatch, layer, site); for a tensor
 that is split over tensor-parallel ranks, from the tensor rank, too. So the masks of replicated tensors are equal on all
 tensor ranks, and those of split tensors differ. A mask is the same for every p, v, d and schedule, in a recomputed
-forward pass, and after a restart, for which (seed, step) is all that must be known. It depends on t where its tensor is
-split: the attention's always, all of them with sequence parallelism.
+forward pass, and after a restart, which needs to know only (seed, step). The mask of a split tensor depends on t: that
+of the attention always, with sequence parallelism all of them.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MASK = (1 << 64) - 1
 
 
 def _mix(*values: int) -> int:
-    """A 63-bit hash of small integers: splitmix64 steps."""
+    """A 63-bit hash of small integers, mixed as by the generator splitmix64."""
     state = 0x9E3779B97F4A7C15
     for value in values:
         state = (state ^ value) * 0xBF58476D1CE4E5B9 & _MASK
@@ -42,11 +42,11 @@ class RNGTracker:
         self.step, self.microbatch = step, microbatch
 
     def replicated(self, layer: int, site: int) -> None:
-        """The next draw is for a tensor that is equal on all tensor ranks."""
+        """Seed the next draw, for a tensor that is equal on all tensor ranks."""
         self._seed(_mix(self.seed, self.step, self.microbatch, layer, site, 0))
 
     def sharded(self, layer: int, site: int) -> None:
-        """The next draw is for this tensor rank's part of a split tensor."""
+        """Seed the next draw, for this tensor rank's part of a split tensor."""
         self._seed(_mix(self.seed, self.step, self.microbatch, layer, site, 1 + self.tp_rank))
 
     def _seed(self, value: int) -> None:

@@ -131,7 +131,7 @@ class Settings:
     def recompute_attention(self) -> bool:
         """Whether each layer's attention core runs again in the backward pass.
 
-        'sdpa' has nothing to gain from it: its fused kernels keep no scores, and compute them again by themselves.
+        'sdpa' would gain nothing: its fused kernels keep no scores, and compute them again by themselves.
         """
         return self.parallel.recompute == "selective" and self.parallel.attention != "sdpa"
 
@@ -210,7 +210,7 @@ def check_world_size(world: int, parallel: ParallelConfig) -> None:
 
 
 def _check_overlap(engine: EngineSettings, parallel: ParallelConfig) -> None:
-    """Raise `ValueError` for an overlap of what this layout does not do."""
+    """Raise `ValueError` for an overlap with something that this layout does not do."""
     if engine.overlapped_all_reduce and parallel.t == 1:
         raise ValueError(
             "overlapped_all_reduce=True with t=1, where nothing is all-reduced; needs t > 1; "
@@ -248,12 +248,13 @@ def _check_sense(settings: Settings) -> None:
 
 
 def _check_types(section: Any) -> None:
+    """Raise `ValueError` for a value that is not finite, or not of its default's type (for a float also an int)."""
     for f in dataclasses.fields(section):
         value, default = getattr(section, f.name), f.default
         wanted: tuple[type, ...] = (type(default),)
         if isinstance(default, float):
             wanted = (int, float, str) if f.name == "loss_scale" else (int, float)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):  # a bool is an int
             raise ValueError(
                 f"{f.name}={value!r} is of type {type(value).__name__}; needs {wanted[-1].__name__}; "
                 f"try {f.name}={default!r}"
@@ -296,12 +297,12 @@ def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
 
 
 def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The inverse of `from_mapping`."""
+    """Settings as {section: {field: value}}: the inverse of `from_mapping`."""
     return {section: dataclasses.asdict(getattr(settings, section)) for section in SECTIONS}
 
 
 def read(path: str | Path) -> dict[str, dict[str, Any]]:
-    """The sections of a TOML file; `ValueError` if it cannot be read."""
+    """The sections of a TOML file. Raises `ValueError` if it cannot be read, or has fields outside of a section."""
     try:
         sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

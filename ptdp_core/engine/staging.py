@@ -10,7 +10,7 @@ from ptdp_core.engine.pieces import Pieces
 class Staging:
     """Buffers in the host's memory, made at the first save and kept for the next ones.
 
-    Those of a GPU are pinned: it then copies at the full rate of its link, and the host does not wait. The copies are
+    For a GPU they are pinned: it then copies at the full rate of its link, and the host does not wait. The copies are
     queued on the compute stream, so that the next optimizer step, which overwrites the state, comes after them. (No GPU
     has run this yet.)
     """
@@ -21,7 +21,7 @@ class Staging:
         self._copied: torch.cuda.Event | None = None
 
     def copy(self, pieces: Mapping[str, Pieces]) -> None:
-        """Put copies in the place of all tensors of `pieces`. They must not be read before `wait` has returned."""
+        """Replace all tensors of `pieces` by copies. They must not be read before `wait` has returned."""
         for name, piece in pieces.items():
             for offsets, tensor in piece.held.items():
                 buffer = self._buffers.get((name, offsets))
@@ -34,6 +34,6 @@ class Staging:
             self._copied.record()
 
     def wait(self) -> None:
-        """Wait until a GPU has made the copies; those of a CPU are made when `copy` returns."""
+        """Wait until a GPU has made the copies; on a CPU they are there when `copy` returns."""
         if self._copied is not None:
             self._copied.synchronize()

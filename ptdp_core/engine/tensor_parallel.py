@@ -3,9 +3,9 @@
 f is the identity forward and an all-reduce backward, g the reverse (Figure 5). A transformer layer runs each of them
 twice: two all-reduces forward and two backward.
 
-With sequence parallelism (Korthikanti et al. 2022, Section 4.2.2) activations outside of attention and MLP are [S/t, B,
-H], this rank's part of the sequence. f is then an all-gather forward and a reduce-scatter backward, g the reverse. A
-part of the sequence is one piece of memory, so that these collectives need no copies.
+With sequence parallelism (Korthikanti et al. 2022) activations outside of attention and MLP are [S/t, B, H], this
+rank's part of the sequence. f is then an all-gather forward and a reduce-scatter backward, g the reverse. A part of the
+sequence is one piece of memory, so that these collectives need no copies.
 
 Shapes: S sequence, B microbatch, H hidden, F any output features, V vocabulary; a `t` after a letter: this rank's 1/t.
 """
@@ -24,13 +24,14 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + bias. With `tp` the backward pass has f's all-reduce of the input's gradient.
+    """Compute x W^T + bias. With `tp` the backward pass has f's all-reduce of the input's gradient.
 
     The all-reduce is in place. That is safe here, because the gradient is a new tensor, which the residual branch does
     not share. `gradients` computes the weight's gradient, or defers it; the all-reduce may go on meanwhile.
 
-    With `sequence_parallel` x is this rank's part, and only that is kept: the whole is gathered for the forward pass,
-    and again for the weight's gradient, which may go on while the input's gradient is computed.
+    With `sequence_parallel` x is this rank's part of the sequence, and only that is kept. The whole is gathered for the
+    forward pass, and again for the weight's gradient; the second gather may go on while the input's gradient is
+    computed.
     """
 
     @staticmethod
@@ -57,7 +58,7 @@ class _Linear(torch.autograd.Function):
             x, gathering = ctx.tp.start_all_gather(x)
             if not overlapped:
                 gathering.wait()
-            grad_x = grad_2 @ weight
+            grad_x = grad_2 @ weight  # does not need x, so the gather may go on meanwhile
             gathering.wait()
             grad_x, reducing = ctx.tp.start_reduce_scatter(grad_x)
             if not overlapped:
@@ -76,6 +77,8 @@ class _Linear(torch.autograd.Function):
 
 
 class _G(torch.autograd.Function):
+    """g: an all-reduce of x in place, whose gradient is the result's."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
         ctx.mark_dirty(x)
@@ -87,6 +90,8 @@ class _G(torch.autograd.Function):
 
 
 class _ScatteredG(torch.autograd.Function):
+    """g with sequence parallelism: [S, B, H] in, [S/t, B, H] out, the gradient gathered."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
         ctx.tp = tp
@@ -103,6 +108,8 @@ def _gathered(part: torch.Tensor, tp: Axis) -> torch.Tensor:
 
 
 class _Split(torch.autograd.Function):
+    """See `split`."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, tp: Axis) -> torch.Tensor:
         ctx.tp, ctx.shape = tp, x.shape
@@ -114,6 +121,8 @@ class _Split(torch.autograd.Function):
 
 
 class _Gather(torch.autograd.Function):
+    """See `gather`."""
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, shape: torch.Size, tp: Axis) -> torch.Tensor:
         ctx.tp = tp
@@ -132,10 +141,12 @@ def linear(
     gradients: WeightGradients,
     sequence_parallel: bool = False,
 ) -> torch.Tensor:
-    """x W^T + bias. With `tp` it begins with f of Figure 5: x is replicated, and its gradient is all-reduced.
+    """Compute x W^T + bias. With `tp` it begins with f of Figure 5: x is replicated, and its gradient is all-reduced.
 
-    With `sequence_parallel` x and its gradient are this rank's part of the sequence, and the result is of the whole.
+    With `sequence_parallel` x and its gradient are [S/t, B, H], this rank's part of the sequence, and the result is of
+    the whole sequence.
     """
+    # On one rank, with gradients that autograd adds, PyTorch's own linear layer does all that is needed.
     reduced = tp if tp is not None and tp.size > 1 else None
     if reduced is None and not gradients.main_grads and not gradients.split:
         return functional.linear(x, weight, bias)
@@ -144,7 +155,9 @@ def linear(
 
 
 def g(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:
-    """g of Figure 5, which sums the tensor ranks' partial results: all-reduce in place forward, identity backward.
+    """Apply g of Figure 5, which sums the tensor ranks' partial results: all-reduce forward, identity backward.
+
+    The all-reduce is in place: the caller must not use x afterwards.
 
     With `sequence_parallel` the result is this rank's part of the sum: reduce-scatter forward, all-gather backward.
     """
@@ -155,7 +168,7 @@ def g(x: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tenso
 
 
 def split(x: torch.Tensor, tp: Axis) -> torch.Tensor:
-    """The scatter of Section 4.1: from x, equal on all tensor ranks, this rank's flat 1/t; all-gather backward.
+    """Scatter as in Section 4.1: return this rank's flat 1/t of x, which is equal on all tensor ranks.
 
     Every rank has the same x and needs the same gradient of it, so the backward pass gathers and does not sum.
     """
@@ -163,12 +176,15 @@ def split(x: torch.Tensor, tp: Axis) -> torch.Tensor:
 
 
 def gather(x: torch.Tensor, shape: torch.Size | tuple[int, ...], tp: Axis) -> torch.Tensor:
-    """The gather of Section 4.1: from every rank's flat 1/t the whole tensor; backward each rank takes its part."""
+    """Gather as in Section 4.1: return the tensor of this shape from every rank's flat 1/t of it.
+
+    In the backward pass each rank takes its part of the gradient.
+    """
     return _Gather.apply(x, torch.Size(shape), tp) if tp.size > 1 else x
 
 
 class ParallelLinear(nn.Module):
-    """The parameters of a linear layer that tensor ranks share; how it is split says `layout.layer_parameters`."""
+    """The parameters of a linear layer that tensor ranks share; `layout.layer_parameters` says how it is split."""
 
     def __init__(
         self, make: ParameterStore, name: str, std: float, tp: Axis, sequence_parallel: bool, bias: bool
@@ -181,12 +197,13 @@ class ParallelLinear(nn.Module):
 
 
 class ColumnParallelLinear(ParallelLinear):
-    """Y = XA with A split along its columns (Section 2.3); the bias is left to a fused operator if asked for.
+    """Y = XA with A split along its columns (Section 2.3).
 
     `weight` is [F/t, H] as torch stores it, `bias` [F/t] or None.
     """
 
     def forward(self, x_SBH: torch.Tensor, add_bias: bool = True) -> torch.Tensor:
+        """Compute Y [S, B, F/t]; without `add_bias` a fused operator is to add the bias."""
         bias = self.bias if add_bias else None
         return linear(x_SBH, self.weight, bias, self.tp, self.gradients, self.sequence_parallel)
 
@@ -198,11 +215,14 @@ class RowParallelLinear(ParallelLinear):
     """
 
     def forward(self, x_SBFt: torch.Tensor) -> torch.Tensor:
+        """Compute Y [S, B, H], with sequence parallelism [S/t, B, H]."""
         return g(linear(x_SBFt, self.weight, None, None, self.gradients), self.tp, self.sequence_parallel)
 
 
 def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis, sequence_parallel: bool = False) -> torch.Tensor:
-    """Look up tokens in a table split by vocabulary, [S, B, H]: a rank adds zeros for the tokens of other ranks.
+    """Look up tokens in a table split by vocabulary; the result is [S, B, H].
+
+    A rank has zeros for the tokens of other ranks, and the ranks' results are summed.
 
     With `sequence_parallel` the result is this rank's part of the sequence, [S/t, B, H].
     """
@@ -215,11 +235,13 @@ def embed(tokens_SB: torch.Tensor, weight_VtH: torch.Tensor, tp: Axis, sequence_
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Per-token loss from logits split by vocabulary: three all-reduces of [S, B], none of [S, B, V].
+    """The loss of each token from logits split by vocabulary: three all-reduces of [S, B], none of [S, B, V].
 
-    Only the logits are kept, in their own precision, and the gradient is written over them. Copies in fp32 are made of
-    one block of rows at a time, small enough for the cache. So a 16-bit logit costs 8 bytes of memory traffic; with
-    whole tensors (fp32 copy, difference, exponential, softmax, its gradient) it would cost 60.
+    Only the logits are kept, in their own precision, and the gradient is written over them. fp32 copies are made of one
+    block of rows at a time, small enough for the cache. So a 16-bit logit costs 8 bytes of memory traffic; with whole
+    tensors (fp32 copy, difference, exponential, softmax, its gradient) it would cost 60.
+
+    N is S*B, the number of tokens.
     """
 
     @staticmethod

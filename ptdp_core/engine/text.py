@@ -1,6 +1,6 @@
 """Text to tokens and back: plain bytes, or byte-level BPE trained on the text itself, so that nothing is downloaded.
 
-`write_corpus` makes Megatron's `.bin/.idx` pair, and beside it for BPE `.tokenizer.json` of the package tokenizers.
+`write_corpus` makes Megatron's `.bin/.idx` pair and, for BPE, a `.tokenizer.json` of the package tokenizers beside it.
 """
 
 import importlib.util
@@ -75,6 +75,7 @@ def write_corpus(sources: Iterable[Path], prefix: Path, vocab: int = BYTE_VOCAB)
 
 
 def _read(path: Path) -> str:
+    """The text of a file in UTF-8. Raises `ValueError` if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -82,6 +83,7 @@ def _read(path: Path) -> str:
 
 
 def _package() -> Any:
+    """The package tokenizers. Raises `EngineUnavailableError` where it is not installed."""
     if importlib.util.find_spec("tokenizers") is None:
         raise EngineUnavailableError(
             "the package tokenizers is not installed; needs it for more tokens than bytes; "
@@ -93,6 +95,7 @@ def _package() -> Any:
 
 
 def _train(files: Iterable[Path], vocab: int) -> Any:
+    """Train byte-level BPE with `vocab` tokens on the files."""
     package = _package()
     tokenizer = package.Tokenizer(package.models.BPE())
     tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -108,6 +111,7 @@ def _train(files: Iterable[Path], vocab: int) -> Any:
 
 
 def _trained(tokenizer: Any) -> Tokenizer:
+    """A tokenizer of the package as a `Tokenizer`."""
     return Tokenizer(tokenizer.get_vocab_size(), lambda text: tokenizer.encode(text).ids, tokenizer.decode)
 
 

@@ -30,7 +30,7 @@ class TrainStep:
     """The results of a step.
 
     `loss` is the mean over the whole batch, and `norm` the gradient's before clipping; both are equal on all ranks.
-    `lr` and `scale` are the learning rate and loss scale that the step used.
+    `step` counts from 1. `lr` and `scale` are the learning rate and loss scale that the step used.
     """
 
     step: int
@@ -43,7 +43,10 @@ class TrainStep:
 
 
 class Trainer:
-    """The engine on one rank: chunks, executor, gradients, optimizer, and the number of steps done."""
+    """The engine on one rank: chunks, executor, gradients, optimizer, and `done`, the number of steps done.
+
+    All ranks of the run construct it and call its methods together. `record` keeps a timeline of every step.
+    """
 
     def __init__(self, settings: Settings, groups: Groups, ops: Operators, *, record: bool = False) -> None:
         self.settings, self.groups = settings, groups
@@ -96,7 +99,7 @@ class Trainer:
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
-        """Before a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
+        """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
         self.rng.begin(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))

@@ -54,7 +54,7 @@ class WeightGradients:
             self._deferred = None
 
     def compute(self, wgrad: DeferredWgrad) -> torch.Tensor | None:
-        """The weight's gradient [F, H] for autograd to add, or None if it is added here already, or deferred."""
+        """Return the weight's gradient [F, H] for autograd to add, or None if it is deferred or was added here."""
         if self._deferred is not None:
             self._deferred.append(wgrad)
             return None
@@ -75,7 +75,7 @@ class WeightGradients:
 
 
 def add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """Add the matrix product of `a` and `b` to `total`, whose precision may be higher: it is summed in that.
+    """Add the matrix product of `a` and `b` to `total`, in whose precision, which may be higher, it is summed.
 
     On a GPU this is one GEMM, also for 16-bit factors and an fp32 total. (No GPU has run that yet.) A CPU has no such
     GEMM, so it multiplies copies of the factors in the higher precision.

@@ -31,7 +31,7 @@ def import_weights(folder: Path, save: Path, seq: int | None = None) -> tuple[Se
     """Make a checkpoint of step 0 from `config.json` and safetensors; the model has sequences of `seq` tokens.
 
     Returns its settings, and its folder in `save`. A run with another batch size, seed or precision can begin with it.
-    Raises `ValueError` for weights that cannot be read, or for a `save` that holds checkpoints already.
+    Raises `ValueError` for weights that cannot be read, or for a folder `save` that already holds checkpoints.
     """
     model, weights = hugging_face.read(folder, seq)
     settings = Settings(model, ParallelConfig(recompute="none"), EngineSettings(device="cpu"))
@@ -46,5 +46,5 @@ def import_weights(folder: Path, save: Path, seq: int | None = None) -> tuple[Se
 
 
 def _without_padding(local: LocalParameter) -> torch.Tensor:
-    """The whole parameter, which one tensor rank has, without the rows that pad the vocabulary."""
+    """A parameter of a run with t = 1 as a view without the rows that pad the vocabulary."""
     return local.tensor.narrow(local.shard.parameter.split or 0, 0, local.shard.stop)

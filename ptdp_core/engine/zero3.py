@@ -51,12 +51,14 @@ class Zero3Trainer:
         )
         (self.model,) = build_chunks(build, looped(1, 1), 0)
         global_parameters = {id(local.tensor): local.shard.parameter for local in store.parameters}
-        names = [global_parameters[id(parameter)] for parameter in self.model.parameters()]
+        # Matched by position: sharding replaces the model's parameters by other objects, in the same order.
+        in_order = [global_parameters[id(parameter)] for parameter in self.model.parameters()]
         if groups.dp.size > 1:
             self._shard(dtype)
-        self.optimizer = Zero3Optimizer(names, list(self.model.parameters()), groups, settings.optimizer)
+        self.optimizer = Zero3Optimizer(in_order, list(self.model.parameters()), groups, settings.optimizer)
 
     def _shard(self, dtype: torch.dtype) -> None:
+        """Shard each layer, and what is outside of layers, over all ranks; `dtype` is that of the computation."""
         mesh = init_device_mesh(self.groups.device.type, (self.groups.dp.size,), mesh_dim_names=("dp",))
         policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=self.dtype)
         for layer in self.model.layers:
@@ -98,6 +100,7 @@ class Zero3Trainer:
         return self._mean_loss(losses)
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
+        """The batch's mean loss, on every rank, from the mean losses of this rank's microbatches."""
         total = torch.stack(losses).double().mean() / self.groups.dp.size
         if self.groups.dp.size > 1:
             dist.all_reduce(total, group=self.groups.dp.group)
@@ -109,12 +112,13 @@ class Zero3Optimizer:
 
     def __init__(
         self,
-        names: Sequence[Parameter],
+        global_parameters: Sequence[Parameter],
         parameters: Sequence[nn.Parameter],
         groups: Groups,
         settings: OptimizerSettings,
     ) -> None:
-        self.names, self.parameters, self.groups, self.settings = names, parameters, groups, settings
+        self.global_parameters, self.parameters = global_parameters, parameters
+        self.groups, self.settings = groups, settings
         self.scale = LossScale.of(settings)
         matrices, vectors = ([p for p in parameters if (p.dim() > 1) is is_matrix] for is_matrix in (True, False))
         self.adam = adamw(matrices, vectors, settings, groups.device)
@@ -135,11 +139,11 @@ class Zero3Optimizer:
         return int(self.adam.state[self.parameters[0]]["step"].item())
 
     def slices(self, *, saving: bool) -> Iterator[StateSlice]:
-        """The training state on this rank, every value on one rank only: FSDP2 gives each of d ranks 1/d of the rows.
+        """Yield the training state on this rank. Every value is on one rank only: FSDP2 gives each 1/d of the rows.
 
         The word embedding's rows include padding, which checkpoints do not hold.
         """
-        for parameter, tensor in zip(self.names, self.parameters, strict=True):
+        for parameter, tensor in zip(self.global_parameters, self.parameters, strict=True):
             local = {kind: _local(whole) for kind, whole in state_of(self.adam, tensor).items()}
             rows = local["parameter"].shape[0]
             first = min(self.groups.dp.rank * -(-tensor.shape[0] // self.groups.dp.size), parameter.shape[0])

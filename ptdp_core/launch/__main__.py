@@ -16,13 +16,14 @@ def main() -> None:
 
 
 def become_rank() -> None:
-    """This process is a rank that torchrun or srun starts: signals reach its launcher, which ends it."""
+    """Set up a process that is a rank of torchrun or srun: signals reach its launcher, which ends it."""
     from ptdp_core.launch import end_with_parent  # noqa: F401  (on Linux it is killed when its launcher is)
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # its launcher gets Ctrl-C, too, and says so
 
 
 def _command() -> int:
+    """Run the command; imported here, when signals are handled already."""
     from ptdp_core.launch.train import main
 
     return main()

@@ -1,4 +1,4 @@
-"""Settings whose value is 'auto' are decided here, when the device is known."""
+"""Decides the settings whose value is 'auto', once the device is known."""
 
 from dataclasses import replace
 
@@ -12,8 +12,8 @@ from ptdp_core.simulator import Software, load_cluster, recomputation
 from ptdp_core.simulator.costs import CostModel
 
 GIB = 1 << 30
-# The share of a GPU's memory that is left to what the memory model does not count: the CUDA context, buffers of NCCL,
-# workspaces of libraries.
+# The share of a GPU's memory that stays free for what the memory model does not count: the CUDA context, buffers of
+# NCCL, workspaces of libraries.
 MEMORY_MARGIN = 0.1
 # The share of the memory for activations that the allocator fills, where these are as the memory model counts them.
 # Without fused operators (the reference's, and those of a Llama: rotary positions, SwiGLU, RMSNorm) a layer keeps up to
@@ -22,7 +22,7 @@ ALLOCATOR_EFFICIENCY, UNFUSED_EFFICIENCY = load_cluster("h100").allocator_effici
 
 
 def decided(settings: Settings, device: torch.device) -> Settings:
-    """The settings, with 'auto' replaced by a choice for the device, but for what to recompute (`fitted`).
+    """The settings with 'auto' replaced by a choice for the device; what to recompute is left to `fitted`.
 
     A GPU gets PyTorch's attention (`sdpa`) and the fastest kernels that run on it. A CPU gets the paper's attention,
     built from operators. With fused=False nothing is fused, on any device. Raises `ValueError` for kernels that cannot
@@ -52,8 +52,8 @@ def smallest_memory(device: torch.device) -> int | None:
 def fitted(settings: Settings, memory: int | None) -> tuple[Settings, str]:
     """The settings with recompute='auto' replaced by the least that fits GPUs of `memory` bytes, and why, for the log.
 
-    Needed is what the simulator predicts for the fullest rank, `MEMORY_MARGIN` of the memory is left free. On CPUs,
-    whose memory is None, whole layers are recomputed. The reason is empty if there was nothing to decide.
+    The simulator predicts what the fullest rank needs; `MEMORY_MARGIN` of the memory stays free. On CPUs, for which
+    `memory` is None, whole layers are recomputed. The reason is empty if there was nothing to decide.
     """
     training = settings.training
     if memory is None or training.parallel.recompute != "auto":

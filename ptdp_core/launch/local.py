@@ -4,8 +4,8 @@
 
 `function(beat, *args)` runs in each rank with torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...) and the
 default process group initialised. It calls `beat()` whenever it makes progress; a rank that does not counts as hung.
-Ranks are forked from a server that has torch loaded, so that eight start in a fraction of a second, and meet through a
-file. They end with the launcher, even if that is killed.
+A server that has torch loaded forks the ranks, so that eight start in a fraction of a second. They meet through a file,
+and end with the launcher, even if that is killed.
 """
 
 import contextlib
@@ -31,19 +31,20 @@ from ptdp_core.interrupts import Interrupted, allowed, check, held, received
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
-# Set before torch is imported: without a pool of threads, a fork loses none; and threads wait without spinning, which
-# made a step 30 times slower on a busy machine.
+# Set before torch is imported. One thread: a fork would lose a pool's other threads. Passive: threads that wait by
+# spinning made a step 30 times slower on a busy machine.
 THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
-# Modules that every rank needs, imported once by the server. torch imports its compiler when the first optimizer is
-# made, which would take each rank a second.
+# Modules that every rank needs, which the server imports once. torch imports its compiler (`torch._dynamo`) when the
+# first optimizer is made, which would take each rank a second.
 PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
 
 
 class RankError(RuntimeError):
-    """A rank failed. `rank` says which, `exitcode` how it ended (negative: by that signal), the text's first line why.
+    """A rank failed. `rank` says which one, and `exitcode` how it ended (negative: by that signal).
 
-    Further lines are its stack. If it raised an exception, `kind` is its type's name and `message` its text.
+    The first line of the text says why; further lines are the rank's stack. If the rank raised an exception, `kind` is
+    the name of its type and `message` its text.
     """
 
     def __init__(self, rank: int, exitcode: int | None, reason: str, kind: str = "", message: str = "") -> None:
@@ -54,7 +55,10 @@ class RankError(RuntimeError):
 
 @dataclass
 class _Rank:
-    """The launcher's view of a rank."""
+    """The launcher's view of a rank: its process, the pipe to it, and what it has sent so far.
+
+    `stacks` is the file to which the rank writes its stack on SIGUSR1; `last_beat` is a time of the monotonic clock.
+    """
 
     index: int
     process: Any
@@ -89,22 +93,23 @@ def launch(
     With `pass_on_sigterm`, SIGTERM does not end the ranks, but is sent to each of them (they block it until the
     function unblocks it), and the launch goes on until they have returned.
     """
-    with held():
+    with held():  # signals wait, but where `allowed`: an interrupt between here and `finally` would leave ranks behind
         context = _fork_server(preload)
         with allowed():
             _await(context)
         with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
-            follow, alive = context.Pipe(duplex=False)  # closes when the launcher ends, however it ends
+            # Nothing is sent here: ranks read from `follow`, and see its end when the launcher ends, however it ends.
+            follow, alive = context.Pipe(duplex=False)
             temporary = (folder, util.get_temp_dir())  # the latter is made by multiprocessing, for the fork server
             members: list[_Rank] = []
             try:
                 for index in range(ranks):
-                    ours, theirs = context.Pipe(duplex=True)
+                    launcher_end, rank_end = context.Pipe(duplex=True)
                     setup = _Setup(index, ranks, folder, timeout, process_group, device, enter, threads, temporary)
-                    process = context.Process(target=_run_rank, args=(setup, theirs, follow, function, tuple(args)))
+                    process = context.Process(target=_run_rank, args=(setup, rank_end, follow, function, tuple(args)))
                     process.start()
-                    theirs.close()
-                    members.append(_Rank(index, process, ours, Path(folder) / f"stacks-{index}"))
+                    rank_end.close()  # the rank then has the only copy, whose end this process sees
+                    members.append(_Rank(index, process, launcher_end, Path(folder) / f"stacks-{index}"))
                 try:
                     with allowed():
                         return _supervise(members, timeout)
@@ -128,15 +133,16 @@ def start_server(preload: Sequence[str] = ()) -> None:
 
 
 def _fork_server(preload: Sequence[str]) -> ForkServerContext:
-    """What starts processes from the fork server, which is started if it does not run yet.
+    """The context that starts processes from the fork server; it starts the server if that does not run yet.
 
     Ctrl-C and SIGTERM do not reach the server, nor its ranks, even if sent to the whole process group: this process
     ends them. The server ends with this process.
     """
+    # On Linux a process ends with the thread that started it, and other threads may end long before this process.
     first = (END_WITH_PARENT,) if threading.current_thread() is threading.main_thread() else ()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*first, *PRELOAD, *preload])
-    resource_tracker.ensure_running()  # before the mask, which it would change
+    resource_tracker.ensure_running()  # started before the signals are masked, as starting it changes the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     unset = [name for name in THREADING if name not in os.environ]
     os.environ.update({name: THREADING[name] for name in unset})
@@ -150,7 +156,7 @@ def _fork_server(preload: Sequence[str]) -> ForkServerContext:
 
 
 def _await(context: ForkServerContext) -> None:
-    """Wait until the fork server has imported everything, by a process that does nothing."""
+    """Wait until the fork server has imported everything: start a process that does nothing, and join it."""
     process = context.Process(target=_nothing)
     process.start()
     process.join()
@@ -162,6 +168,8 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class _Setup:
+    """What a rank is told besides its function: see `launch`."""
+
     index: int
     ranks: int
     folder: str
@@ -174,6 +182,7 @@ class _Setup:
 
 
 def _supervise(members: list[_Rank], timeout: float, interruptible: bool = True) -> list[Any]:
+    """Wait until all ranks have a result, and return these. Raises `RankError` for a rank that fails or hangs."""
     while not all(member.done for member in members):
         if interruptible:
             check()
@@ -213,7 +222,7 @@ def _died(member: _Rank) -> bool:
 def _fail(members: list[_Rank]) -> None:
     """Raise for the rank that caused the failure: one that was killed, else the first with an error of its own."""
     deadline = time.monotonic() + GRACE
-    while time.monotonic() < deadline:  # a dying peer makes others fail too, sometimes sooner
+    while time.monotonic() < deadline:  # a dying rank makes others fail, too, and these may report first
         time.sleep(0.05)
         for member in members:
             if not member.done:
@@ -281,8 +290,9 @@ def _innermost(stack: str) -> str:
 
 
 def _end(members: list[_Rank]) -> None:
+    """End all ranks that are still running, and close the pipes to them."""
     running = [member.process.pid for member in members if member.process.is_alive() and not member.done]
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # all stand still first: none complains that another has gone
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that no rank complains that another is gone
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -295,8 +305,10 @@ def _end(members: list[_Rank]) -> None:
 
 
 def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Callable[..., Any], args: Any) -> None:
-    """The life of a rank. It ends by `os._exit`: at that point there is nothing to clean up, and gloo's threads
-    must not outlive their objects."""
+    """Live as a rank: set up, run the function, send its result or error.
+
+    It ends by `os._exit`: there is nothing to clean up then, and gloo's threads must not outlive their objects.
+    """
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher gets it too, and ends us
@@ -313,15 +325,14 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
             if setup.process_group:
                 from ptdp_core.engine.groups import initialise, local_device
 
-                # Longer than the launcher's patience: it can tell who hangs, those who wait cannot.
+                # Longer than the launcher's, which can tell who hangs; ranks that wait for the hanging one cannot.
                 patience = 2 * setup.timeout + 60
                 initialise(local_device(setup.device), patience, store=f"{setup.folder}/store")
             result = function(lambda: pipe.send(("beat", None)), *args)
             if setup.process_group:
                 torch.distributed.barrier()  # nobody leaves while others still read from it
-            pipe.send_bytes(
-                pickle.dumps(("result", result))
-            )  # a copy of tensors: `send` would share this rank's memory
+            # Pickled here, which copies tensors: `send` would share the memory of this rank, which is about to end.
+            pipe.send_bytes(pickle.dumps(("result", result)))
         except BaseException as error:
             code = FAILED_RANK_EXIT
             with contextlib.suppress(OSError):
@@ -332,7 +343,7 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
 
 
 def _follow(launcher: Connection, temporary: Sequence[str]) -> None:
-    """Wait until the launcher is gone, which closes its end of this pipe; then clean up for it and end."""
+    """Wait until the launcher is gone, which closes its end of this pipe; then remove its folders and end."""
     with contextlib.suppress(EOFError, OSError):
         launcher.recv_bytes()
     for folder in temporary:

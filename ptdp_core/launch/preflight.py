@@ -1,4 +1,7 @@
-"""What can be found wrong with a training run before its ranks start; imports little, to find it soon."""
+"""Finds what is wrong with a training run before its ranks start, as far as that is possible.
+
+It imports little, so that errors come soon.
+"""
 
 import importlib.util
 import os
@@ -15,10 +18,11 @@ from ptdp_core.engine.settings import Settings
 
 
 def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
-    """Settings with the token file and the checkpoint filled in, after everything that can be found wrong so far.
+    """Check a run, and return its settings with the token file and the checkpoint filled in.
 
-    `thorough` reads all tokens, and tries the places to be written to: once per run is enough. Raises `ValueError`
-    for data, a checkpoint or a kernel that cannot be used, `EngineUnavailableError` for places.
+    With `thorough` it also reads all tokens, and tries the folders to be written to; one process per run does that.
+    Raises `ValueError` for data, a checkpoint or a kernel that cannot be used, and `EngineUnavailableError` for a
+    folder that cannot be written or a package that is missing.
     """
     run = settings.run
     if settings.engine.dtype == "fp16" and settings.optimizer.loss_scale == 1:
@@ -52,7 +56,7 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
 
 
 def cpu_threads(ranks: int) -> int:
-    """Threads for each of so many ranks on this machine: what OMP_NUM_THREADS says, or an equal share of the cores."""
+    """The number of threads for each of so many ranks here: what OMP_NUM_THREADS says, or a share of the cores."""
     if wanted := os.environ.get("OMP_NUM_THREADS", "").isdecimal() and int(os.environ["OMP_NUM_THREADS"]):
         return wanted
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -32,6 +32,7 @@ def small() -> Sections:
 
 
 def _paper(layers: int, hidden: int, heads: int, **parallel: Any) -> Sections:
+    """A model with s = 2048 and V = 51,200 as in the paper, trained in fp16 with a static loss scale."""
     return {
         "model": {"layers": layers, "hidden": hidden, "heads": heads, "seq": 2048, "vocab": 51200},
         "parallel": parallel,
@@ -66,12 +67,12 @@ RECIPES: dict[str, Callable[[], Sections]] = {
 
 
 def recipe(name: str) -> Sections:
-    """The sections of a recipe; `ValueError` for an unknown name."""
+    """The sections of a recipe. Raises `ValueError` for an unknown name."""
     if name not in RECIPES:
         raise ValueError(f"recipe={name!r} is unknown; needs one of {', '.join(RECIPES)}; try tiny")
     return RECIPES[name]()
 
 
 def settings(name: str) -> Settings:
-    """A recipe as settings."""
+    """A recipe as settings. Raises `ValueError` for an unknown name."""
     return from_mapping(recipe(name))

@@ -1,8 +1,8 @@
 """One training step by schedule, in real ranks on this machine: every schedule has to give 1F1B's gradients.
 
 `compare_gradients` starts p processes once and runs all schedules in them, one after the other, in fp64. The model is
-the smallest that has a layer for each stage; strict optimizer semantics (Section 2.2) say that the order of the passes
-must not matter, up to the order in which gradients are summed.
+the smallest that has a layer for each stage. By strict optimizer semantics (Section 2.2) the order of the passes must
+not matter, up to the order in which gradients are summed.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,9 @@ TIMEOUT = 60.0  # seconds without a finished step: the ranks hang
 class GradientDifference(NamedTuple):
     """A schedule's gradients against 1F1B's, compared parameter by parameter.
 
-    `equal` of the `parameters` have gradients that are the same to the bit. The largest difference, relative to the
-    parameter's largest gradient, is that of `parameter`."""
+    `equal` of the `parameters` have gradients that are the same to the bit. `parameter` has the `largest` difference,
+    relative to the largest element of its gradient.
+    """
 
     schedule: str
     exchange: str
@@ -37,23 +38,25 @@ class GradientDifference(NamedTuple):
 
 
 def compare_gradients(schedules: Sequence[Schedule], exchanges: Sequence[str] = MODES) -> list[GradientDifference]:
-    """Train a step with each schedule, exchanging in each of these ways. All have the same p and m.
+    """Train a step with each schedule and each kind of exchange. All schedules have the same p and m.
 
     Raises `ptdp_core.launch.local.RankError` if a rank fails or hangs.
     """
     p, m = schedules[0].p, schedules[0].m
-    runs = [(build("1f1b", p, m), exchanges[0]), *((table, how) for how in exchanges for table in schedules)]
+    runs = [(build("1f1b", p, m), exchanges[0]), *((table, exchange) for exchange in exchanges for table in schedules)]
     layers = max(table.stages for table, _ in runs)
     by_rank = launch(gradients_in_rank, p, (runs, layers), timeout=TIMEOUT)
+    # A run's gradients are those of all ranks together, each of which has the parameters of its stages.
     reference, *others = [
         {name: grad for gradients in ranks for name, grad in gradients.items()} for ranks in zip(*by_rank, strict=True)
     ]
-    return [_difference(run, reference, ours) for run, ours in zip(runs[1:], others, strict=True)]
+    return [_difference(run, reference, gradients) for run, gradients in zip(runs[1:], others, strict=True)]
 
 
-def _difference(run: tuple[Schedule, str], reference: "Gradients", ours: "Gradients") -> GradientDifference:
+def _difference(run: tuple[Schedule, str], reference: "Gradients", gradients: "Gradients") -> GradientDifference:
+    """Compare a run's gradients with the reference; a parameter without a gradient differs infinitely."""
     errors = {
-        name: ((ours[name] - grad).abs().max() / grad.abs().max()).item() if name in ours else float("inf")
+        name: ((gradients[name] - grad).abs().max() / grad.abs().max()).item() if name in gradients else float("inf")
         for name, grad in reference.items()
     }
     worst = max(errors, key=errors.__getitem__)
@@ -62,7 +65,7 @@ def _difference(run: tuple[Schedule, str], reference: "Gradients", ours: "Gradie
 
 
 def gradients_in_rank(beat: Callable[[], None], runs: Sequence[tuple[Schedule, str]], layers: int) -> list["Gradients"]:
-    """What runs in every rank: its parameters' gradients by name, for each schedule and way of exchanging."""
+    """Return this rank's gradients by parameter, one dictionary for each run; every rank runs this function."""
     import torch
 
     from kernels import select

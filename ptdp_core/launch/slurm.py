@@ -1,4 +1,4 @@
-"""Batch scripts for Slurm with one task per rank; printed for the user to read, change and submit."""
+"""Batch scripts for Slurm with one task per rank. They are printed, for the user to read, change and submit."""
 
 import argparse
 import re
@@ -47,7 +47,10 @@ OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account")
 
 @dataclass(frozen=True)
 class Job:
-    """What a batch script asks Slurm for besides its tasks; a field that is empty is left to the cluster's defaults."""
+    """What a batch script asks Slurm for besides its tasks; the cluster's defaults hold for fields that are None.
+
+    `per_node` is the number of ranks on a node. Raises `ValueError` for a time or a name that Slurm would not take.
+    """
 
     nodes: int | None = None
     per_node: int | None = None
@@ -65,7 +68,7 @@ class Job:
                 raise ValueError(f"{name}={value!r} is no name; needs letters, digits and . , + @ _ -; try {name}=main")
 
     def shape(self, ranks: int) -> tuple[int, int]:
-        """Nodes, and ranks on each of them. Raises ValueError if they cannot all be full."""
+        """The number of nodes, and of ranks on each of them. Raises `ValueError` if they cannot all be full."""
         if self.nodes is not None and (self.nodes < 1 or ranks % self.nodes):
             raise ValueError(f"nodes={self.nodes} does not divide p*t*d={ranks}; needs full nodes; try --nodes 1")
         per_node = self.per_node
@@ -81,7 +84,7 @@ class Job:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a printed batch script."""
+    """Add the options of a printed batch script."""
     group = parser.add_argument_group("in a printed batch script")
     group.add_argument("--nodes", type=int, metavar="N", help="nodes (default: as many as the ranks fill)")
     group.add_argument("--per-node", type=int, metavar="N", help="ranks per node (default: 8, or all of fewer)")
@@ -91,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def job_of(arguments: argparse.Namespace, printed: bool) -> Job:
-    """The job that the options ask for. Raises ValueError for one that is given although no script is `printed`."""
+    """The job that the options ask for. Raises `ValueError` for an option without a script that is `printed`."""
     values = {name: getattr(arguments, name) for name in Job.__dataclass_fields__}
     given = [name for name, value in values.items() if value is not None]
     if given and not printed:
@@ -103,7 +106,7 @@ def job_of(arguments: argparse.Namespace, printed: bool) -> Job:
 
 
 def without_options(words: Sequence[str], *flags: str) -> list[str]:
-    """A command line without the flags, and without the options of a printed batch script."""
+    """A command line without these flags, and without the options of a printed batch script and their values."""
     kept, value_follows = [], False
     for word in words:
         if value_follows:
@@ -118,7 +121,7 @@ def without_options(words: Sequence[str], *flags: str) -> list[str]:
 def sbatch(settings: Settings, arguments: Sequence[str], job: Job) -> str:
     """The script for a run of p*t*d ranks with these command-line arguments.
 
-    If the run saves, the script goes on from what is saved: Slurm may start it again, or the user submit it again.
+    If the run saves, the script goes on from what is saved: Slurm may restart it, or the user submit it again.
     """
     resume = ["--resume", "auto"] if settings.run.save and not settings.run.load else []
     command = as_rank(["python", "-m", "ptdp_core.launch", *arguments, *resume])
@@ -150,5 +153,5 @@ def script(ranks: int, job: Job, on_gpus: bool, command: str, options: str = "")
 
 
 def as_rank(command: Sequence[str]) -> str:
-    """The command as a task of srun runs it in bash: as one rank, under the names that torch reads."""
+    """The command as bash runs it in a task of srun: as one rank, with the environment variables that torch reads."""
     return RANK.format(command=shlex.join(command))

@@ -46,7 +46,7 @@ CODES = {ValueError.__name__: USAGE, EngineUnavailableError.__name__: UNAVAILABL
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `ptdp-train`."""
+    """Make the parser of `ptdp-train`."""
     codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
     parser = argparse.ArgumentParser(
         "ptdp-train",
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of a training run, --debug apart."""
+    """Add the options of a training run, all but --debug."""
     parser.add_argument("config", nargs="?", help="TOML file with [model], [parallel], [engine], [optimizer], [run]")
     parser.add_argument("--recipe", help=f"a named configuration instead of a file: {', '.join(recipes.RECIPES)}")
     parser.add_argument(
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(arguments: argparse.Namespace) -> Settings:
-    """Settings from the command line; `ValueError` if they cannot work."""
+    """Make the settings that a command line asks for. Raises `ValueError` if they cannot work."""
     if bool(arguments.config) == bool(arguments.recipe):
         raise ValueError("config and recipe: both or neither given; needs one of them; try --recipe tiny")
     sections = read(arguments.config) if arguments.config else recipes.recipe(arguments.recipe)
@@ -114,14 +114,17 @@ def scheduled(parallel: Mapping[str, Any], schedule: str, assignments: Sequence[
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
+    """Run the command, and return its exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     return run(parser().parse_args(argv), argv)
 
 
 @dataclass(frozen=True)
 class _Command:
-    """How the run talks: the name before its errors; `report`, which is told its end, for which stdout is kept."""
+    """How the command reports: `name` stands before its errors; `report`, if given, is told how the run ended.
+
+    With a `report` the log goes to stderr, as stdout is the report's.
+    """
 
     name: str
     report: Callable[[Trained], None] | None
@@ -176,7 +179,7 @@ def run(
 def _run(settings: Settings, ranks: int, command: _Command) -> int:
     """Launch the ranks on this machine, and wait for them."""
     check_world_size(ranks, settings.parallel)
-    start_server([TRAINING])  # which imports for seconds what ranks need, meanwhile:
+    start_server([TRAINING])  # it imports for seconds what ranks need, while this process checks the run
     from ptdp_core.launch.preflight import cpu_threads, preflight
 
     settings = preflight(settings)
@@ -197,14 +200,14 @@ def _run(settings: Settings, ranks: int, command: _Command) -> int:
 
 
 def _train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool) -> Trained:
-    """`training.train`, which the launcher itself has no need to import."""
+    """Run `training.train`; imported here, as the launcher itself need not wait for its imports."""
     from ptdp_core.launch.training import train
 
     return train(beat, settings, log_to_stderr)
 
 
 def _run_as_rank(settings: Settings, debug: bool, command: _Command) -> int:
-    """Be one of the ranks that torchrun or srun has started. Rank 0 looks at what all have in common."""
+    """Run as one of the ranks that torchrun or srun has started. Rank 0 checks what all ranks have in common."""
     check_world_size(int(os.environ["WORLD_SIZE"]), settings.parallel)
     from ptdp_core.launch.preflight import preflight
 
@@ -252,4 +255,5 @@ def _part() -> None:
 
 
 def _way_on(settings: Settings) -> str:
+    """The end of a message: how to go on with a run that was stopped, if it saves."""
     return "; to go on: the same command with --resume auto" if settings.run.save else ""

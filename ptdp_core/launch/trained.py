@@ -1,4 +1,4 @@
-"""What a training run was, as rank 0 tells its launcher."""
+"""The outcome of a training run, as rank 0 reports it to its launcher."""
 
 from dataclasses import dataclass
 

@@ -33,7 +33,7 @@ class Termination:
 
     def __init__(self) -> None:
         self._asked = False
-        # On the host, and apart from the collectives of a save in the background.
+        # gloo, for a flag on the host; a separate group, apart from the collectives of a save in the background.
         self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None
         signal.signal(signal.SIGTERM, self._ask)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -103,6 +103,7 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
 
 
 def _trainer(settings: Settings, groups: Groups) -> "Trainer | Zero3Trainer":
+    """The trainer that the settings ask for: PTD-P's or the ZeRO-3 baseline's."""
     operators = select(settings.kernels, groups.device)
     if settings.parallel.data_parallel != "zero3":
         return Trainer(settings, groups, operators)
@@ -112,7 +113,7 @@ def _trainer(settings: Settings, groups: Groups) -> "Trainer | Zero3Trainer":
 
 
 class _Evaluation:
-    """When a run looks at its loss on the sequences that are held out, always the same of them."""
+    """Evaluates a run's loss on held-out sequences, always the same ones, when that is due."""
 
     def __init__(
         self,
@@ -140,13 +141,13 @@ class _Evaluation:
             self.report.evaluation(self.trainer.done, loss, self.count * self.B)
 
     def finish(self) -> None:
-        """Evaluate after the last step, if not done."""
+        """Evaluate after the last step, unless that has been done."""
         if self.evaluated_step < self.trainer.done:
             self.run()
 
 
 class _Saver:
-    """When a run loads and saves its checkpoints, and what it says about that."""
+    """Loads and saves a run's checkpoints when that is due, and notes it in the log."""
 
     def __init__(
         self, trainer: "Trainer | Zero3Trainer", settings: Settings, data: str, report: TrainingLog | None
@@ -158,7 +159,7 @@ class _Saver:
         self.saved_step, self.saved = 0, ""
 
     def start(self) -> int:
-        """Lock the folder, load the checkpoint that the run goes on from; returns the samples consumed until then."""
+        """Lock the folder, load the checkpoint to go on from, if any, and return the samples consumed until then."""
         consumed = 0
         if self.run.save:
             self.checkpoints.claim()
