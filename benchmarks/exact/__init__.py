@@ -2,13 +2,14 @@
 
     reproduce gate exact [SECTION ...] [--accept] [--json]
 
-- `simulated.py`: times, FLOPs, bytes by link class, memory of the paper's points; the cluster's parameters
+- `simulated.py`: times, FLOPs, bytes by link class and memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
 - `growth.py`: how the lines that functions execute grow with the size of a problem
 - `startup.py`: what commands import, wait for and start
 - `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
 - `counts.py`, `counting.py`: operators, bytes, waits and calls of a training step, by the function that asks for them
 - `mutations.py`: regressions that the checks must name
+- `quantities.py`: the data, sections of entries with quantities by kind
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`
 - `differences.py`, `wording.py`: what changed, grouped so that one cause is one difference
 - `command.py`: the command line

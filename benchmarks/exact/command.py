@@ -83,7 +83,7 @@ def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the exact checks."""
+    """Add the options of the exact checks."""
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)} (default: all)")
     parser.add_argument("--accept", action="store_true", help="make what is computed now the reference, on purpose")
     parser.add_argument("--json", action="store_true", help=JSON_HELP)
@@ -106,6 +106,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _accept(names: Sequence[str], as_json: bool) -> int:
+    """Write what is computed now as the reference, all sections or none, and return the exit code."""
     if not storage.IS_CHECKOUT:
         raise UnavailableError("the reference belongs to a checkout of the project, and this is an installed copy")
     sections = {name: collect(name) for name in names}
@@ -124,6 +125,7 @@ def _accept(names: Sequence[str], as_json: bool) -> int:
 
 
 def _document(result: ExactResult) -> dict[str, object]:
+    """The result as `--json` prints it."""
     return {
         "exit_code": result.code,
         "status": "different" if result.differences else "same",
@@ -134,6 +136,7 @@ def _document(result: ExactResult) -> dict[str, object]:
 
 
 def _print(result: ExactResult) -> None:
+    """Print each difference as a headline and the first few values."""
     compared = ", ".join(f"{len(section)} {name}" for name, section in result.sections.items())
     for name, why in result.skipped.items():
         print(f"exact: {name} not compared: {why}")

@@ -28,7 +28,7 @@ from benchmarks.records.storage import PROJECT
 from ptdp_core.engine.groups import Groups
 
 OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core"))
-# A function of these is named together with the function that called it: alone it would not say who asked for the work.
+# A function of these is named together with its caller: its own name would not say who asked for the work.
 HELPERS = (f"{PROJECT / 'kernels'}/", f"{PROJECT / 'ptdp_core' / 'engine' / 'groups.py'}")
 # For these a host waits for its GPU. On a CPU some of them never come to the dispatcher.
 SYNCHRONISING = {"tolist", "cpu", "numpy"}
@@ -41,7 +41,7 @@ DTYPES = {
     torch.bool: "bool",
 }
 
-# gloo's threads hold on to a tensor for a moment after its collective: seconds in which they let go of it.
+# Seconds in which gloo's threads release a tensor, which they hold for a moment after its collective.
 RELEASE = 0.001
 
 Counts = defaultdict[str, Counter[str]]  # by function, by what is counted
@@ -88,9 +88,10 @@ class Profile(TorchDispatchMode):
     - `operators[function]`: operators with the dtype of their result ('mm bf16'), collectives with their group
       ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages
     - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
-      since the collective was started. 0 of them: nothing overlaps
+      since the collective was started. With 0 of them nothing overlaps
     - `calls[module]`: calls of the module's functions
-    - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them. Made before: not counted
+    - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them; storages that were made
+      before are not counted
     """
 
     def __init__(self, groups: Groups) -> None:
@@ -107,13 +108,13 @@ class Profile(TorchDispatchMode):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Count what is done inside, without garbage collection: memory that only it frees counts as alive."""
+        """Count what is done inside. Garbage collection is off: memory that only it would free counts as alive."""
         wait = dist.Work.wait
         gc.collect()
         gc.disable()
         with ExitStack() as stack:
             stack.callback(gc.enable)
-            # Whether a message has arrived depends on time; so that counts do not, each of them is waited for.
+            # Whether a message has arrived depends on time. Each is waited for, so that counts do not depend on it.
             stack.enter_context(patch.object(dist.Work, "is_completed", lambda work: False))
             stack.enter_context(patch.object(dist.Work, "wait", self._waiting(wait)))
             stack.enter_context(_Synchronisations(self.operators))
@@ -123,10 +124,14 @@ class Profile(TorchDispatchMode):
             yield
 
     def _waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        """`Work.wait`, counted with the operators that were dispatched since the collective was started."""
+
         def counted(work: Any, *args: Any, **options: Any) -> Any:
             function = self.waits[responsible(sys._getframe(1))]
             function["waits"] += 1
-            if self._started:  # the newest one if nothing else was done since, otherwise the oldest one
+            # PyTorch does not say which collective this is. It is taken to be the newest one if nothing else was
+            # dispatched since that started, and otherwise the oldest one.
+            if self._started:
                 newest = self._started[-1] == self._dispatched
                 function["operators under way"] += self._dispatched - self._started.pop(-1 if newest else 0)
             result = wait(work, *args, **options)
@@ -150,6 +155,7 @@ class Profile(TorchDispatchMode):
         return out
 
     def _name(self, func: Any, args: Any, out: Any) -> str:
+        """The name that an operator is counted by, such as 'mm bf16'; notes the start of a collective."""
         operator = func._schema.name.split("::")[1]
         if func.namespace == "c10d":
             self._started.append(self._dispatched)
@@ -162,6 +168,7 @@ class Profile(TorchDispatchMode):
         return f"{operator} {_dtype((out, args))}"
 
     def _allocate(self, function: str, out: Any, before: set[int]) -> None:
+        """Count the storages of a result that neither the operator's arguments (`before`) nor earlier results have."""
         for tensor in _tensors(out):
             storage = tensor.untyped_storage()
             key, size = storage._cdata, storage.nbytes()
@@ -174,6 +181,8 @@ class Profile(TorchDispatchMode):
                 self.peak = +self.alive
 
     def _free(self, key: int, function: str, size: int) -> Callable[[Any], None]:
+        """What is called when a storage dies: its bytes are no longer alive."""
+
         def free(reference: Any) -> None:
             del self._storages[key]
             self.alive[function] -= size
@@ -200,5 +209,5 @@ def _is_view(func: Any) -> bool:
 
 
 def as_text(counts: Mapping[str, int]) -> str:
-    """Counts as text, such as '4 clone bf16, 12 mm bf16': what a file of the reference holds of a function."""
+    """Counts as text, such as '4 clone bf16, 12 mm bf16', which is how the reference's files have them."""
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count)

@@ -1,7 +1,7 @@
 """Section `counts`: what one training step makes each rank do, in mixed precision, by the responsible function.
 
-The counts are of PyTorch's operators as much as of this project, so they are compared only with a reference of the same
-release of PyTorch. This module imports no torch: `counting.py` does, in the ranks.
+Which operators run depends on PyTorch as much as on this project, so counts are compared only with a reference of the
+same release of PyTorch. This module imports no torch: `counting.py` does, in the ranks.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from benchmarks.exact.quantities import Entry, Quantities, Section
 from ptdp_core.launch.local import launch
 
 AUTO = "auto on a GPU"
-STEPS = 3  # that are counted
+STEPS = 3  # counted steps of each case
 
 # Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
 # overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous.
@@ -42,7 +42,7 @@ def collect() -> Section:
 
 
 def incomparable(reference: Mapping[str, Quantities]) -> str:
-    """Why the reference says nothing about this machine's counts: another release of PyTorch; '' if it does."""
+    """Why this machine's counts cannot be compared with the reference, another release of PyTorch; '' if they can."""
     written = reference.get(AUTO, {}).get("parameters", {}).get("torch", "")
     here = release()
     return f"the reference is of torch {written}, this is {here}" if written != here else ""
@@ -62,9 +62,9 @@ def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
 
 
 def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
-    """Train a batch, which makes what is made once, then a few more, and return what one of them did.
+    """Train a batch, which creates what is created once, then a few more, and return what the last of them did.
 
-    Of the live bytes the fewest count: gloo's threads may hold a tensor for longer, which depends on time.
+    Of the live bytes the fewest of all steps count: for how long gloo's threads hold a tensor depends on time.
     """
     import torch
 
@@ -102,7 +102,7 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
 
 
 def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """On one rank: what is 'auto' on a GPU that can run everything, and how the executor's lines grow with m."""
+    """Return, on one rank, what 'auto' is on a GPU that runs everything, and how the executor's lines grow with m."""
     from unittest.mock import patch
 
     import torch

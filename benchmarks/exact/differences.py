@@ -13,7 +13,7 @@ from benchmarks.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scala
 
 @dataclass(frozen=True)
 class Change:
-    """The change of one quantity of an entry, on one rank if it has ranks. A value of None means that there is none."""
+    """The change of one quantity of an entry, on one rank if it has ranks; `old` or `new` is None if absent."""
 
     section: str
     entry: str
@@ -27,7 +27,7 @@ class Change:
 
     @property
     def relative(self) -> float | None:
-        """(new - old)/old of numbers, where old is not 0."""
+        """(new - old)/old of numbers; None for texts, and where old is 0."""
         if isinstance(self.old, str) or isinstance(self.new, str) or not self.old or self.new is None:
             return None
         return self.new / self.old - 1
@@ -48,7 +48,7 @@ class Difference:
 
 
 def compare(name: str, reference: Mapping[str, Quantities], current: Section) -> list[Change]:
-    """Every change of a section, in the order of its entries."""
+    """List every change of a section, in the order of its entries."""
     changes: list[Change] = []
     for entry in dict.fromkeys([*reference, *current]):
         if entry not in current:
@@ -61,6 +61,7 @@ def compare(name: str, reference: Mapping[str, Quantities], current: Section) ->
 
 
 def _changes_of_entry(section: str, label: str, reference: Quantities, entry: Entry) -> Iterable[Change]:
+    """Yield the changes of an entry, one for each quantity, thing counted and rank."""
     for kind in KINDS[1:]:
         old, new = reference.get(kind, {}), entry.quantities.get(kind, {})
         for name in dict.fromkeys([*old, *new]):
@@ -76,6 +77,7 @@ ItemChange = tuple[str, int | None, Scalar | None, Scalar | None]  # what is cou
 
 
 def _by_rank(old: Value | None, new: Value | None) -> Iterable[ItemChange]:
+    """Old and new of a value, or of every item of a list by rank."""
     if not isinstance(old, list) and not isinstance(new, list):
         return [("", None, old, new)]
     before, after = (value if isinstance(value, list) else [] for value in (old, new))
@@ -84,7 +86,7 @@ def _by_rank(old: Value | None, new: Value | None) -> Iterable[ItemChange]:
 
 
 def _counted(old: Value | None, new: Value | None) -> Iterable[ItemChange]:
-    """The counts in two texts, or in two lists of them by rank; a text that is no list holds for all ranks."""
+    """Old and new of every thing counted, in two texts or in lists of them by rank; a single text is for all ranks."""
     size = max(len(value) if isinstance(value, list) else 0 for value in (old, new))
     for rank in range(size) if size else [None]:
         before, after = (_counts(value[rank or 0] if isinstance(value, list) else value) for value in (old, new))
@@ -117,6 +119,11 @@ def explain(changes: Sequence[Change]) -> list[Difference]:
 
 
 def _explains(difference: Difference, change: Change) -> bool:
+    """Whether a change follows from a difference of an earlier kind.
+
+    A parameter explains all changes of its section. An order explains those of all entries with such a schedule, and
+    every difference those of its own entries, except that an entry which is new or gone explains nothing.
+    """
     if difference.kind == "entries":
         return False
     if difference.kind == "parameters":

@@ -19,8 +19,8 @@ TIMEOUT = 60.0  # seconds after which ranks that finished no case count as hung
 
 Case = dict[str, Any]
 
-# By number of ranks, which are started once for all cases. A case has fields of ParallelConfig, EngineSettings and
-# OptimizerSettings, and `layers` (default: one a chunk, at least 2).
+# Cases by number of ranks, which start once for all of them. A case has fields of ParallelConfig, EngineSettings and
+# OptimizerSettings, and `layers` (default: one per chunk, and at least 2).
 CASES: dict[int, tuple[Case, ...]] = {
     4: (
         {"p": 2, "t": 2, "B": 4, "layers": 4},
@@ -72,12 +72,12 @@ def name(case: Case) -> str:
 
 
 def collect() -> Section:
-    """Run all cases. Raises `UnavailableError` where there is no torch to run them with."""
+    """Run all cases. Raises `UnavailableError` where torch is not installed."""
     return {label: entry for count, cases in CASES.items() for label, entry in run(count, cases, count_in_rank).items()}
 
 
 def run(count: int, cases: Sequence[Case], in_rank: Callable[..., list[Any]]) -> Section:
-    """The entry of each case, by its name, from what `in_rank(beat, cases)` returns for them on `count` ranks.
+    """Run cases on `count` ranks, and return their entries by name: `in_rank(beat, cases)` counts on each rank.
 
     A case whose program would hang is not started. If a rank fails, all cases have its error in place of quantities.
     Raises `UnavailableError` without torch.
@@ -104,6 +104,7 @@ def _entry(case: Case, quantities: Quantities) -> Entry:
 
 
 def _problem(case: Case) -> str:
+    """Why a case's program would hang; empty if it runs."""
     config = settings(case)
     parallel = config.parallel
     schedule = build(parallel.schedule, parallel.p, parallel.m, parallel.v)

@@ -1,9 +1,9 @@
 """Section `growth`: how the lines that each function executes grow with the size of a problem.
 
-The same computation runs at two sizes, one twice the other. What a function executes then stays (power 0), doubles
-(power 1) or becomes four times as much (power 2: a loop in a loop). Lines are counted, not times, and the powers are
-rounded, so that they are the same on every machine and version of Python. What C code scans by itself, as
-`x in numbers` does, has no lines; comparisons of our own classes have.
+The same computation runs at two sizes, one twice the other. The lines that a function executes then stay as many (power
+0), double (power 1) or become four times as many (power 2: a loop in a loop). Lines are counted, not times, and the
+powers are rounded, so that they are the same on every machine and version of Python. A scan in C code, as in
+`x in numbers`, executes no lines, unless it compares objects of our own classes.
 """
 
 import sys
@@ -22,7 +22,7 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.executor import compile_blocking
 
 SIZES = (64, 128)  # microbatches
-FEWEST = 3 * SIZES[0]  # lines at the larger size: with fewer a function is not listed
+FEWEST = 3 * SIZES[0]  # a function with fewer lines at the larger size is not listed
 OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core", "benchmarks/exact/counts", "reproduce"))
 
 Run = Callable[[int], Callable[[], object]]  # prepares a computation of a size, and returns it
@@ -40,6 +40,7 @@ def collect() -> Section:
 
 
 def _simulated(m: int) -> Callable[[], object]:
+    """The simulation of an iteration of m microbatches."""
     config = TrainingConfig(ModelConfig(8, 1024, 16), ParallelConfig(p=4, B=m))
     cluster = load_cluster("selene")
     return partial(simulate, config, cluster)
@@ -57,7 +58,7 @@ def of(run: Run, sizes: Sequence[int]) -> dict[str, Value]:
 
 
 def executed_lines(run: Callable[[], object]) -> Counter[str]:
-    """How many lines of each function of the project are executed; those of comprehensions are their function's."""
+    """Count the lines that each function of the project executes; those of a comprehension count for its function."""
     lines: Counter[str] = Counter()
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.exact.mutations [NAME ...]
 
-Each mutation of `mutations.toml` is put into a copy of the sources; the check of its sections has to print one headline
-with all the texts that the mutation is to be named by. First the copy is checked as it is, which must find nothing.
+It makes each change of `mutations.toml` in a copy of the sources, where the check of the change's sections has to print
+one headline that contains all of its texts `named`. Before that, the check of the unchanged copy must find nothing.
 """
 
 import json
@@ -48,14 +48,14 @@ def read() -> dict[str, Mutation]:
 
 
 def copy(folder: Path) -> None:
-    """Copy what an exact check needs."""
+    """Copy what an exact check needs into a folder."""
     for name in COPIED:
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def check(folder: Path, sections: Sequence[str]) -> list[str]:
-    """The headlines of an exact check of the copy. Raises `RuntimeError` if it does not run."""
-    done = subprocess.run(
+    """Run an exact check of the copy, and return its headlines. Raises `RuntimeError` if it does not run."""
+    process = subprocess.run(
         [sys.executable, "-m", "benchmarks", "exact", *sections, "--json"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(folder)},
@@ -63,13 +63,16 @@ def check(folder: Path, sections: Sequence[str]) -> list[str]:
         text=True,
         check=False,
     )
-    if done.returncode not in (errors.DONE, errors.REGRESSED):
-        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
-    return [difference["headline"] for difference in json.loads(done.stdout)["differences"]]
+    if process.returncode not in (errors.DONE, errors.REGRESSED):
+        raise RuntimeError(f"exit code {process.returncode}: {process.stderr.strip() or process.stdout.strip()}")
+    return [difference["headline"] for difference in json.loads(process.stdout)["differences"]]
 
 
 def headlines(folder: Path, mutation: Mutation) -> list[str]:
-    """What the check says about a mutation; the copy is as before afterwards."""
+    """Make a mutation in the copy, return the headlines of its check, and undo it.
+
+    Raises `ValueError` if the file does not hold the text `old` exactly once.
+    """
     path = folder / mutation.file
     source = path.read_text(encoding="utf-8")
     if source.count(mutation.old) != 1:

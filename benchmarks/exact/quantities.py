@@ -7,8 +7,8 @@ from ptdp_core.config import ParallelConfig
 
 SECTIONS = ("simulated", "schedules", "growth", "startup", "engine", "counts")
 
-# Each kind explains the later ones: another order of actions sends other messages, which take another time. The first
-# is no kind of quantity: it stands for an entry that is new or gone.
+# Each kind explains later ones: another order of actions sends other messages, which take another time. The first kind
+# has no quantities: it stands for an entry that is new or gone.
 KINDS = (
     "entries",
     "parameters",
@@ -26,11 +26,11 @@ KINDS = (
     "time",
 )
 
-# The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16'. Each thing is
-# compared by itself.
+# The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16', each of which is
+# compared separately.
 COUNTED = ("imports", "operators", "waits", "alive", "peak", "calls")
 
-PROBLEM = "cannot run"  # the only quantity of an entry that cannot run; its value says why
+PROBLEM = "cannot run"  # the name of the only quantity of an entry that cannot run; the value says why
 
 Scalar = int | float | str
 Value = Scalar | list[int] | list[str]

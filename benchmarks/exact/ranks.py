@@ -1,7 +1,7 @@
-"""Counts on one rank what the training of one batch does, below the engine, at PyTorch's dispatcher.
+"""Counts on one rank what the training of one batch does, at PyTorch's dispatcher, below the engine.
 
-Every collective and message passes there with its tensor and its process group, whatever code issued it, and so does
-every GEMM that is really executed.
+Every collective and message passes the dispatcher with its tensor and its process group, whatever code issued it, and
+so does every GEMM that is really executed.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ def group_of(args: Any, names: Mapping[str, str]) -> str:
 
 
 class Counts(TorchDispatchMode):
-    """While it is active, counts `calls` and `bytes` by group and operator, and the `flops` of GEMMs."""
+    """Counts, while it is active, `calls` and `bytes` by group and operator, and the `flops` of GEMMs."""
 
     def __init__(self, groups: Groups) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Counts(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if func.namespace == "c10d":
             operator = func._schema.name.split("::")[1]
-            if operator != "recv_":  # the peer counts its send
+            if operator != "recv_":  # a message is counted once, where it is sent
                 self._count(operator, args)
         elif formula := self._formula(func):
             self.flops += formula(*args, **(kwargs or {}), out_val=out)
@@ -67,6 +67,7 @@ class Counts(TorchDispatchMode):
         return self._formulas[func]
 
     def _count(self, operator: str, args: Any) -> None:
+        """Count a collective or message, and the bytes of this rank's input to it."""
         tensors = torch.utils._pytree.tree_leaves(args[INPUT_ARGUMENT.get(operator, 0)])
         key = f"{group_of(args, self._names)} {NAMES.get(operator, operator.strip('_'))}"
         self.calls[key] += 1

@@ -1,4 +1,4 @@
-"""Reads and writes the committed values: a JSON file per section, a line per quantity, so that diffs read well."""
+"""Reads and writes the committed values: a JSON file per section, with a line per quantity so that diffs read well."""
 
 import json
 from collections.abc import Mapping
@@ -76,6 +76,7 @@ def _problem(document: Any, name: str) -> str:
 
 
 def _is_value(value: Any) -> bool:
+    """Whether a parsed JSON value is a `Value`: a number, a text, or a list of whole numbers or of texts."""
     if isinstance(value, list):
         return bool(value) and (
             all(type(item) is int for item in value) or all(isinstance(item, str) for item in value)

@@ -1,7 +1,7 @@
 """Section `schedules`: tables of actions, the programs they are lowered to, their peak stash and their bubble.
 
-Small tables are kept whole, so that a difference can name the action. Of the tables of the paper's points only a digest
-is kept; the few that are larger than `MAX_ACTIONS` are left out, as they would cost more time than all others together.
+Small tables are kept whole, so that a difference can name the action. Tables of the paper's points are kept as a
+digest; the few with more than `MAX_ACTIONS` actions are left out, as they would take longer than all others together.
 """
 
 import hashlib
@@ -51,6 +51,7 @@ def collect(configurations: dict[str, TrainingConfig]) -> Section:
 
 
 def _small(schedule: Schedule) -> Entry:
+    """The entry of a table that is kept whole, with its programs in both modes."""
     order: dict[str, Value] = {"table": [" ".join(map(str, actions)) for actions in schedule.ranks]}
     for mode in MODES:
         program = lower(schedule, mode)
@@ -60,10 +61,12 @@ def _small(schedule: Schedule) -> Entry:
 
 
 def _large(schedule: Schedule) -> Entry:
+    """The entry of a table of which a digest is kept."""
     return _entry(schedule, {"digest of the table": hashlib.sha256(schedule.to_csv().encode()).hexdigest()})
 
 
 def _entry(schedule: Schedule, order: dict[str, Value]) -> Entry:
+    """An entry with this `order`, and with the counts of a table that all have."""
     program = lower(schedule, "blocking")
     exchanges = [[i for i in instructions if isinstance(i, Exchange)] for instructions in program.ranks]
     quantities: dict[str, dict[str, Value]] = {

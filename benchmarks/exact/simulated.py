@@ -51,6 +51,7 @@ def collect() -> Section:
 
 
 def _entry(config: TrainingConfig, cluster: Cluster) -> Entry:
+    """Simulate a configuration; times are rounded to nanoseconds (see the package)."""
     parallel = config.parallel
     schedule, shards = schedule_of(parallel), shards_of(parallel)
     try:
@@ -85,6 +86,7 @@ def _passes(config: TrainingConfig) -> dict[str, list[ops.Work]]:
 
 
 def _collectives(config: TrainingConfig) -> dict[str, Value]:
+    """The number and bytes of the collectives of one microbatch in one layer, and at the ends of the pipeline."""
     counts: dict[str, Value] = {}
     for name, works in _passes(config).items():
         sizes = [size for work in works for size in work.all_reduce_bytes]

@@ -1,7 +1,7 @@
-"""Section `startup`: what commands import, wait for and start, which is what their start-up takes.
+"""Section `startup`: what commands import, wait for and start, because that is what their start-up takes.
 
-Each command runs in a process of its own, in which sleeps and child processes are counted. For the light commands it
-also counts executed lines: a function that runs more than `BUSY` of them is listed.
+Each command runs in a separate process, in which sleeps and child processes are counted. For the light commands so are
+executed lines: a function that executes more than `BUSY` of them is listed.
 """
 
 import json
@@ -15,9 +15,9 @@ from benchmarks.records.storage import PROJECT
 
 LIGHT = ("list", "--help")
 COMMANDS = (*LIGHT, "fig_interleaved")
-BUSY = 50_000  # lines: an eager loop that takes some ten milliseconds; the light commands' own functions run far fewer
+BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
 
-# The project's dependencies. What these import in their turn depends on their versions.
+# The project's dependencies. What they import themselves is not listed, as it depends on their versions.
 PACKAGES = ("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn", "jinja2", "jsonschema", "rich")
 
 PROBE = """
@@ -55,7 +55,7 @@ print(json.dumps([code, sorted(set(sys.modules) - before), events, lines]), file
 
 
 def collect() -> Section:
-    """What each command imports and does before it ends."""
+    """Run each command, and return what it imports and does."""
     return {f"reproduce {command}": _entry(command) for command in COMMANDS}
 
 
@@ -64,17 +64,17 @@ def _entry(command: str) -> Entry:
         arguments = [command] if command in LIGHT else [command, "--results", results]
         packages = [f"{PROJECT / package}/" for package in ("kernels", "ptdp_core", "benchmarks", "reproduce")]
         asked = {"arguments": arguments, "trace": command in LIGHT, "ours": packages}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROBE, json.dumps(asked)], cwd=PROJECT, capture_output=True, text=True, check=False
         )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it says nothing"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["it says nothing"]
         return Entry({"order": {PROBLEM: f"reproduce {command}: {lines[-1]}"}})
-    return Entry(_quantities(*json.loads(done.stdout)))
+    return Entry(_quantities(*json.loads(process.stdout)))
 
 
 def _quantities(code: int, modules: list[str], events: dict[str, int], lines: dict[str, Any]) -> Quantities:
-    """Modules of the project, the packages that it depends on, and what was done."""
+    """Put what `PROBE` prints into quantities: the exit code, imported modules and packages, and what was done."""
     ours = [name for name in modules if name.split(".")[0] in ("kernels", "ptdp_core", "benchmarks", "reproduce")]
     foreign = [name for name in PACKAGES if name in modules]
     busy = [f"1 function of more than {BUSY} lines ({name})" for name, count in sorted(lines.items()) if count > BUSY]

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.exact.differences import Change, Difference
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Scalar
 
-# The quantities of kind `order`, the most readable first: a headline quotes the first of them that changed.
+# The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
 _ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")
 QUANTITIES = 4  # how many quantities of a difference are shown
 EXAMPLES = 3  # how many entries of a quantity are shown
@@ -35,7 +35,7 @@ TITLES = {
 
 
 def headline(difference: Difference) -> str:
-    """What changed, in one line."""
+    """Say in one line what changed."""
     sections = ", ".join(difference.sections)
     failed = [change for change in difference.changes if change.name == PROBLEM and change.new]
     if failed:
@@ -79,6 +79,7 @@ def _by_name(changes: Iterable[Change]) -> dict[str, list[Change]]:
 
 
 def _by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """Changes by entry, in their order."""
     return _grouped(changes, attrgetter("entry"))
 
 
@@ -90,14 +91,15 @@ def _grouped(changes: Iterable[Change], key: Callable[[Change], str]) -> dict[st
 
 
 def _quantities(changes: Sequence[Change]) -> str:
-    """The quantities, in how many entries each changed, and by how much."""
+    """Name the first quantities, in how many entries each changed, and by how much."""
     named = list(_by_name(changes).items())
     parts = [f"{name} in {len(_by_entry(group))}{_range(group)}" for name, group in named[:QUANTITIES]]
-    rest = len(named) - QUANTITIES
-    return "; ".join(parts) + (f"; and {rest} more quantities" if rest > 0 else "")
+    omitted = len(named) - QUANTITIES
+    return "; ".join(parts) + (f"; and {omitted} more quantities" if omitted > 0 else "")
 
 
 def _range(changes: Sequence[Change]) -> str:
+    """The smallest and the largest relative change in parentheses; empty where no change has one."""
     shares = [change.relative for change in changes if change.relative is not None]
     if not shares:
         return ""
@@ -110,6 +112,7 @@ def _percent(share: float) -> str:
 
 
 def _gone_or_new(changes: Sequence[Change]) -> str:
+    """Say how many entries are new, and how many gone."""
     new = sum(change.old is None for change in changes)
     counts = ((new, "that the reference does not have"), (len(changes) - new, "of the reference that are gone"))
     return "; ".join(f"{count} {what}" for count, what in counts if count)
@@ -127,7 +130,7 @@ def _parameters(changes: Sequence[Change]) -> str:
 
 
 def _order(changes: Sequence[Change]) -> str:
-    """The first action that changed, quoted from the most readable quantity that changed with it."""
+    """Name the first action that changed, quoted from the most readable quantity that changed with it."""
     first, *_ = next(iter(_by_name(changes).values()))
     rank = "" if first.rank is None else f"rank {first.rank}: "
     others = len({(change.section, change.entry) for change in changes}) - 1
@@ -135,7 +138,7 @@ def _order(changes: Sequence[Change]) -> str:
 
 
 def moved(old: str, new: str) -> str:
-    """How two sequences of actions differ: two swapped, or the first that differs. Positions count from 0."""
+    """Say how two sequences of actions differ: two swapped, or the first that differs. Positions count from 0."""
     if " " not in old + new:
         return f"{_short(old)} -> {_short(new)}"
     before, after = old.split(), new.split()
@@ -152,7 +155,7 @@ def moved(old: str, new: str) -> str:
 
 
 def _communication(changes: Sequence[Change]) -> str:
-    """Names the collectives that are new or gone, and scatter/gather where boundary tensors grew by the factor t."""
+    """Name the collectives that are new or gone, and scatter/gather where boundary tensors grew by the factor t."""
     parts = [_scatter_gather(changes)]
     named = _by_name(changes)
     counted = {name: group for name, group in named.items() if not name.endswith("bytes")}
@@ -174,7 +177,7 @@ def _communication(changes: Sequence[Change]) -> str:
 
 
 def _scatter_gather(changes: Sequence[Change]) -> str:
-    """Says so if every boundary tensor grew or shrank by exactly t, as without or with scatter/gather (Section 4.1)."""
+    """Say if every boundary tensor grew or shrank by exactly t, as without or with scatter/gather (Section 4.1)."""
     boundary = [change for change in changes if change.name in ("message bytes", "pipeline bytes")]
     pairs = [(change.shards, _number(change.old), _number(change.new)) for change in boundary]
     if pairs and all(t > 1 and new == t * old for t, old, new in pairs):
@@ -189,13 +192,14 @@ def _number(value: Scalar | None) -> float:
 
 
 def _counted(changes: Sequence[Change]) -> str:
-    """What each function does more or less often, those first that wait for the device or do something new."""
+    """Say what each function does more or less often, those first that wait for the device or do something new."""
     functions: dict[str, dict[str, list[Change]]] = {}
     for change in changes:
         function, _, item = change.name.partition(": ")
         functions.setdefault(function, {}).setdefault(item, []).append(change)
 
     def prominence(item: tuple[str, dict[str, list[Change]]]) -> tuple[bool, bool, float]:
+        """The key by which functions are sorted, False first."""
         counted = [change for name, group in item[1].items() if name != "bytes" for change in group]
         new = any(not (change.old and change.new) for change in counted)
         growth = sum(abs(_number(change.new) - _number(change.old)) for change in counted)
@@ -203,9 +207,9 @@ def _counted(changes: Sequence[Change]) -> str:
 
     named = sorted(functions.items(), key=prominence)
     parts = [f"{function}: {', '.join(_growths(items))}" for function, items in named[:QUANTITIES]]
-    rest = len(named) - QUANTITIES
+    omitted = len(named) - QUANTITIES
     entries = len(_by_entry(changes))
-    more = f"; and {rest} more functions" if rest > 0 else ""
+    more = f"; and {omitted} more functions" if omitted > 0 else ""
     return f"{'; '.join(parts)}{more} (in {entries} {'entry' if entries == 1 else 'entries'})"
 
 
@@ -220,13 +224,13 @@ def _growths(items: Mapping[str, Sequence[Change]]) -> list[str]:
 
 
 def _of_note(item: tuple[str, Sequence[Change]]) -> tuple[bool, bool, bool]:
-    """Sorts what is counted: host synchronisations, what is new, the rest, bytes."""
+    """The key by which things counted are sorted: host synchronisations, what is new, what is not, bytes."""
     name, changes = item
     return "host synchronisation" not in name, name == "bytes", any(change.old for change in changes)
 
 
 def _growing(changes: Sequence[Change]) -> str:
-    """Functions whose lines grow with another power of the size."""
+    """Name the functions whose lines grow with another power of the size, the worst first."""
     words = {None: "few lines", 0: "constant", 1: "linear", 2: "quadratic"}
 
     def power(value: Scalar | None) -> str:
@@ -246,6 +250,7 @@ _SUMMARY = {
 
 
 def _values(changes: Sequence[Change]) -> list[str]:
+    """The first few values of each of the first few quantities, a line each."""
     lines = []
     named = list(_by_name(changes).items())
     for name, group in named[:QUANTITIES]:
@@ -260,7 +265,7 @@ def _values(changes: Sequence[Change]) -> list[str]:
 
 
 def _of_entry(changes: Sequence[Change]) -> str:
-    """The change of one quantity of an entry, with the ranks that changed alike named together."""
+    """Describe the change of one quantity of an entry; ranks that changed alike are named together."""
     by_text: dict[str, list[int]] = {}
     for change in changes:
         by_text.setdefault(_old_and_new(change), []).append(-1 if change.rank is None else change.rank)

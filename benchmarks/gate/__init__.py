@@ -1,17 +1,17 @@
 """The paired timing gate behind `reproduce gate`: is head slower than base, decided live on a noisy machine?
 
     procedure   from pairs of times to verdicts: statistic, randomisation test, margins, looks, Holm (pure numpy)
-    session     when what is measured: pairs, rounds, the guard, looks, redone rounds, the budget
+    session     what is measured when: pairs, rounds, the guard, looks, redone rounds, the budget
     guard       the canary, and how it tells that a machine is disturbed
     launcher    starts fresh processes of both sides and reads their answers
     workloads   what is measured, as plain data
     workload    the script that these processes run: it times the steps of a workload, in either tree
-    adapter     each tree's own: runs a workload with the tree's interfaces
+    adapter     a module that each tree has: it runs a workload with the tree's interfaces
     trees       commits as folders, and their environments
     run         a check from start to end, and the self-test: identical code, and an injected slow-down
     trials      the gate tried on identical code, and on code that a patch slows down
     report      a session as Markdown, JSON and a record
 
-No time is ever compared with a stored one: base and head run in one session, in pairs. A pair is three rounds; in each
+Times are never compared with stored ones: base and head run in one session, in pairs. A pair is three rounds. In each
 round a fresh process of base and one of head take turns on the same core, measuring for a tenth of a second at a time.
 """

@@ -13,7 +13,10 @@ Step = Callable[[], object]  # one iteration of a workload
 
 
 def make_step(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
-    """One rank's iteration of a workload. The ranks find each other through the file `store`."""
+    """Make one rank's iteration of a workload. The ranks find each other through the file `store`.
+
+    Raises `ValueError` for a kind of workload that this tree does not have.
+    """
     makers = {"simulator": _simulator, "training": _training}
     if workload["kind"] not in makers:
         raise ValueError(f"kind={workload['kind']!r} is a workload that this tree has not; it has {', '.join(makers)}")
@@ -21,15 +24,15 @@ def make_step(workload: Mapping[str, Any], rank: int, ranks: int, store: str) ->
 
 
 def _simulator(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
-    """A pass over the estimates of `configurations`; with `cold`, one that finds nothing in a cache."""
+    """Make a pass of the simulator over `configurations`; with `cold`, one that finds nothing in a cache."""
     import sys
 
     from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
     from ptdp_core.simulator import load_cluster, simulate
 
     points = [TrainingConfig(ModelConfig(**m), ParallelConfig(**p)) for m, p in workload["configurations"]]
-    ours = [module for name, module in sys.modules.items() if name.startswith("ptdp_core.")]
-    caches = [value for module in ours for value in vars(module).values() if hasattr(value, "cache_clear")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("ptdp_core.")]
+    caches = [value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")]
     cluster = load_cluster()
 
     def step() -> None:
@@ -42,7 +45,7 @@ def _simulator(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -
 
 
 def _training(workload: Mapping[str, Any], rank: int, ranks: int, store: str) -> Step:
-    """A training step of `model` under `parallel` with `kernels`, on random tokens."""
+    """Make a training step of `model` under `parallel` with `kernels`, on random tokens."""
     import os
 
     import torch

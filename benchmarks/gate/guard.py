@@ -1,8 +1,8 @@
 """The guard decides from a canary, run between the slices of a round, whether the machine was disturbed.
 
 It never sees the measured times, so that redoing a disturbed round cannot bias the result. The canary is a fixed matrix
-product on the core on which everything is measured. It is read in two ways: the time of its fastest part follows the
-speed of the core, as the measured times do; the time that it waited for the core shows other programs, even if these
+product on the core on which everything is measured, and is read in two ways. The time of its fastest part follows the
+speed of the core, as the measured times do. The time that it waited for the core shows other programs, even if these
 have been running all along.
 """
 
@@ -36,10 +36,10 @@ class Guard:
     readings: list[Reading] = field(default_factory=list)
 
     def disturbed(self, readings: Iterable[Reading]) -> bool:
-        """Whether every one of these readings was 10% slower than the quiet time, or waited for 10% of its CPU time.
+        """Whether each of these readings was 10% slower than the quiet time, or waited for 10% of its CPU time.
 
-        One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only one
-        that lasts for the whole round counts.
+        One disturbed reading is not enough: base and head take turns, so a short disturbance hits both alike. Only a
+        disturbance that lasts for the whole round counts.
         """
         limit = DISTURBED * self.quiet_s
         return all(reading.seconds > limit or reading.waited > DISTURBED for reading in readings)
@@ -56,7 +56,7 @@ def measured_core() -> int | None:
 
 
 def canary() -> Reading:
-    """Run the canary, about 0.05 s, in a thread of its own, so that only this thread is bound to the core."""
+    """Run the canary, about 0.05 s, in a new thread, so that only that thread is bound to the core."""
     results: list[Reading] = []
     core = measured_core()
 

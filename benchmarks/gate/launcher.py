@@ -1,4 +1,4 @@
-"""Starts the processes that run the workload, of base and of head. They take turns: one measures, the other waits."""
+"""Starts the processes that run the workload, of base and of head, and lets them take turns in measuring."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from benchmarks.gate.workloads import WORKLOADS
 from benchmarks.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
-THIRD_PARTY = ("torch", "torch._dynamo")  # slow to import; making the first optimizer imports torch._dynamo
+THIRD_PARTY = ("torch", "torch._dynamo")  # slow to import; torch imports `_dynamo` when the first optimizer is made
 STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 
@@ -34,7 +34,7 @@ class GateBenchmark:
 
 
 class SideLauncher(Protocol):
-    """What a session needs in order to measure: it starts and stops a process of each side, and times slices in it."""
+    """What a session measures with: it starts and stops a process of each side, and times slices in it."""
 
     def start(self, names: Sequence[str]) -> None:
         """Start a fresh process of each side, ready to measure these benchmarks."""
@@ -47,7 +47,7 @@ class SideLauncher(Protocol):
 
 
 class ProcessLauncher:
-    """The launcher that starts real processes (tests make their own)."""
+    """The launcher that starts real processes; tests have launchers without."""
 
     def __init__(self, trees: Mapping[str, Tree], benchmarks: Sequence[GateBenchmark]) -> None:
         self.trees = trees
@@ -66,13 +66,13 @@ class ProcessLauncher:
             loaded.answer("ready")
 
     def run(self, side: str, name: str) -> float:
-        """See `SideLauncher`."""
+        """Measure a slice (see `SideLauncher`). Raises `UnavailableError` if the process does not answer."""
         loaded = self._loaded[side]
         loaded.say({"slice": name})
         return statistics.median(loaded.answer("seconds"))
 
     def stop(self) -> None:
-        """See `SideLauncher`."""
+        """End all running processes."""
         while self._loaded:
             self._loaded.popitem()[1].stop()
 
@@ -84,17 +84,18 @@ class ProcessLauncher:
         """
         lacks: dict[str, str] = {}
         for side, tree in self.trees.items():
-            if not (of_all := self._try(tree, list(self.benchmarks.values()))):
+            # All at once first, which is enough if nothing is wrong; then one by one, to learn which cannot run.
+            if not (problem := self._try(tree, list(self.benchmarks.values()))):
                 continue
             for name, benchmark in self.benchmarks.items():
-                if why := of_all if len(self.benchmarks) == 1 else self._try(tree, [benchmark]):
+                if why := problem if len(self.benchmarks) == 1 else self._try(tree, [benchmark]):
                     if side == HEAD:
                         raise UnavailableError(f"{tree} cannot run {name}: {why}")
                     lacks[name] = f"{tree} cannot run it: {why}"
         return lacks
 
     def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> str:
-        """Set the benchmarks up, which also runs each once; return why the tree cannot run them, or ''."""
+        """Set the benchmarks up, which also runs each of them once; return why the tree cannot run them, or ''."""
         loaded = _Loaded(tree, _packages(benchmarks))
         try:
             loaded.start(benchmarks)
@@ -131,7 +132,7 @@ class _Loaded:
         self._received = b""
 
     def start(self, benchmarks: Sequence[GateBenchmark]) -> None:
-        """Fork a process that measures these benchmarks, in place of the last one."""
+        """Fork a process that measures these benchmarks, and end the one before."""
         requests = [
             {
                 "name": benchmark.name,

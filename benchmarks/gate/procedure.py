@@ -1,15 +1,15 @@
 """Decides from pairs of launches whether head is slower than base. Pure numpy, without clock, process or file.
 
 The input is an array [pairs, rounds] of differences: log(head / base) of the seconds in each round of each pair. The
-statistic T is their interquartile mean: a disturbance of one process of a round is cut off as an outlier, one of both
-cancels. A hypothesis "the slow-down is 3%" is tested by subtracting log(1.03) and swapping base and head inside pairs
-at random: if it is true, the labels mean nothing, whatever the distribution of the noise and however it drifts from
-pair to pair. For 12 pairs all 4096 swaps are tried, for more pairs that many at random.
+statistic T is their interquartile mean: it cuts off the disturbance of one process of a round as an outlier, and a
+disturbance of both cancels in the difference. A hypothesis "the slow-down is 3%" is tested by subtracting log(1.03) and
+swapping base and head inside pairs at random: if it is true, the labels mean nothing, whatever the distribution of the
+noise and however it drifts from pair to pair. For 12 pairs all 4096 swaps are tried, for more pairs 4096 random ones.
 
     regressed      "slow-down <= 3%" is rejected
     ok             "slow-down >= 10%" is rejected
-    improved       so is "speed-up <= 3%"
-    inconclusive   neither
+    improved       "slow-down >= 10%" and "speed-up <= 3%" are rejected
+    inconclusive   none of these is rejected
 
 Looks at 12, 20 and 32 pairs spend errors of 0.1%, 0.2% and 0.2%: each of the two wrong verdicts has a probability of
 at most 0.5%, for the whole suite (Holm) and for all looks together. The price is that a difference between 3% and 10%
@@ -68,7 +68,7 @@ class Interval:
 
 
 def swap_table(pairs: int, rng: np.random.Generator) -> Swaps:
-    """Booleans [pairs, SWAPS]: whether a swap exchanges the labels of a pair. The first swap exchanges none."""
+    """Booleans [pairs, SWAPS] that say whether a swap exchanges the labels of a pair. The first swap exchanges none."""
     if 2**pairs <= SWAPS:
         return np.array(list(product((False, True), repeat=pairs))).T
     table = rng.random((pairs, SWAPS)) < 0.5
@@ -101,9 +101,9 @@ def _interquartile_mean(rows: Logs) -> Logs:
 
 
 def p_value(differences: Logs, hypothesis: Hypothesis, swaps: Swaps) -> float:
-    """The share of relabellings at least as far from the hypothesis as what was measured; 1 if that is within it.
+    """The share of swaps with a T at least as far from the hypothesis as the measured T; 1 if that agrees with it.
 
-    Or a lower bound of that share, as soon as it is above what any look can reject with.
+    As soon as the share is above what any look can reject with, a lower bound of it is returned.
     """
     away = (differences - hypothesis.shift) * (1 if hypothesis.at_most else -1)
     measured = statistic(away)
@@ -138,7 +138,7 @@ def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
 
 
 def holm(p_values: Mapping[str, float], alpha: float, family: int) -> set[str]:
-    """The names whose hypothesis Holm's procedure rejects, in a family of `family` of which only these were tested."""
+    """The names whose hypothesis Holm's procedure rejects, of a family of `family` of which only these were tested."""
     rejected: set[str] = set()
     for name, p in sorted(p_values.items(), key=lambda entry: entry[1]):
         if p > alpha / (family - len(rejected)):
@@ -150,9 +150,9 @@ def holm(p_values: Mapping[str, float], alpha: float, family: int) -> set[str]:
 class Procedure:
     """Collects the verdicts of a suite over the looks of a session. A benchmark with a verdict is not looked at again.
 
-    A hypothesis that an earlier look rejected leaves the family, and its share of the error goes to the others, as
-    within Holm's procedure. One that is no longer tested because the opposite verdict was reached stays in the family:
-    that it is not tested depends on the data.
+    `done` is the number of looks done. A hypothesis that an earlier look rejected leaves the family, and its share of
+    the error goes to the others, as within Holm's procedure. A hypothesis that is no longer tested because the opposite
+    verdict was reached stays in the family, because it depends on the data that it is not tested.
     """
 
     def __init__(self, names: Sequence[str], tables: Mapping[int, Swaps], looks: Sequence[Look] = LOOKS) -> None:
@@ -188,6 +188,7 @@ class Procedure:
             self.verdicts.update(dict.fromkeys(names, verdict))
 
     def _reject(self, hypothesis: Hypothesis, differences: Mapping[str, Logs], look: Look) -> set[str]:
+        """The names for which this look rejects the hypothesis, added to those of earlier looks."""
         rejected = self._rejected[hypothesis]
         p_values = {name: p_value(logs, hypothesis, self.tables[look.pairs]) for name, logs in differences.items()}
         new = holm(p_values, look.alpha, len(self.names) - len(rejected))

@@ -55,7 +55,7 @@ def body(result: CheckResult) -> str:
 
 
 def document(result: CheckResult) -> dict[str, Any]:
-    """The result as JSON. Times in seconds, one for each round; slow-downs as ratios minus one."""
+    """The result as JSON, with times in seconds, one for each round, and slow-downs as ratios minus one."""
     session = result.session
     return {
         "verdict": result.verdict if result.measured else None,
@@ -119,6 +119,7 @@ def _sides(result: CheckResult) -> list[tuple[str, Any]]:
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
+    """The row of a finding, a cell for each of `COLUMNS`."""
     if not finding.rounds:
         return (finding.name, finding.verdict, "", "", "", "", "0")
     interval = finding.interval
@@ -134,6 +135,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table with these rows, the first of which is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
@@ -176,5 +178,6 @@ def _point(result: CheckResult, finding: Finding) -> PointResult:
 
 
 def _fingerprint(result: CheckResult, name: str) -> str:
+    """The digest of what a benchmark's times depend on: its name, the workloads and both commits."""
     commits = {side: tree.commit for side, tree in _sides(result)}
     return fingerprint({"benchmark": name, "workload": _workload(), **commits})

@@ -34,7 +34,10 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check. `lacking` says why base cannot run some benchmarks; without a session it can run none."""
+    """The result of a check. `lacking` says why base cannot run some benchmarks.
+
+    If base can run none of them, `session` is None.
+    """
 
     trees: dict[str, Tree]
     seed: int
@@ -54,7 +57,7 @@ class CheckResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict on what base can run, too; `NOT_COMPARED` if that is nothing."""
+        """The verdict on the benchmarks that both sides can run; `NOT_COMPARED` if there are none."""
         return overall([finding.verdict for finding in self.findings]) if self.session else NOT_COMPARED
 
     @property
@@ -81,7 +84,10 @@ def check(
     progress: Callable[[str], None],
     started: float | None = None,
 ) -> CheckResult:
-    """Measure both trees and decide. Raises `UnavailableError` for what head cannot run."""
+    """Measure both trees and decide. Raises `UnavailableError` for what head cannot run.
+
+    The budget counts from `started`, a time of the monotonic clock, by default from now; `progress` gets messages.
+    """
     return _measure(trees, [[GateBenchmark(name, name) for name in names]], seed, budget_s, progress, started)
 
 
@@ -93,7 +99,10 @@ def self_test(
     progress: Callable[[str], None],
     started: float | None = None,
 ) -> CheckResult:
-    """Measure two suites on trees of the same commit: one as it is, one with head's iterations stretched by 15%."""
+    """Measure two suites on trees of the same commit: one as it is, one with head's iterations stretched by 15%.
+
+    The other arguments are those of `check`.
+    """
     identical = [GateBenchmark(name, name) for name in names]
     slowed = [GateBenchmark(f"{name}+{INJECTED:.0%}", name, INJECTED) for name in names]
     return _measure(trees, [identical, slowed], seed, budget_s, progress, started)
@@ -123,6 +132,7 @@ def _measure(
     progress: Callable[[str], None],
     started: float | None,
 ) -> CheckResult:
+    """Try all benchmarks, and measure those that both sides can run in one session."""
     launcher = ProcessLauncher(trees, [benchmark for suite in suites for benchmark in suite])
     started = time.monotonic() if started is None else started
     progress("trying both sides")

@@ -3,8 +3,8 @@
 A pair is `ROUNDS` rounds: under heavy noise one round is not enough to tell a slow-down of 15%
 (`tests/benchmarks/gate/test_power.py`). In every round a fresh process of each side is started, and the two measure in
 turn, slice by slice, in random order, balanced in blocks of two. A shared machine has phases, of a tenth of a second to
-minutes, in which it is half as fast. So head is compared with base in two neighbouring slices, and the round's
-difference is the median over these.
+minutes, in which it is half as fast. So each slice of head is compared with the neighbouring slice of base, and the
+round's difference is the median over these comparisons.
 """
 
 import math
@@ -29,7 +29,7 @@ SPARE_REDOS = 9  # redone rounds that are allowed beyond one for each undisturbe
 
 
 class RoundTimes(NamedTuple):
-    """A benchmark's times in one round, as medians over its slices: seconds, and log(head / base) of neighbours."""
+    """A benchmark's times in one round: medians over slices of the seconds, and of log(head / base) of neighbours."""
 
     base_s: float
     head_s: float
@@ -44,7 +44,7 @@ class RoundTimes(NamedTuple):
 
 @dataclass
 class Round:
-    """A round of the session: whether head goes first in each slice, and the latest measurement of the round."""
+    """A round of the session: whether head goes first in each slice, and what was measured in it last."""
 
     head_first: tuple[bool, ...]
     times: dict[str, RoundTimes] = field(default_factory=dict)  # by benchmark
@@ -52,7 +52,7 @@ class Round:
 
 
 class LookedAt(NamedTuple):
-    """What the last look at a benchmark was based on: its rounds (those of one pair stand together), and the look."""
+    """The last look at a benchmark, and the rounds that it was based on, those of a pair one after the other."""
 
     rounds: tuple[RoundTimes, ...]
     look: Look
@@ -91,7 +91,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class SessionResult:
-    """The findings of a session, by suite and benchmark, and how many rounds it measured, redone ones included."""
+    """The findings of a session, by suite and benchmark, and how long it was.
+
+    `rounds` counts all measured rounds, of which `redone` were measured again; `seconds` is the time of the session.
+    """
 
     suites: tuple[tuple[Finding, ...], ...]
     pairs: int
@@ -103,7 +106,7 @@ class SessionResult:
 class Session:
     """A session of suites that are measured together, each with its own decision procedure.
 
-    The budget counts seconds of `clock` from `started`, which is now if not given.
+    The budget counts seconds of `clock` from `started`, by default from now.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class Session:
         self._longest = 0.0
 
     def run(self) -> SessionResult:
-        """Measure and decide until all is decided, no look is left, the budget is spent or the machine too loaded."""
+        """Measure and decide until all is decided, no look is left, the budget is spent or the machine is too busy."""
         reason = "the pairs of all looks do not tell"
         try:
             self.guard.readings += [self.canary() for _ in range(FIRST_READINGS)]
@@ -198,6 +201,7 @@ class Session:
         return target
 
     def _finding(self, suite: Procedure, name: str, reason: str) -> Finding:
+        """The finding on a benchmark; `reason` says why the session ended, if there is no verdict."""
         if name not in self._looked_at:  # there was not even one look
             return Finding(name, INCONCLUSIVE, self._times(name), None, reason)
         rounds, look = self._looked_at[name]

@@ -1,7 +1,7 @@
 """Exports the commits of base and head from the repository into folders, and finds an interpreter for each.
 
-The checkout itself is not changed. Both sides run under this interpreter, unless their dependencies differ: then each
-gets a virtual environment of its own.
+The checkout itself is not changed. Both sides run under this interpreter, unless their dependencies differ; then each
+gets a virtual environment.
 """
 
 import io
@@ -34,7 +34,7 @@ class Tree:
 
 
 def resolve(project: Path, ref: str) -> str:
-    """The commit that `ref` names. Raises `UsageError` for none, `UnavailableError` outside a checkout."""
+    """The commit that `ref` names. Raises `UsageError` if there is none, and `UnavailableError` outside a checkout."""
     if git_state(project)[0] is None:
         raise UnavailableError(
             f"{project} is not a git checkout with a commit (or git is missing); needs one: base is a commit of it"
@@ -94,7 +94,7 @@ def build(project: Path, refs: Sequence[tuple[str, str, str]], folder: Path) -> 
 
 
 def dependencies(tree: Path, name: str) -> tuple[str, ...]:
-    """The dependencies in a tree's pyproject.toml, sorted. Raises `UnavailableError`, with `name`, without them."""
+    """The dependencies in a tree's pyproject.toml, sorted. Raises `UnavailableError`, with `name`, for a bad file."""
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         return tuple(sorted(map(str, project.get("dependencies", ()))))

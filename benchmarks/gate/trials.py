@@ -1,9 +1,9 @@
 """Trials of the timing gate on itself: on identical code, and on code that a patch really slows down.
 
-The self-test stretches iterations; here the slowed tree does more work: by `slowed.patch` every estimate computes
+The self-test stretches iterations; here the slowed tree does more work. With `slowed.patch` every estimate computes
 memory and traffic twice, and every training step runs the layers' forward passes twice. Each trial is a session of the
-gate with a seed of its own. Its verdicts are appended to a record, by commit and class of machine, so that it shows how
-often the gate is wrong and how often it does not decide.
+gate with a new seed. Its verdicts are appended to a record, by commit and class of machine, which so shows how often
+the gate is wrong and how often it does not decide.
 """
 
 import random
@@ -55,7 +55,7 @@ def record_path(results: Path) -> Path:
 
 
 def earlier(path: Path) -> tuple[PointResult, ...]:
-    """The trials in a record; none if there is no record yet. Raises `InvalidResultsError` for a file that is none."""
+    """The trials in a record; none if there is no file yet. Raises `InvalidResultsError` if the file is no record."""
     return read_record(path).points if path.exists() else ()
 
 
@@ -77,7 +77,10 @@ def next_kind(points: Sequence[PointResult]) -> str:
 
 @contextmanager
 def built(project: Path, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
-    """For each kind of trial, base and head: trees of `commit`, of which the slowed head is patched."""
+    """Build base and head for each kind of trial: trees of `commit`, of which the slowed head is patched.
+
+    Raises `UnavailableError` if a tree does not build, or the patch does not fit.
+    """
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         sides = [(BASE, "HEAD", commit), (HEAD, "HEAD", commit)]
         identical = trees.build(project, sides, Path(folder))
@@ -92,7 +95,7 @@ def built(project: Path, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
 def trial(
     kind: str, sides: dict[str, Tree], names: Sequence[str], budget_s: float, progress: Callable[[str], None]
 ) -> list[PointResult]:
-    """One session of the gate: a point for each benchmark."""
+    """Run one session of the gate, and return a point for each benchmark."""
     started, clock, seed = datetime.now(UTC), time.monotonic(), random.SystemRandom().randrange(2**31)
     result = run.check(sides, names, seed, budget_s, progress)
     seconds = time.monotonic() - clock
@@ -129,7 +132,7 @@ def _point(kind: str, result: CheckResult, finding: Finding, started: str, secon
 
 
 def append(path: Path, points: Sequence[PointResult], command: Sequence[str], started: datetime) -> None:
-    """Write the record with more trials. Raises `StorageError` or `RecordError`."""
+    """Write the record with these trials after its earlier ones. Raises `StorageError` or `RecordError`."""
     record = comparison(
         ID,
         "Trials of the timing gate on identical and on slowed code",
@@ -151,12 +154,12 @@ def wrong(points: Sequence[PointResult]) -> int:
 
 
 def never_decides(points: Sequence[PointResult]) -> bool:
-    """Whether there are trials enough of a class of machine, and none of them has a verdict."""
+    """Whether there are enough trials of a class of machine, and none of them has a verdict."""
     return len(points) >= UNDECIDED and all(verdict_of(point) == INCONCLUSIVE for point in points)
 
 
 def table(points: Sequence[PointResult]) -> list[str]:
-    """Verdicts counted by class of machine, benchmark and kind, in Markdown."""
+    """The lines of a Markdown table that counts verdicts by class of machine, benchmark and kind."""
     rows: dict[tuple[Machine, str, str], list[PointResult]] = {}
     for point in points:
         rows.setdefault((machine_of(point), str(point.parameters["benchmark"]), point.series), []).append(point)

@@ -6,12 +6,12 @@ It imports third-party packages that take long (PACKAGE ...), and then reads com
 JSON each:
 
     {"start": [{"name": "a", "slowdown": 0.0, "workload": {...}}]}    fork a process on core CORE and set these up
-    {"slice": "a"}    measure: answered with the seconds of a few iterations
+    {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
     {"end": true}     end the forked process
 
 An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
-the tree when it starts. The timing is this script's, for base and head alike; what is timed is the step that the
-tree's own adapter makes. Every iteration of a rank is stretched by the ratio `slowdown`, which the self-test sets.
+the tree when it starts. This script does the timing, for base and head alike; it times the step that the tree's own
+adapter makes. Every iteration of a rank is stretched by the ratio `slowdown`, which the self-test sets.
 """
 
 import json
@@ -37,11 +37,11 @@ COMMANDS = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
 
 
 class RankError(RuntimeError):
-    """What a rank failed with."""
+    """A rank failed; the text says with which error."""
 
 
 def require_own(tree: Path) -> None:
-    """Raise RuntimeError if one of the project's modules is not the tree's."""
+    """Raise `RuntimeError` if one of the project's modules was not imported from the tree."""
     for name, module in sys.modules.items():
         if name.split(".")[0] in OWN:
             place = Path(str(module.__file__)).resolve()
@@ -50,7 +50,7 @@ def require_own(tree: Path) -> None:
 
 
 def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[float]:
-    """Run `step` `count` times and return the seconds of each run."""
+    """Run `step` `count` times, each stretched by the ratio `slowdown`, and return the seconds of each run."""
     seconds = []
     for _ in range(count):
         start = time.perf_counter()
@@ -62,14 +62,14 @@ def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[flo
 
 
 def in_this_process(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Time a workload that needs no ranks."""
+    """Yield slices of a workload that needs no ranks."""
     step = import_module(ADAPTER).make_step(workload, 0, 1, "")
     while True:
         yield iterate(step, workload["iterations"], slowdown)
 
 
 def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Time a workload of ranks in processes of their own, each iteration by its slowest rank."""
+    """Yield slices of a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
     import_module(ADAPTER)
     for name in ENGINE:
         import_module(name)
@@ -77,12 +77,12 @@ def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
     pipes: list[Any] = []
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:  # where the ranks find each other
         for rank in range(workload["ranks"]):
-            ours, theirs = context.Pipe()
-            arguments = (workload, rank, f"{folder}/store", slowdown, theirs)
+            parent_end, rank_end = context.Pipe()
+            arguments = (workload, rank, f"{folder}/store", slowdown, rank_end)
             context.Process(target=serve_rank, args=arguments, daemon=True).start()
-            theirs.close()
-            pipes.append(ours)
-        first = slice_of_ranks(pipes)
+            rank_end.close()
+            pipes.append(parent_end)
+        first = slice_of_ranks(pipes)  # after it all ranks have met, and the folder may go
     yield first
     while True:
         yield slice_of_ranks(pipes)
@@ -111,12 +111,12 @@ def slice_of_ranks(pipes: list[Any]) -> list[float]:
 
 
 def slowest(by_rank: list[list[float]]) -> list[float]:
-    """The seconds of each iteration, which ends when its slowest rank has ended it."""
+    """The seconds of each iteration on the rank that took longest for it."""
     return [max(iteration) for iteration in zip(*by_rank, strict=True)]
 
 
 def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
-    """Run one rank until it is killed with its parent, or until it fails, which it says."""
+    """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
     try:
         step = import_module(ADAPTER).make_step(workload, rank, workload["ranks"], store)
         while True:
@@ -132,7 +132,7 @@ def said(error: Exception) -> str:
 
 
 def prepare(workload: dict[str, Any], slowdown: float) -> Slices:
-    """The slices of a workload from the second on: the first one is run here, to warm up."""
+    """Run the first slice of a workload, to warm up, and return the iterator of the others."""
     slices = (in_ranks if workload["ranks"] else in_this_process)(workload, slowdown)
     next(slices)
     return slices
@@ -154,7 +154,7 @@ def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
 
 
 def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
-    """Serve in a fresh process and wait for its end. Ends this process, too, if that one fails."""
+    """Serve in a fresh process and wait for its end. If it fails, this process ends, too."""
     if child := os.fork():
         if os.waitpid(child, 0)[1]:
             sys.exit(1)
@@ -178,7 +178,7 @@ def say(answer: dict[str, Any]) -> None:
 
 
 def hear() -> dict[str, Any]:
-    """The gate's next command; empty when the gate has ended."""
+    """Read the gate's next command; empty when the gate has ended."""
     line = COMMANDS.readline()
     return json.loads(line) if line else {}
 

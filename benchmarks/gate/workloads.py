@@ -14,18 +14,19 @@ SIMULATED = [  # Figure 12 at B=24 with and without interleaving, and 7.5B on 32
 
 
 def _training(ranks: int, layers: int = 2, **parallel: Any) -> dict[str, Any]:
-    """Training steps. With kernels=auto they run what users get; on a CPU, where the gate measures, the reference."""
+    """Training steps with kernels=auto, which users get: on a CPU, where the gate measures, that is the reference."""
     parallel = {"b": 1, "B": 2, "recompute": "none"} | parallel
     whole = {"model": MODEL | {"layers": layers}, "parallel": parallel, "kernels": "auto"}
     return {"kind": "training", "ranks": ranks, "iterations": 4, **whole}
 
 
 def _simulator(iterations: int, cold: bool) -> dict[str, Any]:
+    """Passes of the simulator over `SIMULATED`; `cold` passes find nothing in a cache."""
     return {"kind": "simulator", "ranks": 0, "iterations": iterations, "configurations": SIMULATED, "cold": cold}
 
 
-# By name: the kind of work, how many processes it takes beside the measuring one, iterations of a slice, and the rest
-# for the adapter.
+# Workloads by name: the kind of work, the number of processes besides the measuring one, the iterations of a slice, and
+# further keys, which the adapter reads.
 WORKLOADS: dict[str, dict[str, Any]] = {
     "pipeline_step": _training(2, p=2),
     "interleaved_step": _training(2, layers=4, p=2, v=2),

@@ -35,7 +35,7 @@ class CheckpointTimes(NamedTuple):
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point for saving and one for loading, each by one rank and by two pipeline stages."""
+    """Yield a point for saving and one for loading, each by one rank and by two pipeline stages."""
     model = model_for(setup)
     for p in (1, 2):
         parallel = ParallelConfig(p=p, B=1, recompute="none")
@@ -62,12 +62,13 @@ def measure_here(
 
 
 def _timed(model: ModelConfig, parallel: ParallelConfig, setup: Setup) -> CheckpointTimes:
+    """Start the ranks, and return the samples of `measure_here` in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         times: CheckpointTimes = run_ranks(measure_here, parallel.p, (model, parallel, setup, folder), setup.device)[0]
     return times
 
 
-def _metrics(timed: Once[CheckpointTimes], what: str) -> dict[str, Metric]:
-    taken: Samples = getattr(timed(), what)
+def _metrics(timed: Once[CheckpointTimes], operation: str) -> dict[str, Metric]:
+    samples: Samples = getattr(timed(), operation)
     size = Metric(timed().size, "B", "derived")
-    return {"time": seconds(taken), "bandwidth": rate(timed().size, taken, "B/s"), "size": size}
+    return {"time": seconds(samples), "bandwidth": rate(timed().size, samples, "B/s"), "size": size}

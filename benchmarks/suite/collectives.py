@@ -33,9 +33,8 @@ NOTES = (
 def measure(ranks: int, sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
     """Time each operation at each size, by the slowest of `ranks` ranks: samples by (operation, bytes).
 
-    The sizes are multiples of 4 * ranks bytes.
-
-    Raises `RankError` if a rank fails, `UnavailableError` without a GPU for each.
+    Raises `ValueError` for a size that is not a multiple of 4 * ranks bytes, `RankError` if a rank fails, and
+    `UnavailableError` if there is not a GPU for each rank.
     """
     for size in sizes:
         if size <= 0 or size % (ELEMENT * ranks):
@@ -63,7 +62,7 @@ def measure_here(
 
 
 def calls(axis: Axis, whole: torch.Tensor) -> dict[str, Callable[[], Any]]:
-    """A call of each operation on the flat tensor `whole`, or on this rank's part of it."""
+    """By operation, a function that calls it on the flat tensor `whole`, or on this rank's part of it."""
     part = axis.part(whole).clone()
     return {
         "all_reduce": lambda: axis.all_reduce(whole),
@@ -78,7 +77,7 @@ def bus_bytes(operation: str, size: int, ranks: int) -> float:
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Points from 4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, and over 8 on GPUs."""
+    """Yield points from 4 KiB to 64 MiB (1 MiB if quick) over 2 and 4 ranks, and over 8 on GPUs."""
     sizes = [4096 * 4**i for i in range(5 if setup.quick else 8)]
     for ranks in (2,) if setup.quick else (2, 4, 8) if setup.on_gpu else (2, 4):
         timed = Once(partial(measure, ranks, sizes, setup.device, setup.samples))

@@ -25,7 +25,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Points for sequences of 128 and 2048 tokens, in microbatches of 1 and 8 sequences."""
+    """Yield points for sequences of 128 and 2048 tokens, in microbatches of 1 and 8 sequences."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         path = Path(folder) / "random.tokens"
         ids = np.random.default_rng(0).integers(0, VOCAB, QUICK_TOKENS if setup.quick else TOKENS)
@@ -42,5 +42,5 @@ def _metrics(setup: Setup, path: Path, s: int, b: int) -> dict[str, Metric]:
         for _ in range(DRAWN):
             source.microbatch(next(numbers) * b, b, cpu)
 
-    taken = measure(draw, samples=setup.samples).per(DRAWN)
-    return {"time": seconds(taken), "tokens": rate(b * s, taken, "tokens/s")}
+    samples = measure(draw, samples=setup.samples).per(DRAWN)
+    return {"time": seconds(samples), "tokens": rate(b * s, samples, "tokens/s")}

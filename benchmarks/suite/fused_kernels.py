@@ -1,9 +1,9 @@
 """Times the fused operators of Section 4.2 against eager PyTorch, and against the memory's bandwidth.
 
-Every operator is memory-bound: it takes at least the bytes that it must read and write over the bandwidth of the
-device, which is measured with a large copy. For forward and backward there are the time, the share of that bandwidth,
-and the speed-up over the reference, eager PyTorch. Attention is timed in the layouts [b, s, a, h] and [s, b, a, h]. (A
-CPU can be faster than its own copy where the tensors stay in its cache.)
+Every operator is memory-bound: its time is at least the bytes that it must read and write over the bandwidth of the
+device, which a large copy measures. Forward and backward each have the time, the share of that bandwidth, and the
+speed-up over the reference, eager PyTorch. Attention is timed in the layouts [b, s, a, h] and [s, b, a, h]. (A CPU can
+be faster than its own copy where the tensors stay in its cache.)
 
 Shapes are the paper's (175B and 530B parameters, t=8) with sequences of 2048 tokens, or of as many as fit; fp16 on a
 GPU as in the paper, fp32 on a CPU. Implementations take turns, one sample each, and the fastest samples are
@@ -42,15 +42,16 @@ class Copy(NamedTuple):
 
     @classmethod
     def make(cls, device: torch.device) -> "Copy":
+        """A copy of 128 MiB on a CPU, of more than any cache holds on a GPU."""
         source = torch.ones(FLUSH_BYTES if device.type == "cuda" else CPU_COPY_BYTES, dtype=torch.int8, device=device)
         target = torch.empty_like(source)
         return cls(Step.of(lambda: target.copy_(source)), 2 * source.numel())
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point for every operator in every implementation that runs here, then the copy.
+    """Yield a point for every operator in every implementation that runs here, then one for the copy.
 
-    It takes minutes, most of them for compiling.
+    This takes minutes, most of them for compiling.
     """
     device = torch.device(setup.device)
     dtype = TORCH_DTYPES[setup.dtype]
@@ -84,9 +85,9 @@ def measure_case(
     bandwidths: list[float],
     common: Mapping[str, Parameter],
 ) -> list[PointResult]:
-    """A point per series: the fastest of `rounds` samples, which the series and the copy take in turns.
+    """Measure a case; return a point per series: the fastest of `rounds` samples, taken in turns with the copy.
 
-    The bandwidth of the copy is appended to `bandwidths`; shares refer to the copies made during this case.
+    Appends the bandwidths of the copy to `bandwidths`; shares refer to the copies made during this case.
     """
     failures = {name: ("skipped", call) for name, call in case.calls.items() if isinstance(call, str)}
     steps: dict[str, dict[str, Step]] = {"forward": {}, "backward": {}}
@@ -126,12 +127,13 @@ def measure_case(
 
 
 def _cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterable[Case]:
+    """Yield the cases of all operators at a shape, then that of attention."""
     yield from cases(shape, device, dtype)
     yield attention(shape, device, dtype)
 
 
 def _steps(call: Call, inputs: tuple[Tensor, ...]) -> tuple[Step, Step]:
-    """The steps forward and backward. Each backward gets a forward of its own, as some compiled ones run only once."""
+    """The steps forward and backward. Each backward pass gets a new graph, as some compiled ones run only once."""
 
     def prepare() -> tuple[Tensor, Tensor]:
         output = call(*inputs)

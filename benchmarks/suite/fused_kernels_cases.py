@@ -34,6 +34,7 @@ class Shape(NamedTuple):
 
     @property
     def scores(self) -> tuple[int, ...]:
+        """The shape of the attention scores of one sequence, [1, a, s, s]."""
         return (1, self.a, self.s, self.s)
 
 
@@ -59,6 +60,7 @@ class Case:
 
     @property
     def key(self) -> str:
+        """The name of the case in a record, such as `bias_gelu/175B`."""
         return f"{self.operator}/{self.shape.model}"
 
 
@@ -74,6 +76,7 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Ca
     """
 
     def make(*size: int) -> Tensor:
+        """A random input that gets a gradient."""
         return torch.randn(size, device=device, dtype=dtype, requires_grad=True)
 
     def case(operator: str, inputs: tuple[Tensor, ...], calls: Mapping[str, Call | str], **moved: int) -> Case:
@@ -91,7 +94,7 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Ca
         forward=triangle + square,
         backward=2 * triangle + square,
     )
-    padding = (torch.arange(s, device=device) >= s - s // 8).expand(1, 1, s, s).contiguous()
+    padding = (torch.arange(s, device=device) >= s - s // 8).expand(1, 1, s, s).contiguous()  # the last eighth
     yield case(
         "masked_softmax",
         (make(*shape.scores),),
@@ -138,8 +141,7 @@ def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
     """The case of attention between its two projections, in both layouts, and as PyTorch's own newer operator.
 
     The inputs are queries, keys and values as one projection leaves them, in the layout of the series: [s, b, a, 3d]
-    and [b, s, a, 3d]. With s first a batched product reads them where they are; with b first each is copied to be
-    transposed.
+    or [b, s, a, 3d]. With s first a batched product reads them where they are; with b first each has to be copied.
     """
     b, d = ATTENTION_BATCH, shape.h // (shape.a * TENSOR_PARALLEL)
     scale, ops = 1 / sqrt(d), kernels.select("auto", device)

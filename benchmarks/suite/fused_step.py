@@ -1,6 +1,6 @@
 """Times the fused operators and a training step with and without fusion, in turns.
 
-All run in one process, so that each is compiled only once: compiling takes most of the time.
+All run in one process, so that each operator is compiled only once: compiling takes most of the time.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,14 +26,17 @@ WARM_UP = 2
 
 
 class Fusion(NamedTuple):
-    """The points of the fused `operators`, and the seconds of a training `step` by implementation."""
+    """The points of the fused `operators`, and the samples of a training `step` by implementation."""
 
     operators: list[PointResult]
     step: dict[str, Samples]
 
 
 def measure_here(beat: Callable[[], None], settings: Settings, samples: int) -> Fusion:
-    """Time the operators and a step on one rank, unfused and with the implementation that `settings` names."""
+    """Time the operators and a step on one rank, unfused and with the implementation that `settings` names.
+
+    `beat` is called after every operator.
+    """
     torch_device = local_device(settings.engine.device)
     operators = []
     for point in _operators(torch_device, samples):
@@ -54,6 +57,7 @@ def _operators(torch_device: torch.device, samples: int) -> Iterator[PointResult
 
 
 def _step(settings: Settings, kernels: str, torch_device: torch.device) -> Callable[[], object]:
+    """A training step with these kernels, of a trainer that it has to itself."""
     with_kernels = replace(settings, engine=replace(settings.engine, kernels=kernels))
     trainer = Trainer(with_kernels, Groups.alone(torch_device), select(kernels, torch_device))
     batch, _ = batches(with_kernels.model, with_kernels.parallel, torch_device)

@@ -24,7 +24,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class GemmShape:
-    """A batch of products [m, k] x [k, n]; `name` says what it is for."""
+    """A batch of products [m, k] x [k, n]; `name` says what a layer computes with them."""
 
     series: str
     name: str
@@ -42,13 +42,13 @@ class GemmShape:
 def measure(
     m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", batch: int = 1, samples: int = 20
 ) -> Samples:
-    """Take samples of `product`."""
+    """Time a call of `product`, whose arguments these are."""
     call = product(m, n, k, dtype, device, batch)
     return time_it(call, device, samples=samples, limit_s=LIMIT_S)
 
 
 def product(m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", batch: int = 1) -> Callable[[], object]:
-    """A call that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` as in configurations."""
+    """A function that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` is fp32, bf16, ..."""
     import torch
 
     from ptdp_core.engine.precision import TORCH_DTYPES
@@ -75,7 +75,7 @@ def layer_shapes(s: int, b: int, h: int, heads: int, t: int = 1) -> list[GemmSha
 
 
 def shapes(setup: Setup) -> list[GemmShape]:
-    """On a GPU the products of a layer of the 175B model at t=8, on a CPU those of one that takes milliseconds."""
+    """Squares, and the products of a layer: on a GPU the 175B model's at t=8, on a CPU one that takes milliseconds."""
     if setup.quick:
         largest, layer = 256, layer_shapes(s=64, b=1, h=128, heads=4)
     elif setup.on_gpu:
@@ -87,7 +87,7 @@ def shapes(setup: Setup) -> list[GemmShape]:
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point per shape."""
+    """Yield a point per shape."""
     for shape in shapes(setup):
         parameters = {name: getattr(shape, name) for name in ("name", "m", "n", "k", "batch")}
         yield attempted(

@@ -1,9 +1,9 @@
 """Whole training steps of the engine at sizes that fill one GPU, and where their time goes.
 
 Each point trains a GPT on random tokens: operators or sdpa, with and without recomputation and dropout, fused kernels
-or the reference. The fastest step is put beside the fastest matrix product that this device was seen to do (MFU), and
-a profile of one step says which share of the time the device spent on products, attention, other kernels, and idle:
-idle time is what the host did not issue soon enough. With --quick, or on a CPU, the models are toys.
+or the reference. MFU compares the fastest step with the fastest matrix product measured on this device. A profile of
+one step says which share of its time the device spent on products, attention and other kernels, and which it was idle,
+because the host did not issue work soon enough. With --quick, or on a CPU, the models are toys.
 
 No GPU has run it yet.
 """
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """What tells it from the others of its model."""
+        """What distinguishes the case from the others of its model."""
         extras = [f"dropout {self.dropout:g}"] * bool(self.dropout) + [self.kernels] * (self.kernels != "auto")
         extras += ["fused accumulation"] * self.fused_accumulation
         return ", ".join([self.attention, f"recompute {self.recompute}", f"b={self.b} m={self.m}", *extras])
@@ -77,7 +77,7 @@ CASES = tuple(
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """One point per case; all of a model's share the measured peak."""
+    """Yield a point per case; the peak of a matrix product is measured once for all."""
     dtype = "bf16" if setup.on_gpu else "fp32"
     peak = Once(partial(fastest_product, setup, torch.bfloat16 if setup.on_gpu else torch.float32))
     toys = setup.quick or not setup.on_gpu

@@ -29,7 +29,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point forward and one backward for each kind of attention, with t = 1 and t = 2."""
+    """Yield a point forward and one backward for each kind of attention, with t = 1 and t = 2."""
     model = model_for(setup)
     for t in (1, 2):
         parallel = ParallelConfig(t=t, b=1 if setup.quick else 2, B=1 if setup.quick else 2, recompute="none")
@@ -44,7 +44,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 
 def model_for(setup: Setup) -> ModelConfig:
-    """The configuration of a model of one layer."""
+    """A model of one layer, small enough for the device."""
     sizes = (64, 4, 32) if setup.quick else (4096, 32, 2048) if setup.on_gpu else (512, 8, 256)
     return ModelConfig(1, *sizes, vocab=256)
 

@@ -49,7 +49,7 @@ def kernel_gap(device: str = "cpu", samples: int = 20, *, host: bool = False) ->
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Points for copies from 64 KiB up to more than any cache holds, then for the gap."""
+    """Yield points for copies from 64 KiB up to more than any cache holds, then for the gap."""
     largest = 4 * MIB if setup.quick else 1024 * MIB if setup.on_gpu else 256 * MIB
     size = 64 * 1024
     while size <= largest:

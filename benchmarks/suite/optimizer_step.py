@@ -25,7 +25,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Points for fp32 and bf16 parameters, with d = 1, and with d = 2 replicated and sharded."""
+    """Yield points for fp32 and bf16 parameters, with d = 1, and with d = 2 replicated and sharded."""
     model = model_for(setup)
     for dtype in ("fp32", "bf16"):
         for d, sharded in ((1, False), (2, False), (2, True)):
@@ -39,7 +39,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 def measure_here(
     beat: Callable[[], None], model: ModelConfig, parallel: ParallelConfig, engine: EngineSettings, setup: Setup
 ) -> Samples:
-    """Time a step with the gradients of one batch, by the slowest rank. Every rank calls this."""
+    """Time optimizer steps with the gradients of one batch, by the slowest rank. Every rank calls this."""
     trainer, batch, _ = build(model, parallel, setup.device, engine, "auto")
     trainer.forward_backward(batch)
     timer = slowest_timer(trainer.groups.device)

@@ -32,9 +32,9 @@ NOTES = (
 
 
 def measure(sizes: list[int], device: str = "cpu", samples: int = 20) -> dict[tuple[str, int], Samples]:
-    """Samples by (kind, bytes): of a message of that many bytes one way, or of two of them in an exchange.
+    """Time messages of these sizes between two ranks, which it starts: samples by (kind, bytes).
 
-    Starts two ranks. Raises `RankError` if one fails, `UnavailableError` without a GPU for each.
+    Raises `RankError` if a rank fails, and `UnavailableError` if there is not a GPU for each.
     """
     return run_ranks(measure_here, 2, (sizes, device, samples), device)[0]
 
@@ -57,7 +57,7 @@ def measure_here(
 
 
 def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
-    """A call in which rank 0 sends a message and receives one as the answer."""
+    """Send a message from rank 0 and receive one as the answer. Both ranks call this."""
     for message in (FORWARD, BACKWARD):
         if message.source == rank:
             communicator.post(Exchange((message,), ()), {message: tensor}, blocking=True)
@@ -67,14 +67,14 @@ def _round_trip(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) 
 
 
 def _exchange(communicator: P2PCommunicator, rank: int, tensor: torch.Tensor) -> None:
-    """A call in which both ranks send and receive in one group."""
-    mine, theirs = (FORWARD, BACKWARD) if rank == 0 else (BACKWARD, FORWARD)
-    communicator.post(Exchange((mine,), (theirs,)), {mine: tensor}, blocking=True)
-    communicator.take(theirs)
+    """Send and receive in one group. Both ranks call this."""
+    outgoing, incoming = (FORWARD, BACKWARD) if rank == 0 else (BACKWARD, FORWARD)
+    communicator.post(Exchange((outgoing,), (incoming,)), {outgoing: tensor}, blocking=True)
+    communicator.take(incoming)
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """Points from 1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
+    """Yield points from 1 KiB to 64 MiB (1 MiB if quick), by factors of 4."""
     sizes = [1024 * 4**i for i in range(6 if setup.quick else 9)]
     timed = Once(lambda: measure(sizes, setup.device, setup.samples))
     for kind, size in product(KINDS, sizes):

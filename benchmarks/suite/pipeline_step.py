@@ -26,7 +26,7 @@ NOTES = (
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point for every schedule in both exchange modes, with the fewest chunks per rank that it allows."""
+    """Yield a point for every schedule in both exchange modes, with the fewest chunks per rank that it allows."""
     model = model_for(setup)
     for exchange in MODES:
         for schedule in names():

@@ -1,9 +1,9 @@
 """How many configurations a second the simulator answers on one core.
 
-Two sets of them: the paper's points, every simulated configuration of its tables and figures (`paper_points.json`, as
-`reproduce simulate` reads them); and random ones, no two with the same schedule. *Cold* is the first pass of a process,
-in which every schedule is built, lowered and compiled; *warm* are later passes, as in a search over configurations,
-where schedules recur.
+There are two sets of configurations: the paper's points, which are all simulated configurations of its tables and
+figures (`paper_points.json`, as `reproduce simulate` reads them), and random ones, no two with the same schedule. The
+first pass of a process is *cold*: every schedule is built, lowered and compiled. Later passes are *warm*, as in a
+search over configurations, where schedules recur.
 """
 
 import json
@@ -57,13 +57,13 @@ SETS = {"paper's points": paper_points, "random": random_points}
 
 
 def passes(configurations: str, number: int, at_most: int | None) -> list[float]:
-    """Seconds per configuration of `number` passes over the (first `at_most`) of a set, the first one cold."""
+    """Time `number` passes over a set, or over its first `at_most`: seconds per configuration; the first is cold."""
     simulated, cluster = SETS[configurations]()[:at_most], load_cluster()
     return [_one_pass(simulated, cluster) / len(simulated) for _ in range(number)]
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """The cold and the warm rate over each set."""
+    """Yield the cold and the warm rate over each set."""
     for configurations in SETS:
         timed = Once(partial(_measure, configurations, 1 if setup.quick else 3, 10 if setup.quick else None))
         for name in ("cold", "warm"):
@@ -79,6 +79,7 @@ def _one_pass(configurations: list[TrainingConfig], cluster: Cluster) -> float:
 
 
 def _measure(configurations: str, processes: int, at_most: int | None) -> dict[str, Samples]:
+    """Cold and warm samples of a set; only a fresh process has a cold pass, so each is started for one."""
     rows = []
     for _ in range(processes):
         with ProcessPoolExecutor(1, get_context("spawn")) as fresh:

@@ -21,15 +21,15 @@ NOTES = ("Wall time of a fresh Python process, files in the operating system's c
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point per command; the first is Python alone."""
+    """Yield a point per command; the first is Python alone."""
     for name, arguments in COMMANDS.items():
         yield attempted(setup, "command", name, {"command": name}, partial(_metrics, setup, arguments))
 
 
 def _metrics(setup: Setup, arguments: tuple[str, ...]) -> dict[str, Metric]:
     def start() -> None:
-        done = subprocess.run([sys.executable, *arguments], cwd=PROJECT, capture_output=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(arguments)} ended with exit code {done.returncode}")
+        process = subprocess.run([sys.executable, *arguments], cwd=PROJECT, capture_output=True, check=False)
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(arguments)} ended with exit code {process.returncode}")
 
     return {"time": seconds(measure(start, samples=setup.samples, warm_up=1))}

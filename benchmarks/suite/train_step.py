@@ -8,8 +8,8 @@
     data        d = 2, a whole step: 'torch' data parallelism against DistributedDataParallel, the ZeRO-3 baseline
                 against FSDP2, each around the plain GPT, with AdamW and clipping as one finds them
 
-The serial comparisons are made with a large vocabulary and long sequences, too, where the loss takes its share. Plain
-stages end in an output layer of their own, as torch's schedules know no tied embedding.
+Some serial comparisons have a large vocabulary and long sequences, where the loss takes its share. Plain stages end in
+a separate output layer, as torch's schedules know no tied embedding.
 Both sides of a comparison run in the same processes, one thread each, in turn and in random order within each round.
 The ratio of a round is PyTorch's time over the engine's, each of its slowest rank: above 1 the engine is faster.
 Everything is computed in fp32.
@@ -78,7 +78,7 @@ class StepComparison:
 
     @property
     def label(self) -> str:
-        """The settings that tell it from the other comparisons of its name."""
+        """The settings that distinguish the comparison from others of its name."""
         if self.name == "serial":
             return f"{self.against}, {self.kernels}, {self.attention}" + (", large vocabulary" if self.large else "")
         if self.name == "pipeline":
@@ -103,7 +103,7 @@ def comparisons() -> list[StepComparison]:
             ("ScheduleZBVZeroBubble", "zb-v", 2, "overlapped"),
         )
     ]
-    # Not ZB-V: torch splits the backward passes of modules that it knows, and the engine's it does not.
+    # Not ZB-V: torch can split only backward passes of modules that it knows, and the engine's are unknown to it.
     same_modules = [replace(pipeline[i], plain=False) for i in (0, 2)]
     return [
         *(
@@ -128,7 +128,7 @@ def comparisons() -> list[StepComparison]:
 
 
 def engine(comparison: StepComparison, setup: Setup) -> tuple[Trainer, Callable[[int], Batch], torch.Tensor]:
-    """The engine on this rank, with the batch that both sides train on."""
+    """The engine on this rank, with the batch that both sides train on, by microbatch and as one tensor."""
     parallel = replace(comparison.parallel, attention=comparison.attention)
     settings = EngineSettings(exchange=comparison.exchange)
     return build(comparison.model(setup), parallel, setup.device, settings, comparison.kernels)
@@ -243,7 +243,7 @@ def measure_here(beat: Callable[[], None], comparison: StepComparison, setup: Se
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
-    """A point per comparison."""
+    """Yield a point per comparison."""
     peak = Once(partial(fastest_product, setup, torch.float32))
     for comparison in comparisons():
         if setup.quick and comparison.kernels == "compiled":
@@ -258,16 +258,16 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 def _metrics(setup: Setup, comparison: StepComparison, peak: Callable[[], float]) -> dict[str, Metric]:
     samples = run_ranks(measure_here, comparison.parallel.n, (comparison, setup), setup.device)[0]
-    ours, theirs = samples["engine"], samples["other"]
-    ratios = tuple(b / a for a, b in zip(ours.seconds, theirs.seconds, strict=True))
+    engine_samples, other_samples = samples["engine"], samples["other"]
+    ratios = tuple(b / a for a, b in zip(engine_samples.seconds, other_samples.seconds, strict=True))
     model, B = comparison.model(setup), comparison.parallel.B
     flops = model_flops_per_iteration(model, B) / comparison.parallel.n
     return {
-        "time": seconds(ours),
-        "other_time": seconds(theirs),
+        "time": seconds(engine_samples),
+        "other_time": seconds(other_samples),
         "ratio": Metric(median(ratios), "1", "measured", ratios),
-        "ratio_of_best": Metric(theirs.minimum / ours.minimum, "1", "derived"),
-        "tokens": rate(B * model.seq, ours, "tokens/s"),
-        "mfu": Metric(flops / ours.minimum / peak(), "1", "derived"),
+        "ratio_of_best": Metric(other_samples.minimum / engine_samples.minimum, "1", "derived"),
+        "tokens": rate(B * model.seq, engine_samples, "tokens/s"),
+        "mfu": Metric(flops / engine_samples.minimum / peak(), "1", "derived"),
         "canary": seconds(samples["canary"]),
     }

@@ -30,6 +30,7 @@ class Block(nn.Module):
         self.projection, self.up, self.down = nn.Linear(h, h), nn.Linear(h, 4 * h), nn.Linear(4 * h, h)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute the layer's output [B, S, H] from x [B, S, H]."""
         b, s, _ = x.shape
         y = self.norm1(x)
         parts = self.qkv(y).chunk(3, -1) if self.fused else (self.q(y), self.k(y), self.v(y))
@@ -52,6 +53,7 @@ class PlainGPT(nn.Module):
                 nn.init.normal_(parameter, std=STD)
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Compute the mean loss of a microbatch with tokens and labels [B, S]."""
         x = self.word(tokens) + self.position.weight
         for block in self.blocks:
             x = block(x)
@@ -59,7 +61,7 @@ class PlainGPT(nn.Module):
 
 
 def plain_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean loss of a microbatch."""
+    """The mean loss of a microbatch with logits [B, S, V] and labels [B, S]."""
     return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
@@ -105,6 +107,7 @@ class PlainStage(nn.Module):
         self.norm = whole.norm if self.head else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute the stage's output."""
         if self.word is not None and self.position is not None:
             x = self.word(x) + self.position.weight
         for block in self.blocks:
@@ -120,6 +123,7 @@ class AsStage(nn.Module):
         self.chunk = chunk
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute the chunk's output, without the loss."""
         x = self.chunk._embed(x) if self.chunk.is_first else x
         for layer in self.chunk.layers:
             x = layer(x)
@@ -127,7 +131,7 @@ class AsStage(nn.Module):
 
 
 def plain_step(model: nn.Module, batch: Callable[[int], Batch], m: int) -> Callable[[], object]:
-    """A training step as one writes it; DistributedDataParallel reduces after the last microbatch only."""
+    """A training step as it is usually written; DistributedDataParallel reduces after the last microbatch only."""
     adam = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step() -> None:
