@@ -5,7 +5,7 @@ import { draw, download, picture } from "./charts.js";
 import { ask, onStatus, restart } from "./python.js";
 
 const $ = (id) => document.getElementById(id);
-const element = (tag, text, attributes = {}) => { const made = document.createElement(tag); if (text !== undefined) made.textContent = text; for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); return made; };
+const element = (tag, text, attributes = {}) => { const node = document.createElement(tag); if (text !== undefined) node.textContent = text; for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); return node; };
 let state = store.START, offer, shown = {}, asked = {};
 
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
@@ -166,6 +166,7 @@ async function showCluster() {
 
 function fillControls() {
   $("cluster-select").replaceChildren(...offer.clusters.map((name) => element("option", name, { value: name })));
+  $("cluster-select").value = state.cluster;
   for (const id of ["schedule-a", "schedule-b"]) $(id).replaceChildren(element("option", id === "schedule-a" ? "default for v" : "nothing", { value: "" }), ...offer.schedules.map((name) => element("option", name, { value: name })));
   const model = element("label", "shipped"), select = element("select", undefined, { id: "model" });
   select.append(element("option", "own", { value: "" }), ...Object.keys(offer.models).map((name) => element("option", name, { value: name })));
@@ -228,6 +229,7 @@ function listen() {
   $("schedule-a").addEventListener("change", (event) => { state = { ...state, configuration: { ...state.configuration, schedule: event.target.value } }; refresh(); });
   $("schedule-b").addEventListener("change", (event) => { state = { ...state, beside: event.target.value }; refresh(); });
   $("best").addEventListener("click", () => {
+    if (!offer) return;
     const { p, t, d, B, ...values } = { ...Object.fromEntries(Object.entries(offer.fields).map(([name, { default: usual }]) => [name, usual])), ...state.configuration };
     const model = Object.fromEntries(Object.keys(Object.values(offer.models)[0]).map((name) => [name, values[name]]).filter(([, value]) => value !== undefined && value !== null));
     update("plan", "plan", { model, gpus: p * t * d, batch: B, ...cluster() }, showPlans);

@@ -60,6 +60,7 @@ def test_every_artifact_has_reproduces_numbers_to_the_last_digit(visit):
 
 def test_a_changed_number_redraws_and_its_link_shows_the_same(visit):
     page = visit()
+    assert page.input_value("#cluster-select") == "selene"
     before = page.inner_text("#points")
     page.click("#cluster summary")
     box = page.get_by_label("hca_bandwidth in B/s", exact=True)
