@@ -125,13 +125,13 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
 
     points = []
     for number, configuration in enumerate(configurations or ({},), 1):
-        given = with_model_fields({**shared, **configuration})
+        parameters = with_model_fields({**shared, **configuration})
         try:
-            check_keys(given)
+            check_keys(parameters)
         except ValueError as error:
             raise UsageError(f"configuration {number}: {error}") from None
-        label = str(given.pop("label", f"configuration {number}"))
-        points.append(Point(f"configuration_{number}", "", label, given))
+        label = str(parameters.pop("label", f"configuration {number}"))
+        points.append(Point(f"configuration_{number}", "", label, parameters))
     artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
     evaluator = fidelities.evaluator(artifact, "simulated", cluster)
     started = datetime.now(UTC)
@@ -170,9 +170,9 @@ def plan(
     if unknown := sizes.keys() - set(MODEL_FIELDS):
         raise UsageError(f"unknown size {min(unknown)!r}; needs some of {', '.join(MODEL_FIELDS)}")
     started = datetime.now(UTC)
-    model_of_cluster, reference = open_cluster(cluster)
+    cluster_model, reference = open_cluster(cluster)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
-    training_plan = make_plan(name, job, model_of_cluster, reference.name, top)
+    training_plan = make_plan(name, job, cluster_model, reference.name, top)
     origin = provenance.collect(
         ["reproduce", "plan"], started, cluster=reference, code_digest=plan_record.code_digest()
     )

@@ -54,7 +54,7 @@ Position = tuple[int, int]  # line, from 1, and column, from 0
 
 
 def unmutated(source: str) -> list[tuple[Position, Position]]:
-    """Where a change would alter only texts (errors, f-strings), types, decorators or a `strict`: from and to."""
+    """Stretches of a source, from and to, where a change alters only texts, types, decorators or a `strict`."""
     left_out: list[ast.AST | None] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Raise | ast.JoinedStr):

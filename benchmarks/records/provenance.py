@@ -42,7 +42,7 @@ def collect(
 ) -> Provenance:
     """The provenance of a run of `command` (as in `sys.argv`) that began at `started` and took `duration_s` seconds.
 
-    `started` is an aware datetime; without a duration the run ends now. The versions are those of Python, of this
+    `started` is an aware datetime; without `duration_s` the run ends now. The versions are those of Python, of this
     project, of the packages among `PACKAGES` that this process has loaded, and of `packages`, which workers loaded.
     """
     if duration_s is None:

@@ -367,7 +367,10 @@ def write_record(record: Record, path: str | os.PathLike[str]) -> None:
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """The record in `path`. Raises `InvalidResultsError` if there is none or it cannot be read, `FileNotFoundError`."""
+    """Read the record in `path`.
+
+    Raises `InvalidResultsError` for a file that holds none or cannot be read, `FileNotFoundError` if there is no file.
+    """
     source = os.fspath(path)
     try:
         with open(path, "rb") as file:

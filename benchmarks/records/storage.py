@@ -64,7 +64,10 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files, by name, into a folder, each whole or not at all; their paths. Raises `StorageError`."""
+    """Write the files, given by name, into a folder and return their paths. Each is written whole or not at all.
+
+    Raises `StorageError`.
+    """
     paths = [folder / name for name in files]
     for path in paths:
         atomic_write_bytes(path, files[path.name])

@@ -44,6 +44,7 @@ def _compiled(schema: str) -> Callable[[Any], Any]:
 
 
 def _is_valid_record(document: Any, schema: str) -> bool:
+    """Whether the document is what the schema describes; what is wrong with another one, `validator` says."""
     import fastjsonschema
 
     try:

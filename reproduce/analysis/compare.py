@@ -35,7 +35,10 @@ Key = tuple[str, str, str, str]  # kind, id, fidelity, scale
 
 @dataclass(frozen=True)
 class Difference:
-    """A value of a point that is not the same in A and B; `samples_apart`: whether its samples do not overlap."""
+    """A value of a point that is not the same in A and B.
+
+    `samples_apart` says whether the samples of A and of B do not overlap; None where one of them has no samples.
+    """
 
     point: str
     metric: str
@@ -217,7 +220,7 @@ def _pair(key: Key, a: Record, b: Record, across_hosts: bool) -> Pair:
         a.title,
         differences=tuple(difference for difference in candidates if difference is not None),
         changes=tuple(
-            Change(what, _said(mine[what]), _said(theirs[what]))
+            Change(what, _in_words(mine[what]), _in_words(theirs[what]))
             for what in mine
             if not isinstance(mine[what], Metric) and what in theirs and mine[what] != theirs[what]
         ),
@@ -281,7 +284,8 @@ def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | N
 def _contents(record: Record, alike: Mapping[str, bool]) -> dict[str, Any]:
     """What a record has, by name: points, statuses, values, timelines, verdicts.
 
-    Of points that both records have, by key, `alike` says whether the statuses are: if not, one side has no values.
+    `alike` has the keys of the points that both records have, and whether their statuses are the same: only then are
+    values and timelines compared.
     """
     contents: dict[str, Any] = {}
     for point in record.points:
@@ -294,7 +298,7 @@ def _contents(record: Record, alike: Mapping[str, bool]) -> dict[str, Any]:
     return contents | {f"claim {claim.id}": claim.verdict for claim in record.claims}
 
 
-def _said(content: str | RecordedTimeline) -> str:
+def _in_words(content: str | RecordedTimeline) -> str:
     """A status or a verdict as it is, a timeline by when its last pass ends."""
     if isinstance(content, str):
         return content

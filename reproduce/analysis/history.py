@@ -60,15 +60,15 @@ def change_points(values: Sequence[float]) -> tuple[int, ...]:
     # The median of the differences of neighbours knows the noise, and hardly the steps.
     sigma = max(1.4826 * float(numpy.median(numpy.abs(numpy.diff(logs)))) / math.sqrt(2), 1e-4)
     search = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit(logs.reshape(-1, 1))
-    found = search.predict(pen=PENALTY * sigma * math.log(len(values)))[:-1]
-    while found:  # the smallest step goes first, which joins two levels
-        edges = [0, *found, len(values)]
+    begins = search.predict(pen=PENALTY * sigma * math.log(len(values)))[:-1]
+    while begins:  # the smallest step goes first, which joins two levels
+        edges = [0, *begins, len(values)]
         levels = [float(numpy.median(logs[i:j])) for i, j in pairwise(edges)]
         sizes = [abs(after - before) for before, after in pairwise(levels)]
         if min(sizes) >= math.log1p(LEAST_STEP):
             break
-        del found[sizes.index(min(sizes))]
-    return tuple(int(at) for at in found)
+        del begins[sizes.index(min(sizes))]
+    return tuple(map(int, begins))
 
 
 def trends(records: Sequence[Record], metric: str) -> list[Trend]:
@@ -94,7 +94,7 @@ def overview(of_points: Sequence[Trend]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of a table with a row per point."""
     rows = []
     for trend in of_points:
-        changes = [f"{step:+.1%} at {trend.commits[at]}" for at, step in zip(trend.changes, trend.steps, strict=True)]
+        changes = [f"{step:+.1%} at {trend.commits[run]}" for run, step in zip(trend.changes, trend.steps, strict=True)]
         latest = trend.values[-1] / median(trend.values) - 1
         cells = [with_unit(value, trend.unit, DIGITS) for value in (trend.values[0], trend.values[-1])]
         rows.append([trend.point, str(len(trend.values)), *cells, f"{latest:+.1%}", "; ".join(changes) or "none"])

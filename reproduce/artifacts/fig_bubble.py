@@ -86,7 +86,7 @@ def formula_is_the_schedule(results: Results) -> Judgement:
     "falls from each d to the next, in every series",
 )
 def larger_d_smaller_bubble(results: Results) -> Judgement:
-    rising = [name for name in results.names if not falls(results.series(name, EXECUTED, "d"))]
+    rising = [name for name in results.series_names if not falls(results.series(name, EXECUTED, "d"))]
     text = "the executed bubble falls from each d to the next in every series"
     return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 

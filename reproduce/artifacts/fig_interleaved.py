@@ -140,7 +140,7 @@ def gap_closes(results: Results) -> Judgement:
 
 
 def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:
-    """A metric over the batch size, by batch size, of the default and of the interleaved schedule."""
+    """A metric per sequence, by batch size: of the default schedule, then of the interleaved one."""
     lines = (results.series(series, metric, "B") for series in (DEFAULT, INTERLEAVED))
     return [{B: value / B for B, value in line.items()} for line in lines]
 

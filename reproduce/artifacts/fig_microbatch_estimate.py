@@ -108,7 +108,7 @@ ARTIFACT = Artifact(
     "none: b=4 has the highest estimate of the five sizes, for both batch sizes",
 )
 def optimal_b_is_4(results: Results) -> Judgement:
-    ours = {name: results.series(name, ESTIMATE, "b") for name in results.names}
+    ours = {name: results.series(name, ESTIMATE, "b") for name in results.series_names}
     best = {name: argmax(values) for name, values in ours.items()}
     shown = "; ".join(f"{name}: b={best[name]} ({listed(ours[name], '{:.3f}')})" for name in ours)
     numbers = results.numbers("count", **{f"best_b_{name.split('=')[1].strip()}": b for name, b in best.items()})
@@ -154,7 +154,7 @@ def figure_8_is_eq_1_on_figure_7(results: Results) -> Judgement:
     "by eq. (1) with our times, the best b is not the same for p = 1, 8, 64, nor for b' = 32 to 2048",
 )
 def takeaway_3_by_formula(results: Results) -> Judgement:
-    times = results.series(results.names[0], TIME, "b")
+    times = results.series(results.series_names[0], TIME, "b")
     depths, batches = (1, 8, 64), (32, 128, 512, 2048)
     best = {
         (p, batch): max((b for b in times if b <= batch), key=lambda b: normalised(times, b, batch, p))

@@ -145,7 +145,7 @@ def bytes_reduced_by_t(results: Results) -> Judgement:
 
 
 def _default_ahead(results: Results, default: str) -> Judgement:
-    """Whether a series of the default schedule is faster than the interleaved one without, at the largest batch."""
+    """Whether the default schedule is faster than the interleaved one without scatter/gather, at the largest B."""
     gains = _gains(results, over=OFF, of=default)
     text = f"default over interleaved, by batch size: {listed(gains, '{:+.1%}')}"
     gain = gains[max(gains)]

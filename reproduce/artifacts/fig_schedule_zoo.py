@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.records import Record
 
 CLUSTERS = {"": "A100 (Selene)", "h100": "H100, sequence parallelism"}  # by the parameter of the points
-LETTER = 0.022  # of the axis of memory, that a letter of a schedule's name takes
+LETTER = 0.022  # width of a letter of a schedule's name, in units of the memory axis
 SMALL, LARGE = 24, 48  # sequences in a batch: multiples of p, and at least 2p for DualPipeV
 
 
@@ -125,8 +125,8 @@ def _is_better(place: tuple[float, float], other: tuple[float, float]) -> bool:
 def _name(axes: "Axes", places: Mapping[str, tuple[float, float]]) -> None:
     """Write the names of schedules beside their markers.
 
-    To the right, above the marker's middle; to the left where another marker is in the way, below where one just above
-    has its name there.
+    A name stands to the right of its marker and a little above; to the left if another marker is in the way, and a
+    little below if the name of a marker just above is there.
     """
     names: dict[tuple[float, float], list[str]] = defaultdict(list)
     for name, place in places.items():

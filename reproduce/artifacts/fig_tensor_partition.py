@@ -192,7 +192,7 @@ def stage_communication(results: Results) -> Judgement:
 
 
 def _shown(results: Results) -> tuple[ModelConfig, int]:
-    """The model and the t of the slices."""
+    """The model whose slices are shown, and their tensor-parallel size t."""
     point = results.of(SHARDS)[0]
     return model_of(point.parameters), point.parameters["t"]
 

@@ -76,7 +76,7 @@ def tensor_every_microbatch(results: Results) -> Judgement:
 
 
 def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:
-    """The shares of an iteration in tensor all-reduces, of groups inside a node and of those across nodes."""
+    """The shares of an iteration that tensor all-reduces take: where t GPUs fit in a node, and where they do not."""
     shares = [(t, share) for line in results.shares_of_time(q.TENSOR_TIME, "t").values() for t, share in line.items()]
     node = results.gpus_per_node
     return [share for t, share in shares if t <= node], [share for t, share in shares if t > node]

@@ -116,7 +116,7 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
     fidelity="derived",
 )
 def fixed_batch_sizes(results: Results) -> Judgement:
-    batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.names}
+    batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.series_names}
     changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
     text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())
     return consistent_if(not changed, text or "one batch size along every line")

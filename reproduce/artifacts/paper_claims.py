@@ -95,7 +95,7 @@ def takeaway_1(results: Results) -> Judgement:
     "smallest, at each batch size",
 )
 def takeaway_2(results: Results) -> Judgement:
-    texts, numbers, fine = [], results.numbers(), True
+    texts, numbers, holds = [], results.numbers(), True
     for B, points in _by("B", _speeds(results, paper_points.MODEL_PARALLEL)).items():
         best: dict[int, float] = {}
         for parameters, speed in points:
@@ -103,12 +103,12 @@ def takeaway_2(results: Results) -> Judgement:
             best[size] = max(speed, best.get(size, 0.0))
         best, smallest = dict(sorted(best.items())), min(best)
         gap = max(best.values()) / best[smallest] - 1
-        fine = fine and gap <= NEARLY_BEST
+        holds = holds and gap <= NEARLY_BEST
         shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
         texts.append(f"B={B}: smallest that fits M={smallest}; best teraFLOP/s by M: {shown}")
         numbers |= results.numbers("count", **{f"smallest_m_at_b{B}": smallest})
         numbers |= results.numbers(**{f"faster_than_smallest_at_b{B}": gap})
-    return holds_if(fine, "; ".join(texts), numbers)
+    return holds_if(holds, "; ".join(texts), numbers)
 
 
 def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
@@ -190,8 +190,7 @@ def layers_of_devices(results: Results) -> Judgement:
     scheduled = {rank + 1: sorted({action.stage for action in actions}) for rank, actions in enumerate(schedule.ranks)}
     stages = {rank: [rank - 1, rank - 1 + p] for rank in placed}  # two layers each
     text = f"{layers} layers, p={p}, v={v}: " + "; ".join(f"device {rank}: {held}" for rank, held in placed.items())
-    fine = placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages
-    return holds_if(fine, text)
+    return holds_if(placed[1] == [1, 2, 9, 10] and placed[2] == [3, 4, 11, 12] and scheduled == stages, text)
 
 
 @ARTIFACT.claim(
@@ -249,7 +248,9 @@ def flops_per_iteration(results: Results) -> Judgement:
     worst, B = 0.0, 4
     for row in table_1():
         model = model_of(row.parameters)
-        forward, backward = (count(of(model, B, 1)) for of in (operators.layer_forward, operators.layer_backward))
+        forward, backward = (
+            count(work_of(model, B, 1)) for work_of in (operators.layer_forward, operators.layer_backward)
+        )
         layer = 24 * B * model.seq * model.hidden**2 + 4 * B * model.seq**2 * model.hidden
         logits = count(operators.logits_forward(model, B, 1)) + count(operators.logits_backward(model, B, 1))
         total = model.layers * (2 * forward + backward) + logits
@@ -264,7 +265,7 @@ def flops_per_iteration(results: Results) -> Judgement:
     return holds_if(worst < 1e-12, text, numbers_of("derived", largest_difference=worst))
 
 
-def _most(configure: Callable[[int], object], limit: int) -> int:
+def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
     """The largest of the sizes 1 to `limit` that can be configured."""
     accepted = []
     for size in range(1, limit + 1):
@@ -285,7 +286,7 @@ def _most(configure: Callable[[int], object], limit: int) -> int:
 )
 def data_parallel_to_1536(results: Results) -> Judgement:
     B = 1536
-    most = _most(lambda d: ParallelConfig(d=d, B=B), 2 * B)
+    most = _largest_accepted(lambda d: ParallelConfig(d=d, B=B), 2 * B)
     text = f"of d = 1 to {2 * B} for B = {B}, the largest that can be configured is {most}"
     return holds_if(most == B, text, numbers_of("derived", "count", largest_d=most))
 
@@ -299,6 +300,6 @@ def data_parallel_to_1536(results: Results) -> Judgement:
 )
 def pipeline_up_to_layers(results: Results) -> Judgement:
     model = model_of(published.model("fig_pipeline_vs_data"))
-    most = _most(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
+    most = _largest_accepted(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
     text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"
     return holds_if(most == model.layers, text, numbers_of("derived", "count", largest_p=most))

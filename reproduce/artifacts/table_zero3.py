@@ -47,7 +47,7 @@ ARTIFACT = Artifact(
 
 
 def _near(results: Results, doubling: int, said: dict[str, tuple[float, float]]) -> Judgement:
-    """Whether PTD-P's advantage in each model is what is said, within as much."""
+    """Judge PTD-P's advantage after `doubling` doublings of the GPUs; `said` has value and slack by model."""
     ours, papers = ({model: advantage(of, model, doubling) for model in MODELS} for of in (results, results.papers()))
     text = f"PTD-P over ZeRO-3: {listed(ours, '{:+.1%}')}; by the paper's rows: {listed(papers, '{:+.1%}')}"
     numbers = results.numbers(**{f"gain_{word(model)}": gain for model, gain in ours.items()})

@@ -1,4 +1,4 @@
-"""The subcommands of `reproduce`, each a module of its name with `add_arguments(parser)`, `run(parsed)`, maybe `HELP`.
+"""The subcommands of `reproduce`, each a module with `add_arguments(parser)`, `run(parsed)` and perhaps `HELP`.
 
 A command of two words, such as `gate exact`, is in the module `gate_exact`. `HELP` is printed between the options and
 the exit codes, which are those of `benchmarks.records.errors` unless the module has `MEANINGS` of its own. `run`

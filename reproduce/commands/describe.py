@@ -27,8 +27,8 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"one artifact at a time, not {', '.join(ids)}; try reproduce describe {ids[0]}")
     artifact = catalog.load(ids[0])
     if parsed.json:
-        said = ("id", "sentence", "place", "fidelity", "tolerance")
-        claims = [{name: getattr(claim, name) for name in said} for claim in artifact.claims]
+        told = ("id", "sentence", "place", "fidelity", "tolerance")
+        claims = [{name: getattr(claim, name) for name in told} for claim in artifact.claims]
         print_document("describe", 1, {**summary(artifact), "description": artifact.description, "claims": claims})
     else:
         print_description(artifact)

@@ -28,7 +28,7 @@ network of two nodes is made and taken down. The exit code is 0 if the simulated
 
 """
 INSTALL = "pip install -e . in the project's folder"
-PACKAGES = ("numpy", "pandas", "seaborn", "jsonschema", "rich")
+PACKAGES = ("numpy", "pandas", "seaborn", "jinja2", "jsonschema", "fastjsonschema", "rich")
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,9 @@ verdicts:
 
 Base and head are commits. Without --head it is HEAD, and sources that differ from it are refused with 2: commit them,
 or pass --head HEAD. A REF that is no commit: 2. A side that does not build, or a head that does not run, or a system
-other than Linux: 3. The same
-commit twice, or a budget too short for anything: 9. Each side runs its own adapter (benchmarks/gate/adapter.py); what
-base cannot run is "not compared", with the reason, and no failure. Both run under this interpreter, unless their
-dependencies differ.
+other than Linux: 3. The same commit twice, or a budget too short for anything: 9. Each side runs its own adapter
+(benchmarks/gate/adapter.py); what base cannot run is "not compared", with the reason, and no failure. Both run under
+this interpreter, unless their dependencies differ.
 
 --self-test measures base against itself, and against itself with every iteration stretched by {gate.INJECTED:.0%}: 0 if
 the first is ok and the second regressed, 7 if that could not be told, 1 if the gate errs on this machine.
@@ -181,13 +180,13 @@ def _print(
 
 
 def _self_test_headline(result: gate.CheckResult, code: int) -> str:
-    said = {
+    outcome = {
         DONE: "identical code is ok, and an injected slow-down is found",
         INTERNAL: "a verdict below is wrong",
         INCONCLUSIVE: "whether the gate works here could not be told",
         NOTHING_SELECTED: "no pair was measured",
     }[code]
-    return f"**{SELF_TEST[code]}**: {said} (self-test of {result.trees[BASE]})"
+    return f"**{SELF_TEST[code]}**: {outcome} (self-test of {result.trees[BASE]})"
 
 
 def append_summary(summary: Path | None, text: str) -> None:

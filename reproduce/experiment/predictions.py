@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.records import Metric, PointResult
+from reproduce.experiment.results import argmax
 
 PREFIX = "predicted_"
 TIME, BUBBLE, ORDER = "iteration_time", "bubble_fraction", "order_as_scheduled"
@@ -63,7 +64,7 @@ def bubble_differences(points: Sequence[PointResult]) -> Differences | None:
 def _differences(differences: dict[str, float]) -> Differences | None:
     if not differences:
         return None
-    label = max(differences, key=lambda point: abs(differences[point]))
+    label = argmax(differences, abs)
     return Differences(
         len(differences), sum(map(abs, differences.values())) / len(differences), differences[label], label
     )

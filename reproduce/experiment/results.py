@@ -54,8 +54,8 @@ class Results:
         return [point for point in self.points if point.series == series]
 
     @property
-    def names(self) -> list[str]:
-        """The series, in the order of the points."""
+    def series_names(self) -> list[str]:
+        """The names of the series, in the order of the points."""
         return list(dict.fromkeys(point.series for point in self.points))
 
     def value(self, key: str, metric: str | Quantity) -> float:
@@ -87,7 +87,7 @@ class Results:
         return {B: self.series(name, metric, by) for B, name in series.items()}
 
     def gains(self, of: str, over: str, metric: str | Quantity, by: str) -> dict[Any, float]:
-        """By how much a metric of one series is above another's, relatively, by parameter `by` where both have it."""
+        """The relative gain in a metric of series `of` over series `over`, by parameter `by` where both have one."""
         ours, base = self.series(of, metric, by), self.series(over, metric, by)
         return {x: value / base[x] - 1 for x, value in ours.items() if x in base}
 

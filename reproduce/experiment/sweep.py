@@ -20,7 +20,7 @@ from reproduce.experiment.quantities import Quantity, XAxis
 PAPER, LAPTOP, CPU, GPU, GPUS = "paper", "laptop", "cpu", "gpu", "gpus"
 SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)
 DIRECTION = (PAPER, LAPTOP)  # the scales of a claim that is about a direction, not a number
-# Ranks of the small scales, and what every run there has unless its sweep says otherwise.
+# Ranks of a run at each small scale, unless its sweep says otherwise.
 RANKS = {LAPTOP: 8, CPU: 4, GPU: 1, GPUS: 4}
 # On GPUs a stage's forward pass has to take at least 5 ms, or a measurement tells how fast the host issues kernels. A
 # pass takes no less than its FLOPs over the peak, 989 TFLOP/s on an H100 (16 bits, dense): so 4.95 TFLOP at least. With
@@ -36,6 +36,7 @@ _ON_CPU: Mapping[str, Any] = {
     "layers": 8, "hidden": 128, "heads": 4, "seq": 64, "vocab": 256,
     "device": "cpu", "dtype": "fp32", "kernels": "reference",
 }  # fmt: skip
+# What every run at a scale has, unless its sweep says otherwise.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # With few layers a stage, a large vocabulary would slow the last one down.
     LAPTOP: {"seq": 2048, "vocab": 8192, "v": 1},

@@ -68,7 +68,7 @@ class Answer:
             if judged := self.of(verdict):
                 too = sum(claim.in_the_paper for claim in judged)
                 also = f" ({too} of them also by the paper's own points)" if too else ""
-                parts.append(f"{len(judged)} {look.several if len(judged) > 1 else look.one}{also}")
+                parts.append(f"{len(judged)} {look.plural if len(judged) > 1 else look.singular}{also}")
         if self.unjudged:
             parts.append(f"{self.unjudged} not judged yet")
         number = len(self.claims) + self.unjudged

@@ -187,14 +187,16 @@ def _draw_others(
             yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
     out = points[points.status == "oom"].drop_duplicates("x")
     if len(out):
-        taken = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # crosses of other series
+        rows_used = sum(
+            str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines
+        )  # crosses of other series
         above = {
             "transform": axes.get_xaxis_transform(),
             "clip_on": False,
             "color": look["color"],
             **theme.OUT_OF_MEMORY,
         }
-        heights = [1.03 + 0.05 * taken] * len(out)
+        heights = [1.03 + 0.05 * rows_used] * len(out)
         yield theme.OOM, axes.plot(out.x, heights, label=f"{name} ({theme.OOM})".strip(), **above)[0]
 
 

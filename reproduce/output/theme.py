@@ -20,10 +20,8 @@ from benchmarks.records.errors import UnavailableError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMN, PAGE = (
-    3.33,
-    7.0,
-)  # inches: a column and the text width of the ACM's two-column layout, in which the paper is set
+# Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
+COLUMN, PAGE = 3.33, 7.0
 HEIGHT = 2.3
 LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
 SMALL_PRINT = 5.5  # points

@@ -20,11 +20,8 @@ def title(timeline: Timeline) -> str:
     symbols = "(p−1)/(vm)" if v > 1 else "(p−1)/m"
     if formula is not None and formula == Fraction(p - 1, v * m):
         fraction = f"{symbols} = {p - 1}/{v * m}"
-        text = (
-            f"{fraction} = {percent}"
-            if bubble == formula
-            else f"{text}; by the formula {fraction} = {_percent(formula)}"
-        )
+        differs = f"{text}; by the formula {fraction} = {_percent(formula)}"
+        text = f"{fraction} = {percent}" if bubble == formula else differs
     elif formula is not None and bubble != formula:
         text += f"; by its formula {_percent(formula)}"
     name = definition(timeline.schedule).title if timeline.schedule in names() else timeline.schedule

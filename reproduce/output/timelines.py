@@ -31,7 +31,7 @@ _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or l
 _PEAK = 0.2  # inches, of the memory's peak
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
-Shown = list[tuple[float, TimelineEvent[Time], Action]]  # the upper edge of its row, a box and its pass
+Shown = list[tuple[float, TimelineEvent[Time], Action]]  # upper edge of the row, box, and the pass that it shows
 
 
 def draw(

@@ -4,11 +4,14 @@ from typing import NamedTuple
 
 
 class VerdictLook(NamedTuple):
-    """What a verdict means, how the headline says it of one claim and of several, rich's style, and the page's tag."""
+    """A verdict's meaning, its words in the headline, its style on a terminal (rich), and its kind of tag on the page.
+
+    `singular` and `plural` are what the headline says of one claim and of several.
+    """
 
     meaning: str
-    one: str
-    several: str
+    singular: str
+    plural: str
     style: str
     kind: str
 
@@ -19,7 +22,7 @@ VERDICT_LOOKS = {
         *("holds", "hold", "green", "good"),
     ),
     "contradicted": VerdictLook(
-        "they do not",
+        "the results disagree with the sentence",
         *("is contradicted", "are contradicted", "bold red", "bad"),
     ),
     "inconclusive": VerdictLook(

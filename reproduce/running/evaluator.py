@@ -126,7 +126,7 @@ def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:
 def sources_digest(packages: tuple[str, ...], hook: Callable[..., Any] | None, module: ModuleType) -> str:
     """A digest of the sources of `packages` (paths below the root), the artifact's own `hook`, and a fidelity's module.
 
-    A package is a folder, with its subfolders, or one module. They are read once in a process.
+    A package is a folder, with its subfolders, or one module. The digest is kept: a process reads the files once.
     """
     paths = [Path(str(module.__file__)), Path(__file__)]
     for package in packages:

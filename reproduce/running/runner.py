@@ -40,7 +40,7 @@ from reproduce.running.fidelities import check_fidelity, default_scale, evaluato
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
-PAPERS_CLUSTER = "selene"
+PAPERS_CLUSTER = "selene"  # the published values were measured on it
 SAVE_EVERY_S = 1.0
 REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
 
@@ -166,29 +166,34 @@ class Judged(NamedTuple):
 
 
 def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult]) -> Judged:
-    """What a plan's evaluated points come to. On another cluster than the paper's they lose the published values."""
+    """Judge the claims on a plan's evaluated points, and write the notes.
+
+    On another cluster than the paper's, the points that come back have no published values to be compared with.
+    """
     artifact, results = plan.artifact, evaluate.results(points, plan.scale)
     claims = tuple(judge(claim, results) for claim in artifact.claims)
     cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else PAPERS_CLUSTER
-    others = []
+    cluster_notes = []
     if cluster != PAPERS_CLUSTER and any(point.paper for point in results.points):
         results = replace(results, points=tuple(replace(point, paper={}) for point in results.points))
-        others.append(f"The published values are of the paper's A100s ({PAPERS_CLUSTER}): not compared with {cluster}.")
+        cluster_notes.append(
+            f"The published values are of the paper's A100s ({PAPERS_CLUSTER}): not compared with {cluster}."
+        )
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
     notes += predictions.notes(results.points, plan.fidelity)
     notes += artifact.notes(results) if artifact.notes else ()
     notes += evaluate.notes(results)
-    return Judged(results.points, claims, (*notes, *others))
+    return Judged(results.points, claims, (*notes, *cluster_notes))
 
 
 def settled(records: Sequence[Record]) -> dict[str, PointResult]:
-    """The points of earlier records, the newest first, that can be taken again, by what determines their numbers."""
+    """The points of earlier records that need not be computed again, by fingerprint; the first record wins."""
     return {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
 
 
 def reusable(known: Mapping[str, PointResult], evaluate: Evaluator, point: Point) -> PointResult | None:
-    """An earlier run's result for this point, if all that determines its numbers is as it was."""
+    """The earlier result with this point's fingerprint, under the point's own key and names; None if there is none."""
     earlier = known.get(evaluate.fingerprint(point))
     if earlier is None:
         return None

@@ -1,1 +1,1 @@
-"""The page that runs the simulator in a browser: `bridge` answers it there, `build` writes its files."""
+"""The page that runs the simulator in a browser: `bridge` answers it, `build` writes its files, `timing` times it."""

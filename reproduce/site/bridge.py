@@ -53,7 +53,7 @@ def prepare() -> None:
         shown = catalog.load(id)
         code_digest(shown, shown.fidelities[0])
     gc.collect()
-    gc.freeze()  # what is there now stays: later collections need not look through it
+    gc.freeze()  # these objects live as long as the page: later collections need not look through them
     gc.set_threshold(100_000)  # a timeline is a million small tuples without a cycle
 
 
@@ -246,9 +246,9 @@ def timeline(
 
 
 def _critical_path(rows: tuple[tuple[TimelineEvent[float], ...], ...], stages: int) -> list[list[int]]:
-    """The passes that the end of the pipeline hangs on: each waited longest for the one before it.
+    """The critical path, as (rank, index in its row) from the last pass back to the first.
 
-    That is the pass before it on its rank, or the one that made its input, whichever ended later.
+    Before a pass comes the one before it on its rank, or the one that made its input, whichever ended later.
     """
     makers = {
         event.action.output: (rank, i) for rank, row in enumerate(rows) for i, event in enumerate(row) if event.action

@@ -1,7 +1,7 @@
-"""Builds the page: its files, the project's own sources in one, a snapshot of Python, and what it needs of others.
+"""Builds the page: its files, the project's sources as one file, a snapshot of Python, and its libraries.
 
-What it needs of others (Pyodide, d3, Observable Plot) comes from npm, pinned with an integrity hash for each file in
-`assets.json`: the page fetches it from a public CDN, or finds it beside itself if it was built with `offline`.
+The libraries (Pyodide, d3, Observable Plot) come from npm, pinned in `assets.json` with a hash for each file.
+The page fetches them from a public CDN, or finds them beside itself if it was built with `offline`.
 """
 
 import base64
@@ -46,49 +46,50 @@ SOURCES = (
 
 
 class Built(NamedTuple):
-    """The size of a page in bytes, and why it has no snapshot of Python, if it has none."""
+    """The size of a page in bytes, and why it has no snapshot of Python; None if it has one or needs none."""
 
     size: int
     no_snapshot: str | None
 
 
 def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
-    """Write the page to a folder; with `offline`, with all that it needs of others.
+    """Write the page to a folder; with `offline` the libraries that it needs, too.
 
-    With `snapshot` there is also the memory of a Python that has imported the project, if node and npm are here: then
-    the page need not start Python from the beginning. Raises `UnavailableError` if npm is needed for `offline` and
-    missing, or gives other files than those pinned.
+    With `snapshot`, and if node and npm are installed, also the memory of a Python that has imported the project, from
+    which the page opens faster. Raises `UnavailableError` if `offline` needs npm and it is missing, or gives other
+    files than those pinned.
     """
     places = {name: f"{CDN}/{name}@{asset['version']}" for name, asset in ASSETS.items()}
     if offline:
         places = {name: f"{VENDOR}/{name}" for name in ASSETS}
         for name, place in places.items():
             _fetch(name, out / place)
-    own = {SOURCES_FILE: sources()}
-    atomic_write_bytes(out / SOURCES_FILE, own[SOURCES_FILE])
+    project_files = {SOURCES_FILE: sources()}
+    atomic_write_bytes(out / SOURCES_FILE, project_files[SOURCES_FILE])
     no_snapshot = None
     if snapshot:
         try:
-            own[SNAPSHOT_FILE] = _snapshot(out / SOURCES_FILE, out / places["pyodide"] if offline else None)
-            atomic_write_bytes(out / SNAPSHOT_FILE, own[SNAPSHOT_FILE])
+            snapshot_bytes = _snapshot(out / SOURCES_FILE, out / places["pyodide"] if offline else None)
+            project_files[SNAPSHOT_FILE] = snapshot_bytes
+            atomic_write_bytes(out / SNAPSHOT_FILE, snapshot_bytes)
         except UnavailableError as error:
             no_snapshot = str(error)
-    # Asked for with their digests, so that a browser does not take those of an earlier page from its cache.
-    own_urls = {name: f"{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in own.items()}
+    # Asked for with their digests, so that a browser does not take an earlier page's files from its cache.
+    urls = {name: f"{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in project_files.items()}
     for path in sorted((FOLDER / "page").iterdir()):
-        atomic_write_bytes(out / path.name, _filled(path.read_text(encoding="utf-8"), places, own_urls).encode())
+        atomic_write_bytes(out / path.name, _filled(path.read_text(encoding="utf-8"), places, urls).encode())
     return Built(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), no_snapshot)
 
 
-def _filled(text: str, places: dict[str, str], own_urls: dict[str, str]) -> str:
-    """A file of the page with its placeholders filled in."""
+def _filled(text: str, places: dict[str, str], urls: dict[str, str]) -> str:
+    """A file of the page with its placeholders filled in: where the libraries are, and the project's own files."""
     commit, dirty = provenance.git_state(reproduce.ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
     runtime = {
         "base": f"{places['pyodide']}/",
         "files": ASSETS["pyodide"]["files"],
-        "sources": own_urls[SOURCES_FILE],
-        "snapshot": own_urls.get(SNAPSHOT_FILE),
+        "sources": urls[SOURCES_FILE],
+        "snapshot": urls.get(SNAPSHOT_FILE),
     }
     values = {"@VERSION@": version, "@RUNTIME@": json.dumps(runtime)}
     for mark, package in (("D3", "d3"), ("PLOT", "@observablehq/plot")):
@@ -112,7 +113,7 @@ def sources() -> bytes:
 
 
 def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
-    """The memory of a Python that has imported the sources, compressed; `pyodide` is where the runtime is, if it is.
+    """The memory of a Python that has imported the sources, compressed; without `pyodide`, the runtime is fetched.
 
     Raises `UnavailableError` if node or npm is missing or fails.
     """
@@ -123,12 +124,12 @@ def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
         folder = Path(name)
         if pyodide is None:
             _fetch("pyodide", pyodide := folder / "pyodide")
-        made = folder / SNAPSHOT_FILE
-        command = [node, str(FOLDER / "snapshot.mjs"), str(pyodide), str(sources), str(made)]
+        image = folder / SNAPSHOT_FILE
+        command = [node, str(FOLDER / "snapshot.mjs"), str(pyodide), str(sources), str(image)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise UnavailableError(f"node cannot start Python: {_last_line(done.stderr)}")
-        return made.read_bytes()
+        return image.read_bytes()
 
 
 def _fetch(name: str, folder: Path) -> None:

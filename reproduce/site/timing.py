@@ -21,7 +21,7 @@ from reproduce.site.serve import served
 OPENINGS, CHANGES = 5, 24
 START_MS = 120_000
 BIG = {"layers": 128, "hidden": 12288, "heads": 96, "p": 64, "t": 8, "d": 1, "v": 1, "b": 1, "B": 512}
-# What the page marks while it opens, and what it has done since the mark before.
+# The page's marks while it opens (python.js), and what it did from the mark before to this one.
 PARTS = {
     "Starting Python": "page, runtime fetched and checked, its JavaScript compiled",
     "Loading the simulator": "WebAssembly compiled, memory of the snapshot put in place",
@@ -85,11 +85,11 @@ def measure() -> list[str]:
             opening, parts = _openings(browser, address)
             timings = [opening, _redraws(browser, address), _changes(browser, address), *_timeline(browser, address)]
             browser.close()
-    busy = f"load of this machine's {os.cpu_count()} processors when it began: {load:.1f}"
+    load_line = f"load of this machine's {os.cpu_count()} processors when it began: {load:.1f}"
     return [
         *map(str, timings),
         *parts,
-        busy,
+        load_line,
         f"loaded: {size / 1e6:.1f} MB, {packed / 1e6:.1f} MB from a server that compresses",
     ]
 
@@ -107,7 +107,7 @@ def _ready(page: Any) -> None:
 
 
 def _openings(browser: Any, address: str) -> tuple[Timing, list[str]]:
-    """Until Figure 12 is drawn, and a line for each part of that."""
+    """The times until Figure 12 is drawn, and a line for the median of each part of them."""
     times, marks = [], []
     for _ in range(OPENINGS):
         page = _open(browser, address, "#chart svg")

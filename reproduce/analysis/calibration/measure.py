@@ -228,7 +228,7 @@ def _fetch() -> dict[tuple[int, int], float]:
 
 
 def _draws(source: Sequences, b: int) -> Callable[[], object]:
-    """One microbatch after the other."""
+    """A function that draws the next microbatch of b sequences each time it is called."""
     numbers = count(step=b)
     return lambda: source.microbatch(next(numbers), b, torch.device("cpu"))
 
@@ -244,7 +244,7 @@ def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
 
 
 def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], float]) -> DeviceTimings:
-    """Every number of all parts made one: their mean over ranks, or their minimum over repeats."""
+    """Reduce the timings to one: each number becomes the mean over ranks, or the minimum over repeats."""
     numbers = {
         field.name: _combined([getattr(p, field.name) for p in parts], reduce) for field in fields(DeviceTimings)
     }
@@ -252,7 +252,7 @@ def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], flo
 
 
 def _combined(values: Sequence[Any], reduce: Callable[[list[float]], float]) -> Any:
-    """Values of one form made one, number by number, inside maps and passes, too."""
+    """The values, all of one form, reduced to one; maps and pass times entry by entry."""
     first = values[0]
     if isinstance(first, Mapping):
         return {key: _combined([value[key] for value in values], reduce) for key in first}

@@ -11,6 +11,7 @@ from ptdp_core.simulator.search import order, time_differences
 from ptdp_core.simulator.space import tensor_sizes
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.experiment import margins
+from reproduce.experiment.results import argmax
 from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
@@ -200,15 +201,10 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
     unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
     return [
         f"{name}: {slower(estimate, best):.1%} slower than the best{unsure}: {', '.join(changes)}",
-        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {cause(differences)}",
+        f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {argmax(differences)}",
         f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
         f"{estimate.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
     ]
-
-
-def cause(differences: dict[str, float]) -> str:
-    """What the slower configuration loses most with."""
-    return max(differences, key=lambda use: differences[use])
 
 
 def note_lines(plan: TrainingPlan) -> list[str]:

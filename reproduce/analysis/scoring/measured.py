@@ -60,7 +60,7 @@ class MeasuredComparison:
         return f"{self.source}: {self.point.series}, {self.point.label}"
 
     def pair(self, ours: float) -> ScoredPair:
-        """Some prediction of it, for a score."""
+        """A prediction of this step (in seconds) beside its measured time, as scores take it."""
         return ScoredPair(self.label, ours, self.measured)
 
 
@@ -82,7 +82,7 @@ class MeasuredAssessment:
     left_out: Mapping[str, int]
 
     def scores(self) -> dict[str, Scores]:
-        """By group, then of all."""
+        """The scores of each group, and under 'all' those of all comparisons."""
         groups = list(dict.fromkeys(c.group for c in self.comparisons))
         by_group = {name: _scores([c for c in self.comparisons if c.group == name]) for name in groups}
         return {**by_group, "all": _scores(self.comparisons)}
@@ -162,7 +162,7 @@ def _compare(record: Record, point: PointResult, cluster: Cluster, host: str | N
 
 
 def predict(config: TrainingConfig, cluster: Cluster, cores: int | None = None) -> float:
-    """Seconds of an iteration; with `cores`, of ranks that are processes of one machine with so many."""
+    """Predicted seconds of an iteration; with `cores`, of ranks that share so many cores of one machine."""
     n = config.parallel.n
     if cores is None or n <= min(cores, cluster.gpus_per_node):
         return simulate(config, cluster).iteration_time
@@ -171,10 +171,10 @@ def predict(config: TrainingConfig, cluster: Cluster, cores: int | None = None) 
 
 
 def _busy(estimate: Estimate) -> float:
-    """Seconds that a rank does not wait: messages over loopback are work of the cores, too."""
+    """Seconds of an iteration in which a rank's core works. Messages over loopback count, since cores copy them."""
     return estimate.iteration_time - estimate.phase_times["bubble"]
 
 
 def flops(config: TrainingConfig) -> int:
-    """FLOPs that an iteration executes: with what is recomputed, eq. (3) only where that is whole layers."""
+    """FLOPs that an iteration executes, recomputation included; eq. (3) if whole layers are recomputed."""
     return hardware_flops_per_iteration(config.model, config.parallel.B, config.parallel.recompute)

@@ -115,7 +115,10 @@ def scheduled(record: Record) -> list[Timeline]:
 
 
 def draw_figure(artifact: Artifact, record: Record, *, after_flush: int) -> "Figure":
-    """The figure's schedules one above the other, cut `after_flush` t_f after the first one's flush; or as executed."""
+    """The figure's schedules one above the other, cut `after_flush` t_f after the first one's flush.
+
+    At scale 'laptop' what the engine executed is drawn instead (`draw`).
+    """
     if record.scale == LAPTOP:
         return draw(record)
     shown = scheduled(record)
@@ -123,7 +126,7 @@ def draw_figure(artifact: Artifact, record: Record, *, after_flush: int) -> "Fig
 
 
 def figure_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
-    """What is drawn as one trace, a process for each timeline."""
+    """The drawn timelines as one trace file, a process for each."""
     return files(record) if record.scale == LAPTOP else {"trace.json": trace(scheduled(record))}
 
 

@@ -39,7 +39,7 @@ def sweep(layouts: Sequence[Level], **model: Any) -> Sweep:
 
 
 def measure(launcher: "Launcher") -> Take:
-    """What saves and loads the checkpoint of a point's model."""
+    """A function that measures saving and loading a checkpoint of a point's model; for `Artifact.measure`."""
     return partial(_measure, launcher)
 
 
@@ -58,6 +58,6 @@ def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
         arguments = (config.model, config.parallel, setup, folder)
         timings = launcher(measure_here, config.parallel.n, arguments, device)[0]
     metrics = {"checkpoint_size": Metric(timings.size, "B", "derived")}
-    for what, taken in (("save", timings.save), ("load", timings.load)):
-        metrics |= {f"{what}_time": seconds(taken), f"{what}_bandwidth": rate(timings.size, taken, "B/s")}
+    for what, samples in (("save", timings.save), ("load", timings.load)):
+        metrics |= {f"{what}_time": seconds(samples), f"{what}_bandwidth": rate(timings.size, samples, "B/s")}
     return metrics

@@ -46,7 +46,7 @@ def sweep(kernels: str, **model: Any) -> Sweep:
 
 
 def measure(launcher: "Launcher") -> Take:
-    """What gives a point's numbers: all of them are measured with the first."""
+    """A function that gives a point's metrics; all points are measured together, when it is first called."""
     from benchmarks.harness.points import Once
 
     shared: list[Once[Fusion]] = []

@@ -74,5 +74,5 @@ def microbatches() -> Iterator[Point]:
 
 
 def points() -> tuple[Point, ...]:
-    """All of them."""
+    """The points of all families of configurations above."""
     return (*tensor_vs_pipeline(), *model_parallel(), *microbatches())

@@ -95,7 +95,7 @@ def training_time(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping
 
 
 def along(results: Results, scheme: str, model: str, metric: str | q.Quantity) -> dict[int, float]:
-    """A metric by the number of GPUs, of the table's own rows."""
+    """A metric of one scheme and model by number of GPUs, ascending; the point that did not fit is left out."""
     rows = Results(tuple(point for point in results.points if point.key != DID_NOT_FIT), results.fidelity)
     return dict(sorted(rows.series(f"{scheme}, {model}", metric, "gpus").items()))
 

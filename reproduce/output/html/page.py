@@ -1,6 +1,6 @@
-"""The page of `reproduce report`, by the templates `report.html` and `parts.html`: what they ask for.
+"""The page of `reproduce report`: the values and functions that the templates `report.html` and `parts.html` use.
 
-Jinja escapes all text but what is `Markup`, so that nothing of a record can become markup.
+Jinja escapes all text that is not `Markup`, so that no text of a record becomes part of the page's HTML.
 """
 
 import base64
@@ -93,7 +93,7 @@ def page(report: ReportContents) -> str:
         ],
         origins=ORIGINS,
         verdicts=VERDICT_LOOKS,
-        made=_made(report),
+        footer=_footer(report),
     )
 
 
@@ -134,7 +134,7 @@ def pooled(results: Sequence[RecordFiles]) -> Accuracy | None:
     return Accuracy(count, equal, mean, worst.worst, worst.worst_label, worst.worst_signed)
 
 
-def _made(report: ReportContents) -> str:
+def _footer(report: ReportContents) -> str:
     """When, at which commits and with which clusters the results were made."""
     sources: list[Any] = [result.record.provenance for _, result in report.shown]
     if not sources:

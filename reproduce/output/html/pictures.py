@@ -58,10 +58,10 @@ def alternative(artifact: Artifact, record: Record, figure: "Figure") -> str:
         if not str(line.get_label()).endswith(")")  # the paper's values and what else is compared with
     ]
     titles = [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text) and text.get_gid() == "title"]
-    said = trends or titles or [artifact.description.removesuffix(".")]
+    sentences = trends or titles or [artifact.description.removesuffix(".")]
     axes = figure.axes[0]
     over = f" {_one_line(axes.get_ylabel())} over {axes.get_xlabel()}:" if trends else ""
-    return f"{artifact.label}, {record.fidelity}: {artifact.title}.{over} {'; '.join(map(_one_line, said))}."
+    return f"{artifact.label}, {record.fidelity}: {artifact.title}.{over} {'; '.join(map(_one_line, sentences))}."
 
 
 def _marked(figure: "Figure") -> "Iterator[tuple[Axes, Line2D]]":

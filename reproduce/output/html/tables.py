@@ -1,4 +1,4 @@
-"""What the page's tables need: their columns, the kinds of verdicts, and the tables of accuracy and of plans."""
+"""For the report page's tables: their columns, what they are sorted by, the tables of accuracy and of plans."""
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple

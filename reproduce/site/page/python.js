@@ -7,7 +7,7 @@ export function onStatus(show) {
   show(status);
 }
 
-// What Python answers. Rejected with one line, about a user's mistake or because Python could not be started.
+// Asks Python: a promise of its answer, rejected with one line for a user's mistake, or if Python cannot be started.
 export function ask(name, given) {
   return new Promise((resolve, reject) => {
     const message = { id: ++number, name, arguments: given };
@@ -17,11 +17,13 @@ export function ask(name, given) {
   });
 }
 
+// Begins again with a new Python, for 'Cancel'.
 export function restart() {
   waiting = new Map(); // what was asked is never answered
   use(new Worker("worker.js", { type: "module" }));
 }
 
+// Makes a worker the one that answers, in place of the one before.
 function use(next) {
   worker?.terminate();
   worker = next;

@@ -4,7 +4,7 @@ const RUNTIME = @RUNTIME@;
 const here = (path) => new URL(path, import.meta.url).href;
 const base = here(RUNTIME.base), from_snapshot = RUNTIME.snapshot && !location.search.includes("plain");
 const call = started();
-call.catch(() => {}); // told when something is asked
+call.catch(() => {}); // a failure is reported as the answer to the first question
 
 self.onmessage = async ({ data: { id, name, arguments: given } }) => {
   try {
@@ -15,12 +15,12 @@ self.onmessage = async ({ data: { id, name, arguments: given } }) => {
   }
 };
 
-// The function that answers.
+// Starts Python, and returns the function that answers (`call` of reproduce/site/bridge.py).
 async function started() {
   const checked = Object.fromEntries(Object.entries(RUNTIME.files).map(([name, integrity]) => [name, get(base + name, { integrity })]));
   const compiled = checked["pyodide.asm.wasm"].then((response) => WebAssembly.compileStreaming(response));
   const files = get(here(RUNTIME.sources)).then((response) => response.json()), image = from_snapshot && unpacked(here(RUNTIME.snapshot));
-  // Pyodide gets what was checked, and is compiled while the rest is on its way.
+  // Pyodide asks for its files by `fetch`: it gets those that were checked. Its WebAssembly is compiled while they load.
   const plain = self.fetch;
   self.fetch = (url, options) => checked[String(url).replace(base, "")] ?? plain(url, options);
   WebAssembly.instantiateStreaming = async (_, imports) => {

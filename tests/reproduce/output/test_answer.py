@@ -48,4 +48,4 @@ def test_a_contradiction_says_by_how_much_and_if_the_papers_points_agree_with_it
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_every_verdict_has_its_words(verdict: str) -> None:
     counted = answer({"fig_interleaved": [result("gap_closes", verdict)]}, ["fig_interleaved"])
-    assert f"1 {VERDICT_LOOKS[verdict].one}" in counted.headline
+    assert f"1 {VERDICT_LOOKS[verdict].singular}" in counted.headline

@@ -43,15 +43,15 @@ def altered(result: PointResult, **fields: Any) -> PointResult:
 
 def blanks(points: Sequence[Point]) -> list[Blank]:
     """Points without results. Seen are their parameters, `key`, `series`, `label`, `index` and the paper's values."""
-    made = []
+    points_without_results = []
     for index, point in enumerate(points):
         papers = {name: value.value for name, value in point.paper.items()}
         named = {"key": point.key, "series": point.series, "label": point.label, "index": index, "paper": papers}
         result = PointResult(
             *(point.key, point.series, point.label, point.parameters, "ok", None, "0" * 64), paper=point.paper
         )
-        made.append(Blank(SimpleNamespace(**{**point.parameters, **named}), result))
-    return made
+        points_without_results.append(Blank(SimpleNamespace(**{**point.parameters, **named}), result))
+    return points_without_results
 
 
 Lay = Callable[[Sequence[Blank], float, bool], tuple[PointResult, ...]]
