@@ -18,7 +18,10 @@ COMMANDS = (*LIGHT, "fig_interleaved")
 BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
 
 # The project's dependencies. What they import themselves is not listed, as it depends on their versions.
-PACKAGES = ("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn", "jinja2", "jsonschema", "fastjsonschema", "rich")
+PACKAGES = (
+    *("torch", "triton", "numpy", "pandas", "scipy", "matplotlib", "seaborn"),
+    *("jinja2", "jsonschema", "fastjsonschema", "rich"),
+)
 
 PROBE = """
 import collections, json, sys, time
