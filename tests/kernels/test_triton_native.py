@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from tests.marks import by_default
-
 HERE = "no Triton compiler for NVIDIA GPUs here"
 
 
@@ -25,7 +23,8 @@ def compile_natively(capability, dtype):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("capability", [80, pytest.param(90, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
 def test_half_precision_moves_16_bytes_at_a_time(capability):
     """At the paper's shapes. A mask that changes within 16 bytes would make Triton load element by element."""
     compiled = compile_natively(capability, "bfloat16")
@@ -38,7 +37,8 @@ def test_half_precision_moves_16_bytes_at_a_time(capability):
             assert {"ld.global.v4.b32", "st.global.v4.b32"} <= accesses.keys(), name
 
 
-@pytest.mark.parametrize("capability", by_default([80, 90], 80))
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
 def test_nothing_spills_and_registers_leave_room_for_other_warps(capability):
     """A multiprocessor has 65,536 registers for up to 64 warps: 64 a thread let half of them run at once.
 

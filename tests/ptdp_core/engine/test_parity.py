@@ -117,7 +117,7 @@ SEQUENCE_PARALLEL = [
     for case in (*GRID, *SELECTIVE[::4])
     if case["t"] > 1
 ]
-PARTS = 48  # the first is in the default run, with a few of the others
+PARTS = 72  # the first is in the default run, with a few of the others
 
 
 def test_the_grid_is_large_and_holds_the_edges() -> None:

@@ -36,6 +36,7 @@ def assessment() -> Assessment:
     return assess([catalog.load(id) for id in IDS], "selene")
 
 
+@pytest.mark.slow
 def test_groups_and_overall(assessment):
     assert [group.artifact.id for group in assessment.groups] == ["fig_interleaved", "fig_scatter_gather"]
     assert [group.scored.score.n for group in assessment.groups] == [10, 10]
@@ -46,18 +47,21 @@ def test_groups_and_overall(assessment):
     assert abs(assessment.overall.score.worst) == max(map(abs, errors))
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_the_artifacts(assessment, figure_12):
     ours = {prediction.result.key: prediction.pair.ours for prediction in assessment.groups[0].predicted}
     expected = {p.key: p.metrics["throughput_per_gpu"].value for p in figure_12.record.points}
     assert ours == expected
 
 
+@pytest.mark.slow
 def test_artifacts_without_published_values_are_counted(assessment):
     (prediction,) = assessment.unpublished
     assert (prediction.artifact.id, prediction.points) == ("table_recompute_memory", 10)
     assert 0 < prediction.predictions <= 10
 
 
+@pytest.mark.slow
 def test_every_parameter_is_moved_to_both_ends(assessment):
     ways = {(move.name, move.way) for move in assessment.moves}
     for name, parameter in read_parameters("selene").items():
@@ -66,6 +70,7 @@ def test_every_parameter_is_moved_to_both_ends(assessment):
     assert {(mechanism.name, "dropped") for mechanism in (*sensitivity.MECHANISMS, sensitivity.LOGITS)} <= ways
 
 
+@pytest.mark.slow
 def test_moves_change_the_score_from_what_it_is(assessment):
     base = assessment.overall.score.mean
     moves = {(move.name, move.way): move for move in assessment.moves}
@@ -139,6 +144,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
     monkeypatch.setattr("reproduce.commands.accuracy.assess", assess)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_json_and_files(tmp_path, capsys):
     assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
@@ -177,6 +183,7 @@ def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
         assert text in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
     group = assessment.groups[0]
@@ -206,6 +213,7 @@ def test_bad_input_is_one_line(arguments, code, message, tmp_path, capsys):
 # ------------------------------------------------------------------------------------------------------- the figures
 
 
+@pytest.mark.slow
 def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
     record = accuracy_command_record(assessment)
     with style():
@@ -221,6 +229,7 @@ def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
     assert "teraFLOP/s" in axes.get_xlabel()
 
 
+@pytest.mark.slow
 def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
     with style():
         axes = accuracy_figures.bars(assessment).axes[0]
