@@ -57,6 +57,7 @@ def test_the_commands_of_a_page_are_understood(path: Path) -> None:
             assert catalog.named(parsed.ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["python.md"])
 def test_the_blocks_of_a_page_print_what_it_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

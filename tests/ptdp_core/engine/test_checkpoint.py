@@ -61,6 +61,7 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_at_any_layout_the_curve_goes_on(sharded: bool, tmp_path: Path) -> None:
     plain = {"dropout": 0.0}

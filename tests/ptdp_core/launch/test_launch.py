@@ -43,6 +43,7 @@ def test_a_rank_that_exits(tmp_path: Path) -> None:
     assert str(fails(tmp_path, "exit", 1)) == "rank 1 ended with exit code 7 before it was done"
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs(tmp_path: Path) -> None:
     error = str(fails(tmp_path, "hang", 2, timeout=10))
     assert error.startswith("rank 2 hangs: no step finished in 10 s while the others wait; it is in")

@@ -162,6 +162,7 @@ def test_what_it_writes(ask, tmp_path):
     assert "|   rank |" in (folder / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_cluster_matters(answer_of, tmp_path):
     text = cluster_path("selene").read_text()
     small = tmp_path / "forty.toml"
@@ -249,6 +250,7 @@ def test_the_takeaways_may_find_nothing_where_the_search_does(answer_of, ask):
     assert "Takeaway 2: none of the sizes M = t*p fits" in ask(*job)[1]
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "plan").write_text("a file")
     assert main(["plan", *SMALL, "--results", str(tmp_path)]) == 3
