@@ -8,17 +8,18 @@ import torch.distributed as dist
 from kernels import select
 from ptdp_core.config import DTYPES
 from ptdp_core.engine.settings import Settings
-from ptdp_core.simulator import Software, load_cluster, recomputation
+from ptdp_core.simulator import Software, load_cluster
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.recomputation import least_recomputation
 
 GIB = 1 << 30
 # The share of a GPU's memory that stays free for what the memory model does not count: the CUDA context, buffers of
 # NCCL, workspaces of libraries.
 MEMORY_MARGIN = 0.1
-# The share of the memory for activations that the allocator fills, where these are as the memory model counts them.
-# Without fused operators (the reference's, and those of a Llama: rotary positions, SwiGLU, RMSNorm) a layer keeps up to
-# 1.6 times as much.
-ALLOCATOR_EFFICIENCY, UNFUSED_EFFICIENCY = load_cluster("h100").allocator_efficiency, 0.6
+# In place of an H100's `allocator_efficiency`, the share of the memory for activations that the allocator fills:
+# without fused operators (the reference's, and those of a Llama: rotary positions, SwiGLU, RMSNorm) a layer keeps up to
+# 1.6 times as much as the memory model counts.
+UNFUSED_EFFICIENCY = 0.6
 
 
 def decided(settings: Settings, device: torch.device) -> Settings:
@@ -60,14 +61,15 @@ def fitted(settings: Settings, memory: int | None) -> tuple[Settings, str]:
         recompute = training.parallel.recompute.replace("auto", "full")
         return replace(settings, parallel=replace(settings.parallel, recompute=recompute)), ""
     is_fused = settings.model.is_gpt and settings.kernels != "reference"
+    h100 = load_cluster("h100")
     gpu = replace(
-        load_cluster("h100"),  # of which the memory model uses nothing else
+        h100,  # of which the memory model uses nothing else
         memory_bytes=memory,
         memory_reserved=MEMORY_MARGIN * memory,
-        allocator_efficiency=ALLOCATOR_EFFICIENCY if is_fused else UNFUSED_EFFICIENCY,
+        allocator_efficiency=h100.allocator_efficiency if is_fused else UNFUSED_EFFICIENCY,
         element_bytes=DTYPES[settings.engine.dtype],
     )
-    training, peaks = recomputation.decided(training, CostModel(gpu, Software(fp32_gradients=True)))
+    training, peaks = least_recomputation(training, CostModel(gpu, Software(fp32_gradients=True)))
     needs = ", ".join(f"{recompute} needs {peak / GIB:.1f}" for recompute, peak in peaks.items())
     why = f"recompute={training.parallel.recompute}: {needs} of {gpu.usable_memory / GIB:.1f} GiB"
     return replace(settings, parallel=training.parallel), f"{why}, a GPU's {memory / GIB:.1f} less {MEMORY_MARGIN:.0%}"

@@ -7,7 +7,7 @@ from ptdp_core.simulator.bounds import peak_memory
 from ptdp_core.simulator.costs import CostModel
 
 
-def decided(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:
+def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:
     """The configuration with the least recomputation that fits a GPU's memory, and the peak in bytes of each tried.
 
     If nothing fits, whole layers are recomputed. Unless `recompute` is 'auto', nothing is tried.

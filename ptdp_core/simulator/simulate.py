@@ -50,9 +50,10 @@ def simulate(
     """
     model = _cost_model(cluster, software)
     if config.parallel.recompute == "auto":
-        from ptdp_core.simulator.recomputation import decided  # here, because every command imports this module
+        # Imported here, because every command imports this module.
+        from ptdp_core.simulator.recomputation import least_recomputation
 
-        config, _ = decided(config, model)
+        config, _ = least_recomputation(config, model)
     parallel = config.parallel
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)

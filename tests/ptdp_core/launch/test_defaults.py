@@ -15,12 +15,14 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
-from ptdp_core.launch.defaults import ALLOCATOR_EFFICIENCY, UNFUSED_EFFICIENCY, fitted, smallest_memory
+from ptdp_core.launch.defaults import UNFUSED_EFFICIENCY, fitted, smallest_memory
 from ptdp_core.launch.local import launch
 from ptdp_core.launch.train import configure, parser
 from ptdp_core.layout import rank_elements
+from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.memory import layer_kept_bytes
 
+ALLOCATOR_EFFICIENCY = load_cluster("h100").allocator_efficiency
 MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
 LLAMA = {"kv_heads": 2, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary", "bias": False}
 AUTO = ParallelConfig(b=2, B=8, recompute="auto", attention="sdpa")

@@ -10,7 +10,7 @@ from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import PAPER, Software, load_cluster, simulate
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import state_bytes
-from ptdp_core.simulator.recomputation import decided
+from ptdp_core.simulator.recomputation import least_recomputation
 
 MODEL = ModelConfig(layers=4, hidden=64, heads=4, seq=128, vocab=51200)
 DENSE = replace(load_cluster("selene"), memory_reserved=0.0, allocator_efficiency=1.0)
@@ -18,7 +18,7 @@ DENSE = replace(load_cluster("selene"), memory_reserved=0.0, allocator_efficienc
 
 def choice(memory: float, **parallel: Any) -> str:
     config = TrainingConfig(MODEL, ParallelConfig(**{"b": 2, "B": 8, "recompute": "auto"} | parallel))
-    chosen, _ = decided(config, CostModel(replace(DENSE, memory_bytes=memory)))
+    chosen, _ = least_recomputation(config, CostModel(replace(DENSE, memory_bytes=memory)))
     assert chosen == replace(config, parallel=replace(config.parallel, recompute=chosen.parallel.recompute))
     return chosen.parallel.recompute
 
