@@ -62,12 +62,9 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    r"The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$",
-    "Section 3.3.1",
-    "the executed schedule's bubble equals the formula to 1e-12",
-)
+@ARTIFACT.claim("the executed schedule's bubble equals the formula to 1e-12")
 def formula_is_the_schedule(results: Results) -> Judgement:
+    r"""The pipeline bubble size is: $$\frac{p-1}{m} = \dfrac{n/d-1}{b'/d} = \dfrac{n-d}{b'}.$$"""
     differences = {
         point.key: abs(results.value(point.key, FORMULA) - results.value(point.key, EXECUTED))
         for point in results.points
@@ -80,24 +77,21 @@ def formula_is_the_schedule(results: Results) -> Judgement:
     return holds_if(differences[worst] <= TOLERANCE, text, numbers_of("derived", largest_difference=differences[worst]))
 
 
-@ARTIFACT.claim(
-    "As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller.",
-    "Section 3.3.1",
-    "falls from each d to the next, in every series",
-)
+@ARTIFACT.claim("falls from each d to the next, in every series")
 def larger_d_smaller_bubble(results: Results) -> Judgement:
+    """As $d$ becomes larger, $n-d$ becomes smaller, and thus the pipeline bubble becomes smaller."""
     rising = [name for name in results.series_names if not falls(results.series(name, EXECUTED, "d"))]
     text = "the executed bubble falls from each d to the next in every series"
     return holds_if(not rising, f"the executed bubble does not fall in {'; '.join(rising)}" if rising else text)
 
 
 @ARTIFACT.claim(
-    "For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ "
-    "decreases, consequently increasing throughput.",
-    "Section 3.3.1 (the bubble)",
-    "at equal n and d < n, the series with the larger b' has the smaller bubble",
+    "at equal n and d < n, the series with the larger b' has the smaller bubble", "Section 3.3.1 (the bubble)"
 )
 def larger_batch_smaller_bubble(results: Results) -> Judgement:
+    """For a given parallel configuration, as the batch size $B$ increases, $b'=B/b$ increases, $(n-d)/b'$ decreases,
+    consequently increasing throughput.
+    """
     bubbles: dict[tuple[int, int], dict[int, float]] = {}
     for point in results.points:
         n, d, b_prime = (point.parameters[name] for name in ("n", "d", "b_prime"))

@@ -68,12 +68,9 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "The efficiency of the pipeline schedule does not depend on this factor.",
-    "Figure 3, caption",
-    "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
-)
+@ARTIFACT.claim("the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly", "Figure 3, caption")
 def gpipe_efficiency(results: Results) -> Judgement:
+    """The efficiency of the pipeline schedule does not depend on this factor."""
     bubbles = {
         point.parameters["t_b"]: results.value(point.key, "bubble_fraction")
         for point in results.points
@@ -88,13 +85,11 @@ def gpipe_efficiency(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward "
-    "passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).",
-    "Section 2.2.1",
-    "exactly, on the last device as it says, and in total on every device",
-)
+@ARTIFACT.claim("exactly, on the last device as it says, and in total on every device")
 def gpipe_bubble_time(results: Results) -> Judgement:
+    """In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward
+    passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).
+    """
     wrong = []
     for point in results.points:
         results.value(point.key, "makespan")
@@ -113,13 +108,11 @@ def gpipe_bubble_time(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction "
-    "(pipeline bubble size)=t_pb/t_id=(p-1)/m.",
-    "Section 2.2.1",
-    "exactly, at every point",
-)
+@ARTIFACT.claim("exactly, at every point")
 def gpipe_bubble_fraction(results: Results) -> Judgement:
+    """Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction (pipeline
+    bubble size)=t_pb/t_id=(p-1)/m.
+    """
     wrong = [
         point.label
         for point in results.points
@@ -134,14 +127,12 @@ def gpipe_bubble_fraction(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "However, for such large m, this approach has a high memory footprint as it requires stashed intermediate "
-    "activations (or just input activations for each pipeline stage when using activation recomputation) to "
-    "be kept in memory for all m microbatches through the lifetime of a training iteration.",
-    "Section 2.2.1",
-    "a peak of exactly m stashed microbatches, at every point",
-)
+@ARTIFACT.claim("a peak of exactly m stashed microbatches, at every point")
 def gpipe_stash(results: Results) -> Judgement:
+    """However, for such large m, this approach has a high memory footprint as it requires stashed intermediate
+    activations (or just input activations for each pipeline stage when using activation recomputation) to be kept in
+    memory for all m microbatches through the lifetime of a training iteration.
+    """
     wrong = [point.label for point in results.points if results.value(point.key, "peak_stash") != point.parameters["m"]]
     stash = results.value(f"gpipe-p{P}-m{M}-tb2", "peak_stash")
     return holds_if(

@@ -92,13 +92,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "The time spent in the bubble is the same for this new schedule, but the number of outstanding forward "
-    "passes is at most the number of pipeline stages for the PipeDream-Flush schedule.",
-    "Section 2.2.1",
-    "exactly, at every size",
-)
+@ARTIFACT.claim("exactly, at every size", "Section 2.2.1")
 def one_f_one_b_bubble(results: Results) -> Judgement:
+    """The time spent in the bubble is the same for this new schedule, but the number of outstanding forward passes is
+    at most the number of pipeline stages for the PipeDream-Flush schedule.
+    """
     times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
     stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
     same = all(gpipe == one_f_one_b for gpipe, one_f_one_b in times.values())
@@ -112,14 +110,12 @@ def one_f_one_b_bubble(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m "
-    "microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more "
-    "memory-efficient than GPipe.",
-    "Section 2.2.1",
-    "at most p, and exactly m, at every size",
-)
+@ARTIFACT.claim("at most p, and exactly m, at every size", "Section 2.2.1")
 def one_f_one_b_stash(results: Results) -> Judgement:
+    """As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m
+    microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more memory-efficient than
+    GPipe.
+    """
     stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
     shown = ", ".join(
         f"{one_f_one_b:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one_f_one_b, gpipe) in stashes.items()
@@ -139,12 +135,9 @@ def one_f_one_b_stash(results: Results) -> Judgement:
     )
 
 
-@ARTIFACT.claim(
-    "The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline).",
-    "Figure 4, caption",
-    "an earlier flush and a smaller bubble, by any amount",
-)
+@ARTIFACT.claim("an earlier flush and a smaller bubble, by any amount", "Figure 4, caption")
 def interleaved_flush_sooner(results: Results) -> Judgement:
+    """The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline)."""
     default, new = (results.value(key, "makespan") for key in DRAWN)
     bubbles = [results.value(key, "bubble_fraction") for key in DRAWN]
     return holds_if(
@@ -163,12 +156,9 @@ def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float
             yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
 
 
-@ARTIFACT.claim(
-    "This means that the new schedule reduces the bubble time by v.",
-    "Section 2.2.2",
-    "a factor of v, exactly, at every size",
-)
+@ARTIFACT.claim("a factor of v, exactly, at every size")
 def interleaved_bubble_by_v(results: Results) -> Judgement:
+    """This means that the new schedule reduces the bubble time by v."""
     ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
     shown = ", ".join(f"{ratio:g} (p={p}, m={m}, v={v})" for (p, m, v), ratio in ratios.items())
     return holds_if(
@@ -179,12 +169,11 @@ def interleaved_bubble_by_v(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Quantitatively, the amount of communication also increases by v.",
-    "Section 2.2.2",
     "v times as many messages between neighbouring devices, exactly; in total within 10% of v for p = 12, the "
-    "pipeline of Figure 12",
+    "pipeline of Figure 12"
 )
 def interleaved_communication_by_v(results: Results) -> Judgement:
+    """Quantitatively, the amount of communication also increases by v."""
     ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
     sizes = dict.fromkeys(f"{ratio:.3f} (p={p}, v={v})" for (p, _, v), ratio in ratios.items())
     neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
@@ -217,13 +206,11 @@ def _uneven(p: int, m: int, v: int) -> Schedule:
     return Schedule("uneven", looped(p, v), m, tuple(ranks))
 
 
-@ARTIFACT.claim(
-    "This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an "
-    "integer multiple of the degree of pipeline parallelism (number of devices in the pipeline).",
-    "Section 2.2.2",
-    "with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)",
-)
+@ARTIFACT.claim("with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)")
 def interleaved_multiple_of_p(results: Results) -> Judgement:
+    """This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an integer
+    multiple of the degree of pipeline parallelism (number of devices in the pipeline).
+    """
     excess: list[float] = []
     stuck = 0
     for p, v in ((4, 2), (4, 4), (8, 2)):

@@ -74,13 +74,13 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "We see that the best microbatch size is 2 for this model; the optimal microbatch size is different for "
-    r"other models (not shown in Figure) and \emph{model-dependent}.",
-    "Section 5.5",
     "b = 2 is the fastest of the four, at both batch sizes (other models are not shown, nor judged here)",
     papers_points=True,
 )
 def best_microbatch_2(results: Results) -> Judgement:
+    r"""We see that the best microbatch size is 2 for this model; the optimal microbatch size is different for other
+    models (not shown in Figure) and \emph{model-dependent}.
+    """
     lines = results.by_batch(q.THROUGHPUT, "b")
     best = {B: argmax(line) for B, line in lines.items()}
     numbers = results.numbers("count", **{f"best_b_at_batch_{B}": b for B, b in best.items()})
@@ -89,14 +89,15 @@ def best_microbatch_2(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "In our experiments, the optimal value of the microbatch size is problem-dependent and can increase "
-    r"throughput by 15\%.",
-    "Section 1",
     "the best b over b=1 gains between 10% and 20% at one batch size, the better; the sentence does not say "
     "over what, nor in which figure",
+    "Section 1",
     papers_points=True,
 )
 def increases_throughput_15_percent(results: Results) -> Judgement:
+    r"""In our experiments, the optimal value of the microbatch size is problem-dependent and can increase throughput by
+    15\%.
+    """
     gains = {B: max(line.values()) / line[1] - 1 for B, line in results.by_batch(q.THROUGHPUT, "b").items()}
     text = f"the best microbatch size over b=1, by batch size: {listed(gains, '{:+.1%}')}"
     numbers = results.numbers(**{f"gain_at_batch_{B}": gain for B, gain in gains.items()})
@@ -104,13 +105,13 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "For a given batch size, increasing the microbatch size decreases the number of microbatches in the "
-    "pipeline ($m$), leading to a larger pipeline bubble; however, increasing the microbatch size can also "
-    "improve GPU utilization by increasing the arithmetic intensity of executed kernels.",
-    "Section 5.5",
-    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at b=1",
+    "the bubble over compute time rises from each b to the next, and FLOP/s inside GEMMs are higher at b=2 than at b=1"
 )
 def bubble_against_intensity(results: Results) -> Judgement:
+    """For a given batch size, increasing the microbatch size decreases the number of microbatches in the pipeline
+    ($m$), leading to a larger pipeline bubble; however, increasing the microbatch size can also improve GPU utilization
+    by increasing the arithmetic intensity of executed kernels.
+    """
     bubbles, rates = results.by_batch("bubble_fraction", "b"), results.by_batch(q.GEMM_RATE, "b")
     denser = all(line[BEST] > line[1] for line in rates.values())
     first = min(rates)
@@ -133,14 +134,14 @@ def _estimates(results: Results) -> dict[int, dict[int, float]]:
 
 
 @ARTIFACT.claim(
-    r"Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably "
-    "approximates true performance, and can be used as a proxy to determine how to pick this hyperparameter "
-    "value for various training configurations and models.",
-    "Section 5.5",
     "eq. (1), with the simulated computation time of a microbatch, has the same best b, and throughput "
-    "relative to b=1 within 10% of the simulated at every point",
+    "relative to b=1 within 10% of the simulated at every point"
 )
 def analytical_model(results: Results) -> Judgement:
+    r"""Our analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model} reasonably approximates true
+    performance, and can be used as a proxy to determine how to pick this hyperparameter value for various training
+    configurations and models.
+    """
     estimates, lines = _estimates(results), results.by_batch(q.THROUGHPUT, "b")
     ours = {B: {b: value / line[1] for b, value in line.items()} for B, line in lines.items()}
     apart = {f"B={B}, b={b}": estimates[B][b] / ours[B][b] - 1 for B in ours for b in ours[B]}

@@ -147,13 +147,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate "
-    r"(Figure~\ref{fig:model_trend}).",
-    "Section 1",
-    "a straight line in log space has R^2 >= 0.9, and the paper's line's slope within 10%",
-)
+@ARTIFACT.claim("a straight line in log space has R^2 >= 0.9, and the paper's line's slope within 10%")
 def exponential_growth(results: Results) -> Judgement:
+    r"""As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate
+    (Figure~\ref{fig:model_trend}).
+    """
     slope, _, r_squared = fit(*_models(results))
     line = results.paper_series(LINE, TREND, "year")
     paper, _, _ = fit(list(line), list(line.values()))
@@ -166,24 +164,19 @@ def exponential_growth(results: Results) -> Judgement:
     return holds_if(r_squared >= LEAST_R_SQUARED and abs(slope / paper - 1) <= SLOPE_TOLERANCE, text, numbers)
 
 
-@ARTIFACT.claim(
-    "The number of floating-point operations to train these models is increasing at an exponential rate.",
-    "Figure 1, caption",
-    None,
-)
+@ARTIFACT.claim(None, "Figure 1, caption")
 def exponential_flops(results: Results) -> Judgement:
+    """The number of floating-point operations to train these models is increasing at an exponential rate."""
     return Judgement(
         "not testable here", "Figure 1 shows parameters; the FLOPs need each model's training tokens, not given there"
     )
 
 
-@ARTIFACT.claim(
-    "it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU "
-    "(NVIDIA recently released 80GB-A100 cards)",
-    "Section 1",
-    "the largest model's fp16 weights alone are more than 80 GB",
-)
+@ARTIFACT.claim("the largest model's fp16 weights alone are more than 80 GB")
 def not_on_one_gpu(results: Results) -> Judgement:
+    """it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU (NVIDIA
+    recently released 80GB-A100 cards)
+    """
     size = max(_models(results)[1])
     need = WEIGHT_BYTES * size
     times = need / LARGEST_GPU_BYTES
@@ -191,13 +184,11 @@ def not_on_one_gpu(results: Results) -> Judgement:
     return holds_if(need > LARGEST_GPU_BYTES, text, numbers_of("derived", "B", weights=need))
 
 
-@ARTIFACT.claim(
-    r"training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a "
-    "single V100 NVIDIA GPU",
-    "Section 1",
-    "8TP/X within 10%, with X = 36% of a V100's 125 teraFLOP/s: an assumption, the paper states no rate",
-)
+@ARTIFACT.claim("8TP/X within 10%, with X = 36% of a V100's 125 teraFLOP/s: an assumption, the paper states no rate")
 def years_on_a_v100(results: Results) -> Judgement:
+    r"""training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a single V100
+    NVIDIA GPU
+    """
     rate = V100_SHARE * V100_PEAK
     years = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, rate) / YEAR_S
     implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (YEARS_ON_A_V100 * YEAR_S)
@@ -211,12 +202,13 @@ def years_on_a_v100(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 "
-    "servers (with 8 80GB-A100 GPUs), it breaks down for larger models.",
-    "Section 1 (the memory)",
     "training states fit 8 x 80 GB at 20 billion parameters, and not for the next model of Table 1",
+    "Section 1 (the memory)",
 )
 def up_to_20_billion_in_a_node(results: Results) -> Judgement:
+    """Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 servers
+    (with 8 80GB-A100 GPUs), it breaks down for larger models.
+    """
     per_gpu = STATE_BYTES / GPUS_PER_NODE
     following = min(row.billions for row in models.table_1() if row.billions * BILLION > LIMIT)
     fits, too_large = per_gpu * LIMIT, per_gpu * following * BILLION

@@ -177,20 +177,21 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(r"We require $p \cdot t \cdot d = n$.", "Section 3.1", "exactly, for every row of Table 1")
+@ARTIFACT.claim("exactly, for every row of Table 1", "Section 3.1")
 def n_is_p_t_d(results: Results) -> Judgement:
+    r"""We require $p \cdot t \cdot d = n$."""
     wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
     text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
     return holds_if(not wrong, text)
 
 
 @ARTIFACT.claim(
-    "Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism "
-    "within a multi-GPU server, and data parallelism, to practically train models with a trillion parameters",
-    "Section 1",
-    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1",
+    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1", "Section 1"
 )
 def tensor_inside_pipeline_across(results: Results) -> Judgement:
+    """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within
+    a multi-GPU server, and data parallelism, to practically train models with a trillion parameters
+    """
     rows = results.of(TABLE_1)
     inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
     pipelined = [p for p in rows if p.parameters["p"] > 1]

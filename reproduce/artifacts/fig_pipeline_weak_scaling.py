@@ -49,12 +49,12 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "As expected, the higher batch size scales better since the pipeline bubble is amortized over more microbatches.",
-    "Section 5.3.1",
-    "throughput at the largest p over that at p=1 is higher with the larger batch size",
-    scales=(*DIRECTION, GPUS),
+    "throughput at the largest p over that at p=1 is higher with the larger batch size", scales=(*DIRECTION, GPUS)
 )
 def higher_batch_scales_better(results: Results) -> Judgement:
+    """As expected, the higher batch size scales better since the pipeline bubble is amortized over more
+    microbatches.
+    """
     lines = {B: list(by_p.values()) for B, by_p in results.by_batch(q.THROUGHPUT, "p").items()}
     kept = {B: line[-1] / line[0] for B, line in lines.items()}
     low, high = min(kept), max(kept)
@@ -66,15 +66,15 @@ def higher_batch_scales_better(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"Figure~\ref{fig:pipeline_parallelism_weak_scaling} shows throughput per GPU for two different batch "
-    r"sizes to illustrate the impact of the pipeline bubble, which behaves as $\frac{p-1}{m}$ "
-    r"(\S\ref{sec:pipeline_parallelism_bubble}).",
-    "Section 5.3.1",
     "the executed bubble over compute time is within 0.10 of (p-1)/m at every point; the rest is the last "
     "stage's logits, which the formula does not know",
     scales=DIRECTION,
 )
 def bubble_behaves_as_formula(results: Results) -> Judgement:
+    r"""Figure~\ref{fig:pipeline_parallelism_weak_scaling} shows throughput per GPU for two different batch sizes to
+    illustrate the impact of the pipeline bubble, which behaves as $\frac{p-1}{m}$
+    (\S\ref{sec:pipeline_parallelism_bubble}).
+    """
     bubbles = results.by_batch("bubble_fraction", "p")
     apart = {
         f"p={p}, m={B}": bubble - bubble_fraction(p, B) for B, by_p in bubbles.items() for p, bubble in by_p.items()

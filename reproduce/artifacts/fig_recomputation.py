@@ -56,14 +56,11 @@ def _line(results: Results, series: str) -> dict[int, float]:
     return rates
 
 
-@ARTIFACT.claim(
-    r"For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per "
-    "second) due to the extra forward pass that needs to be executed during the backward pass.",
-    "Section 5.6",
-    "the largest loss over the batch sizes that fit both ways is between 28% and 38%",
-    papers_points=True,
-)
+@ARTIFACT.claim("the largest loss over the batch sizes that fit both ways is between 28% and 38%", papers_points=True)
 def up_to_33_percent_lower(results: Results) -> Judgement:
+    r"""For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per second)
+    due to the extra forward pass that needs to be executed during the backward pass.
+    """
     full, none = _line(results, WITH), _line(results, WITHOUT)
     losses = {B: 1 - full[B] / none[B] for B in none if B in full}
     worst = max(losses.values())
@@ -73,12 +70,10 @@ def up_to_33_percent_lower(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "However, activation recomputation is needed to support larger batch sizes.",
-    "Section 5.6",
-    "every batch size fits with recomputation; without it, some do not, and these are the largest",
-    scales=DIRECTION,
+    "every batch size fits with recomputation; without it, some do not, and these are the largest", scales=DIRECTION
 )
 def needed_for_larger_batches(results: Results) -> Judgement:
+    """However, activation recomputation is needed to support larger batch sizes."""
     out = {
         series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
         for series in (WITH, WITHOUT)
@@ -94,14 +89,14 @@ def needed_for_larger_batches(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput "
-    "achieved without activation recomputation (for a smaller batch size) due to a smaller pipeline bubble.",
-    "Section 5.6",
     "best with recomputation over best without between 1.6 and 2.4, the latter at a smaller batch size",
     scales=DIRECTION,
     papers_points=True,
 )
 def up_to_two_times_higher(results: Results) -> Judgement:
+    r"""Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput
+    achieved without activation recomputation (for a smaller batch size) due to a smaller pipeline bubble.
+    """
     full, none = _line(results, WITH), _line(results, WITHOUT)
     best, best_none = argmax(full), argmax(none)
     ratio = full[best] / none[best_none]

@@ -167,24 +167,20 @@ def _judge_path(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(equal, text)
 
 
-@ARTIFACT.claim(
-    "With pipeline parallelism, the total amount of communication that needs to be performed between every pair of "
-    "consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the "
-    "sequence length and $h$ is the hidden size.",
-    "Section 3.2",
-    "exactly, in elements, for every pair of GPUs",
-)
+@ARTIFACT.claim("exactly, in elements, for every pair of GPUs", "Section 3.2")
 def pipeline_communication_bsh(results: Results) -> Judgement:
+    """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
+    consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the
+    sequence length and $h$ is the hidden size.
+    """
     return _judge_path(results, PLAIN, "bsh")
 
 
-@ARTIFACT.claim(
-    "This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU "
-    "servers.",
-    "Section 4.1",
-    "exactly: eight messages of the whole tensor at t=8",
-)
+@ARTIFACT.claim("exactly: eight messages of the whole tensor at t=8")
 def same_tensors_8_times(results: Results) -> Judgement:
+    """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
+    servers.
+    """
     point = results.point("without_t8")
     _, elements, sent, _ = plan(point.parameters)
     same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
@@ -193,14 +189,12 @@ def same_tensors_8_times(results: Results) -> Judgement:
     return holds_if(same and copies == 8, text, numbers_of("derived", copies=copies))
 
 
-@ARTIFACT.claim(
-    "we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the "
-    "corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2 "
-    r"sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})",
-    "Section 4.1",
-    "exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once",
-)
+@ARTIFACT.claim("exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once")
 def peers_of_figure_9(results: Results) -> Judgement:
+    r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
+    corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2
+    sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})
+    """
     _, elements, sent, gathered = plan(results.point("with_t2").parameters)
     pairs = {(transfer.source + 1, transfer.destination + 1) for transfer in sent}
     whole = True
@@ -215,21 +209,18 @@ def peers_of_figure_9(results: Results) -> Judgement:
     return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
 
 
-@ARTIFACT.claim(
-    "With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller.",
-    "Section 4.1",
-    "exactly one eighth of the tensor",
-)
+@ARTIFACT.claim("exactly one eighth of the tensor")
 def chunk_one_eighth(results: Results) -> Judgement:
+    """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
     share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
     text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
     return holds_if(share == 1 / 8, text, numbers_of("derived", share=share))
 
 
 @ARTIFACT.claim(
-    fig_scatter_gather.ARTIFACT.sentence("bytes_reduced_by_t"),
-    "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
     "exactly, in elements, for every pair of GPUs",
+    "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
+    sentence=fig_scatter_gather.bytes_reduced_by_t,
 )
 def scatter_gather_bsh_over_t(results: Results) -> Judgement:
     return _judge_path(results, SCATTERED, "bsh/t")

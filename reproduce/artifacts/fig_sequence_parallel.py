@@ -13,7 +13,7 @@ from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import OURS, Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import chart_data, series_lines
@@ -167,12 +167,12 @@ def _changes(results: Results, metric: q.Quantity, sizes: Sequence[int]) -> dict
 
 
 @ARTIFACT.claim(
-    "Korthikanti et al. (2022): sequence parallelism brings no communication overhead, since a "
-    "reduce-scatter and an all-gather are an all-reduce.",
-    OURS,
-    "throughput with it is no lower than without it, for every t up to a node's 8 GPUs, whatever is recomputed",
+    "throughput with it is no lower than without it, for every t up to a node's 8 GPUs, whatever is recomputed"
 )
 def not_slower_in_a_node(results: Results) -> Judgement:
+    """Korthikanti et al. (2022): sequence parallelism brings no communication overhead, since a reduce-scatter and an
+    all-gather are an all-reduce.
+    """
     inside = [t for t in SIZES if t <= published.gpus_per_node()]
     changes = _changes(results, q.THROUGHPUT, inside)
     text = f"change of throughput: {listed(changes, '{:+.1%}')}"
@@ -180,12 +180,12 @@ def not_slower_in_a_node(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "With sequence parallelism tensor ranks send more bytes: the inputs that are gathered again in the backward pass "
-    "outweigh the gathers of scatter/gather, which are void.",
-    OURS,
-    "more tensor-parallel bytes at every t, by a sixth at most with full recomputation, by a quarter at most otherwise",
+    "more tensor-parallel bytes at every t, by a sixth at most with full recomputation, by a quarter at most otherwise"
 )
 def more_bytes(results: Results) -> Judgement:
+    """With sequence parallelism tensor ranks send more bytes: the inputs that are gathered again in the backward pass
+    outweigh the gathers of scatter/gather, which are void.
+    """
     changes = _changes(results, TENSOR_TRAFFIC, SIZES)
     most = {where: 1 / 6 if where.startswith("full") else 1 / 4 for where in changes}
     text = f"change of the bytes that a GPU sends in its tensor-parallel group: {listed(changes, '{:+.1%}')}"
@@ -193,11 +193,10 @@ def more_bytes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it.",
-    OURS,
-    "peak memory is lower at every t without full recomputation, and nowhere higher, whether or not it fits",
+    "peak memory is lower at every t without full recomputation, and nowhere higher, whether or not it fits"
 )
 def less_memory(results: Results) -> Judgement:
+    """Sequence parallelism lowers the memory of the fullest GPU wherever activations decide it."""
     changes = _changes(results, q.PEAK_MEMORY, SIZES)
     lower = all(change < 0 for where, change in changes.items() if not where.startswith("full"))
     text = f"change of peak memory: {listed(changes, '{:+.0%}')}"
@@ -205,13 +204,13 @@ def less_memory(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "With sequence parallelism it suffices to recompute the attention core at t = 8; without it, whole layers have to "
-    "be recomputed.",
-    OURS,
     "at t = 8, of the points without full recomputation the selective one with sequence parallelism fits, none without "
-    "it does",
+    "it does"
 )
 def selective_suffices(results: Results) -> Judgement:
+    """With sequence parallelism it suffices to recompute the attention core at t = 8; without it, whole layers have to
+    be recomputed.
+    """
     peaks = _both(results, q.PEAK_MEMORY, [8])
     fits = {point.key for point in results.points if point.status == "ok"}
     text = "; ".join(f"{name}: {off / 1e9:.0f} GB without, {on / 1e9:.0f} GB with" for name, (off, on) in peaks.items())

@@ -141,13 +141,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce "
-    "operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).",
-    "Section 2.3",
-    "exactly two and two, by the shard map and in the simulator's cost model (without recomputation)",
-)
+@ARTIFACT.claim("exactly two and two, by the shard map and in the simulator's cost model (without recomputation)")
 def two_all_reduces_each_way(results: Results) -> Judgement:
+    """This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce
+    operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).
+    """
     counts = {
         tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
         for point in results.of(LAYER)
@@ -169,25 +167,23 @@ def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
     return holds_if(worst <= TOLERANCE, text, numbers_of("derived", largest_difference=worst))
 
 
-@ARTIFACT.claim(
-    "With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice "
-    "each in the forward and backward pass for each layer, leading to a total communication of $8bsh "
-    r"\left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.",
-    "Section 3.2",
-    "to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula",
-)
+@ARTIFACT.claim("to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula", "Section 3.2")
 def layer_communication(results: Results) -> Judgement:
+    r"""With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice
+    each in the forward and backward pass for each layer, leading to a total communication of $8bsh
+    \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.
+    """
     return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
 
 
 @ARTIFACT.claim(
-    "Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each "
-    r"microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where "
-    r"$l^{\text{stage}}$ is the number of layers in a pipeline stage.",
-    "Section 3.2",
-    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)",
+    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)", "Section 3.2"
 )
 def stage_communication(results: Results) -> Judgement:
+    r"""Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each
+    microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where $l^{\text{stage}}$
+    is the number of layers in a pipeline stage.
+    """
     return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
 
 
@@ -197,13 +193,11 @@ def _shown(results: Results) -> tuple[ModelConfig, int]:
     return model_of(point.parameters), point.parameters["t"]
 
 
-@ARTIFACT.claim(
-    "The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any "
-    r"communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})",
-    "Section 2.3",
-    "exactly, at every rank",
-)
+@ARTIFACT.claim("exactly, at every rank")
 def no_communication_between_the_gemms(results: Results) -> Judgement:
+    r"""The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any
+    communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})
+    """
     wrong = []
     model, t = _shown(results)
     for name in BLOCKS:
@@ -222,14 +216,12 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
     return holds_if(not wrong, text)
 
 
-@ARTIFACT.claim(
-    "The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output "
-    "linear layer can then directly operate on the partitioned output of the attention operation (weight matrix "
-    "partitioned across rows).",
-    "Section 2.3",
-    "exactly: slices begin and end between heads",
-)
+@ARTIFACT.claim("exactly: slices begin and end between heads")
 def column_parallel_heads(results: Results) -> Judgement:
+    """The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output
+    linear layer can then directly operate on the partitioned output of the attention operation (weight matrix
+    partitioned across rows).
+    """
     model, t = _shown(results)
     qkv, projection = _weights(model, "attention")
     width = model.hidden // model.heads

@@ -41,25 +41,15 @@ ARTIFACT = Artifact(
     draw=line_plot,
 )
 
-DOMINATES_SENTENCE = (
-    "This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when "
-    "communication needs to be performed across multi-GPU nodes."
-)
-
-SMALLER = (
-    "Additionally, as the tensor-model-parallel size increases, we perform smaller matrix multiplications on every "
-    "GPU, decreasing utilization on each GPU."
-)
-
 
 @ARTIFACT.claim(
-    "With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all "
-    "communication required in tensor model parallelism needs to be performed for \\emph{every} microbatch in a batch.",
-    "Section 5.4.3",
     "over the batch sizes, tensor-parallel bytes per sequence and data-parallel bytes per iteration are each "
-    "equal within 5%, at every t",
+    "equal within 5%, at every t"
 )
 def tensor_every_microbatch(results: Results) -> Judgement:
+    r"""With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all
+    communication required in tensor model parallelism needs to be performed for \emph{every} microbatch in a batch.
+    """
     tensor, data = (results.by_batch(f"{use}_traffic", "t") for use in ("tensor", "data"))
     per_sequence = {B: {t: sent / B for t, sent in line.items()} for B, line in tensor.items()}
     spreads = {
@@ -82,12 +72,11 @@ def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]
     return [share for t, share in shares if t <= node], [share for t, share in shares if t > node]
 
 
-@ARTIFACT.claim(
-    DOMINATES_SENTENCE,
-    "Section 5.4.3",
-    "at least half of the iteration for every t > 8 at the larger batch sizes (all but the smallest)",
-)
+@ARTIFACT.claim("at least half of the iteration for every t > 8 at the larger batch sizes (all but the smallest)")
 def tensor_dominates(results: Results) -> Judgement:
+    """This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when
+    communication needs to be performed across multi-GPU nodes.
+    """
     shares = results.shares_of_time(q.TENSOR_TIME, "t")
     larger = [line for B, line in shares.items() if min(shares) != B]
     across = min(share for line in larger for t, share in line.items() if t > results.gpus_per_node)
@@ -96,9 +85,9 @@ def tensor_dominates(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    DOMINATES_SENTENCE,
-    "Section 5.4.3 (across nodes)",
     "a larger share of the iteration for every t > 8 than for any t <= 8",
+    "Section 5.4.3 (across nodes)",
+    sentence=tensor_dominates,
 )
 def especially_across_nodes(results: Results) -> Judgement:
     inside, across = shares_inside_and_across(results)
@@ -111,11 +100,12 @@ def especially_across_nodes(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    SMALLER,
-    "Section 5.4.3 (the utilization)",
-    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next",
+    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next", "Section 5.4.3 (the utilization)"
 )
 def smaller_multiplications(results: Results) -> Judgement:
+    """Additionally, as the tensor-model-parallel size increases, we perform smaller matrix multiplications on every
+    GPU, decreasing utilization on each GPU.
+    """
     lines = results.by_batch(q.GEMM_RATE, "t")
     smallest = {min(lines): lines[min(lines)]}
     text = (
@@ -126,9 +116,9 @@ def smaller_multiplications(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    SMALLER,
-    "Section 5.4.3 (the throughput)",
     "throughput falls from each t to the next, at every batch size",
+    "Section 5.4.3 (the throughput)",
+    sentence=smaller_multiplications,
     scales=DIRECTION,
     papers_points=True,
 )

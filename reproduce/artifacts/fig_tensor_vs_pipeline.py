@@ -57,14 +57,14 @@ ARTIFACT = Artifact(
 
 
 @ARTIFACT.claim(
-    "Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a "
-    "single node (8 with DGX A100 nodes).",
-    "Section 5.4.1",
     "t equal to the GPUs of a node, 8 in the paper, is the fastest, at both batch sizes",
     scales=DIRECTION,
     papers_points=True,
 )
 def best_at_node_size(results: Results) -> Judgement:
+    """Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a single
+    node (8 with DGX A100 nodes).
+    """
     lines, node = results.by_batch(q.THROUGHPUT, "t"), results.gpus_per_node
     best = {B: argmax(line) for B, line in lines.items()}
     numbers = results.numbers("count", **{f"best_t_b{B}": t for B, t in best.items()})
@@ -73,13 +73,14 @@ def best_at_node_size(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism "
-    r"can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;",
-    "Section 1",
     "fastest over slowest combination at one batch size, the larger of the two: between 1.6 and 2.4",
+    "Section 1",
     papers_points=True,
 )
 def up_to_two_times_lower(results: Results) -> Judgement:
+    r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
+    can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;
+    """
     lines = results.by_batch(q.THROUGHPUT, "t")
     ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
     worst = max(ratios.values())
@@ -89,13 +90,13 @@ def up_to_two_times_lower(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce "
-    "communication.",
-    "Section 5.4.1",
     "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
-    "than t = 8, at both batch sizes",
+    "than t = 8, at both batch sizes"
 )
 def tensor_best_within_node(results: Results) -> Judgement:
+    """We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce
+    communication.
+    """
     node = results.gpus_per_node
     shares, other_shares = shares_inside_and_across(results)
     inside, across = max(shares), min(other_shares)
@@ -113,13 +114,11 @@ def tensor_best_within_node(results: Results) -> Judgement:
     return holds_if(across > inside and slower, text, numbers)
 
 
-@ARTIFACT.claim(
-    "Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be "
-    "performed across nodes without bottlenecking the entire computation.",
-    "Section 5.4.1",
-    "exposed point-to-point communication takes at most 10% of an iteration at every point",
-)
+@ARTIFACT.claim("exposed point-to-point communication takes at most 10% of an iteration at every point")
 def pipeline_messages_cheap(results: Results) -> Judgement:
+    """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
+    performed across nodes without bottlenecking the entire computation.
+    """
     lines = results.shares_of_time("pipeline_communication_time", "p")
     shares = {f"B={B}, p={p}": share for B, line in lines.items() for p, share in line.items()}
     worst = argmax(shares)
@@ -128,12 +127,12 @@ def pipeline_messages_cheap(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$",
-    "Section 3.2",
     "the executed bubble over compute time falls from each t to the next, at both batch sizes",
+    "Section 3.2",
     scales=DIRECTION,
 )
 def bubble_falls_with_t(results: Results) -> Judgement:
+    """As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$"""
     bubbles = {B: dict(sorted(line.items())) for B, line in results.by_batch("bubble_fraction", "t").items()}
     text = f"bubble over compute time: {listed_by_batch(bubbles, 't', '{:.0%}')}"
     return holds_if(falls(*bubbles.values()), text)
@@ -144,15 +143,15 @@ def _has_ends(results: Results) -> bool:
 
 
 @ARTIFACT.claim(
-    r"This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor "
-    r"pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the "
-    "performance of using both techniques in conjunction.",
-    "Section 5.4.1",
     "both ends of the figure, in the paper (2, 32) and (32, 2), are slower than its best at both sizes",
     scales=DIRECTION,
     papers_points=True,
 )
 def both_in_conjunction(results: Results) -> Judgement:
+    r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
+    pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the
+    performance of using both techniques in conjunction.
+    """
     lines = results.by_batch(q.THROUGHPUT, "t")
     shares = {
         B: [v / max(line.values()) for v in (list(line.values())[i] for i in (0, -1))] for B, line in lines.items()
@@ -175,14 +174,11 @@ size_claim(
 )
 
 
-@ARTIFACT.claim(
-    "to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of "
-    "32, 128 attention heads, hidden size of 20480)",
-    "Section 5.4.1",
-    "eq. (2), rounded to the digits printed, and the same as in the caption",
-    fidelity="derived",
-)
+@ARTIFACT.claim("eq. (2), rounded to the digits printed, and the same as in the caption", fidelity="derived")
 def model_size_in_text(results: Results) -> Judgement:
+    """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128
+    attention heads, hidden size of 20480)
+    """
     model = model_of(results.points[0].parameters)
     count = parameters(model)
     text = (

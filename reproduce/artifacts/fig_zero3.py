@@ -53,13 +53,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see "
-    r"Figure~\ref{fig:zero3_comparison_throughputs}).",
-    "Section 5.2",
-    "PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models",
-)
+@ARTIFACT.claim("PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models")
 def scales_more_gracefully(results: Results) -> Judgement:
+    r"""As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see
+    Figure~\ref{fig:zero3_comparison_throughputs}).
+    """
     lines = {
         f"{scheme}, {model}": along(results, scheme, model, q.THROUGHPUT)
         for scheme in (PTDP, ZERO3)
@@ -72,10 +70,10 @@ def scales_more_gracefully(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    table_zero3.ARTIFACT.sentence("doubled_gpus_70_percent"),
-    "Section 5.2 (the reason)",
     "with twice and four times the fewest GPUs, PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent "
     "every tensor only once to each node",
+    "Section 5.2 (the reason)",
+    sentence=table_zero3.doubled_gpus_70_percent,
 )
 def less_cross_node_communication(results: Results) -> Judgement:
     ratios: dict[str, float] = {}
@@ -93,12 +91,12 @@ def less_cross_node_communication(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "However, this can become harder if tensor parallelism is not used or the batch size is not large enough "
-    r"to hide the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).",
-    "Section 6",
-    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models",
+    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models", "Section 6"
 )
 def batch_too_small_to_hide(results: Results) -> Judgement:
+    r"""However, this can become harder if tensor parallelism is not used or the batch size is not large enough to hide
+    the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).
+    """
     shares = {}
     for model in MODELS:
         time, exposed = (along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
@@ -109,13 +107,9 @@ def batch_too_small_to_hide(results: Results) -> Judgement:
     return holds_if(rises(*shares.values()), text)
 
 
-@ARTIFACT.claim(
-    "Global batch sizes are fixed and ZeRO-3 is used without any model parallelism.",
-    "Figure 10, caption",
-    "one batch size along every line",
-    fidelity="derived",
-)
+@ARTIFACT.claim("one batch size along every line", "Figure 10, caption", fidelity="derived")
 def fixed_batch_sizes(results: Results) -> Judgement:
+    """Global batch sizes are fixed and ZeRO-3 is used without any model parallelism."""
     batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.series_names}
     changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
     text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())

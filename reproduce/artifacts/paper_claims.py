@@ -68,14 +68,12 @@ def _by(parameter: str, speeds: Speeds) -> dict[int, Speeds]:
     return {value: [point for point in speeds if point[0][parameter] == value] for value in values}
 
 
-@ARTIFACT.claim(
-    "Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should "
-    "generally be used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be "
-    "used to scale up to larger models across servers.",
-    "Section 3.2",
-    "on Figure 13's configurations (p*t = 64), t = g = 8 is the fastest at both batch sizes",
-)
+@ARTIFACT.claim("on Figure 13's configurations (p*t = 64), t = g = 8 is the fastest at both batch sizes", "Section 3.2")
 def takeaway_1(results: Results) -> Judgement:
+    """Takeaway #1: When considering different forms of model parallelism, tensor model parallelism should generally be
+    used up to degree $g$ when using $g$-GPU servers, and then pipeline model parallelism can be used to scale up to
+    larger models across servers.
+    """
     batches = _by("B", _speeds(results, paper_points.TENSOR_VS_PIPELINE))
     speeds = {B: {parameters["t"]: speed / 1e12 for parameters, speed in points} for B, points in batches.items()}
     best = {B: argmax(by_t) for B, by_t in speeds.items()}
@@ -87,14 +85,15 @@ def takeaway_1(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ "
-    "should be used so that the model's parameters and intermediate metadata fit in GPU memory; data "
-    "parallelism can be used to scale up training to more GPUs.",
-    "Section 3.3.2",
     "over every legal (p, t, d) of the 5.9B model on 64 GPUs that fits, no M is more than 1% faster than the "
     "smallest, at each batch size",
+    "Section 3.3.2",
 )
 def takeaway_2(results: Results) -> Judgement:
+    r"""Takeaway #2: When using data and model parallelism, a total model-parallel size of $M = t \cdot p$ should be
+    used so that the model's parameters and intermediate metadata fit in GPU memory; data parallelism can be used to
+    scale up training to more GPUs.
+    """
     texts, numbers, holds = [], results.numbers(), True
     for B, points in _by("B", _speeds(results, paper_points.MODEL_PARALLEL)).items():
         best: dict[int, float] = {}
@@ -117,12 +116,12 @@ def _best_b(parameter: str, speeds: Speeds) -> dict[int, int]:
 
 
 @ARTIFACT.claim(
-    "Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of "
-    "the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.",
-    "Section 3.4",
-    "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B",
+    "around Figure 16's configurations (either batch size) the best b differs with the model, p, d and B", "Section 3.4"
 )
 def takeaway_3(results: Results) -> Judgement:
+    """Takeaway #3: The optimal microbatch size $b$ depends on the throughput and memory footprint characteristics of
+    the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.
+    """
     by_batch = _best_b("B", _speeds(results, paper_points.BY_B))
     texts = [f"by B {listed(by_batch, '{}')}"]
     different = {"batch_size": len(set(by_batch.values()))}
@@ -142,13 +141,14 @@ def takeaway_3(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches "
-    "injected into the pipeline.",
-    "Section 1",
     "over Figure 6's configurations the bubble takes at most 50% of an iteration, at least 45% of one",
+    "Section 1",
     fidelity="derived",
 )
 def half_of_time_flushing(results: Results) -> Judgement:
+    r"""As much as 50\% of time can be spent flushing the pipeline depending on the number of microbatches injected into
+    the pipeline.
+    """
     shares = {}
     for row in published.rows("fig_bubble"):
         bubble = formulas.bubble_fraction_data_parallel(row["n"], row["d"], row["b_prime"])
@@ -158,14 +158,11 @@ def half_of_time_flushing(results: Results) -> Judgement:
     return holds_if(0.45 <= shares[worst] <= 0.5, text, numbers_of("derived", largest_share=shares[worst]))
 
 
-@ARTIFACT.claim(
-    "The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the "
-    "pipeline flush.",
-    "Section 1",
-    "the executed bubble's share of time falls from each m to the next",
-    fidelity="derived",
-)
+@ARTIFACT.claim("the executed bubble's share of time falls from each m to the next", "Section 1", fidelity="derived")
 def more_microbatches_less_flush(results: Results) -> Judgement:
+    """The larger the ratio of number of microbatches to the pipeline size, the smaller the time spent in the pipeline
+    flush.
+    """
     bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
     shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
     text = f"1F1B executed with p=8: share of time in the bubble by m: {listed(shares, '{:.1%}')}"
@@ -174,13 +171,14 @@ def more_microbatches_less_flush(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 "
-    "has layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on",
-    "Section 2.2.2",
     "exactly, by the layout of layers and by the stages that the interleaved schedule runs",
+    "Section 2.2.2",
     fidelity="derived",
 )
 def layers_of_devices(results: Results) -> Judgement:
+    """we could have each device perform computation for two model chunks (each with 2 layers), i.e., device 1 has
+    layers $1,2,9,10$; device 2 has layers $3,4,11,12$; and so on
+    """
     layers, p, v = 16, 4, 2
     schedule = build("interleaved", p, p, v)
     placed = {
@@ -194,13 +192,14 @@ def layers_of_devices(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} / "
-    r"A^\text{input}\right)}$.",
-    "Section 3.5",
     "less memory than at 0.1 to 10 times that c, for 1 to 32 layers and ratios of 1 to 100",
+    "Section 3.5",
     fidelity="derived",
 )
 def optimal_checkpoints(results: Results) -> Judgement:
+    r"""The minimum value of this function is obtained when $c = \sqrt{l \cdot \left(A^\text{intermediate} /
+    A^\text{input}\right)}$.
+    """
     worst = float("-inf")
     for layers in (1, 2, 4, 8, 16, 32):
         for ratio in (1.0, 5.0, 20.0, 34.0, 100.0):
@@ -215,12 +214,12 @@ def optimal_checkpoints(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    r"End-to-end training time $\approx \dfrac{8TP}{nX}$.",
-    "Section 5.1, eq. 4",
     "within 5% of the time by eq. 3, for GPT-3 and the trillion-parameter model",
+    "Section 5.1, eq. 4",
     fidelity="derived",
 )
 def eq_4_approximates(results: Results) -> Judgement:
+    r"""End-to-end training time $\approx \dfrac{8TP}{nX}$."""
     models = {"175B": model_of(published.model(GPT_3)), "1T": model_of(table_1()[-1].parameters)}
     off = {
         name: formulas.training_time_approximate(formulas.parameters(model), 1.0, 1, 1.0)
@@ -234,13 +233,12 @@ def eq_4_approximates(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations "
-    r"is: $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$",
-    "Appendix; eq. 3",
-    "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12",
-    fidelity="derived",
+    "the GEMMs of the operator inventory, counted for Table 1's models, to 1e-12", "Appendix; eq. 3", fidelity="derived"
 )
 def flops_per_iteration(results: Results) -> Judgement:
+    r"""Thus, for a transformer model with $l$ transformer layers, the total number of floating-point operations is:
+    $$96Bslh^2\left(1 + \dfrac{s}{6h} + \dfrac{V}{16lh}\right).$$
+    """
 
     def count(work: operators.Work) -> int:
         return sum(2 * M * N * K * batch for M, N, K, batch in work.gemms)
@@ -277,28 +275,22 @@ def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
     return max(accepted)
 
 
-@ARTIFACT.claim(
-    "GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports "
-    "parallelization to only $1536$ GPUs",
-    "Section 5.4.3",
-    "exactly: the largest d that can be configured",
-    fidelity="derived",
-)
+@ARTIFACT.claim("exactly: the largest d that can be configured", "Section 5.4.3", fidelity="derived")
 def data_parallel_to_1536(results: Results) -> Judgement:
+    """GPT-3 was trained to convergence with a batch size of $1536$. Data parallelism thus supports parallelization to
+    only $1536$ GPUs
+    """
     B = 1536
     most = _largest_accepted(lambda d: ParallelConfig(d=d, B=B), 2 * B)
     text = f"of d = 1 to {2 * B} for B = {B}, the largest that can be configured is {most}"
     return holds_if(most == B, text, numbers_of("derived", "count", largest_d=most))
 
 
-@ARTIFACT.claim(
-    "pipeline parallelism in isolation can still only scale to a number of devices equal to the number of "
-    "layers in the model",
-    "Section 6",
-    "exactly: the largest p that can be configured",
-    fidelity="derived",
-)
+@ARTIFACT.claim("exactly: the largest p that can be configured", "Section 6", fidelity="derived")
 def pipeline_up_to_layers(results: Results) -> Judgement:
+    """pipeline parallelism in isolation can still only scale to a number of devices equal to the number of layers in
+    the model
+    """
     model = model_of(published.model("fig_pipeline_vs_data"))
     most = _largest_accepted(lambda p: TrainingConfig(model, ParallelConfig(p=p, B=p)), 4 * model.layers)
     text = f"of p = 1 to {4 * model.layers} for l = {model.layers} layers, the largest that can be configured is {most}"

@@ -99,8 +99,6 @@ ARTIFACT = Artifact(
     notes=notes,
 )
 
-OFTEN = "For most cases, checkpointing every 1 or 2 transformer layers is optimal."
-
 
 def _shown(values: Mapping[str, float]) -> str:
     return ", ".join(f"{model} {value:.0f}" for model, value in values.items())
@@ -118,29 +116,26 @@ def _judge_few(results: Results, metric: str, how: str) -> Judgement:
 
 
 @ARTIFACT.claim(
-    OFTEN,
-    "Section 3.5 (by its formula)",
     "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1",
+    "Section 3.5 (by its formula)",
 )
 def every_1_or_2_by_formula(results: Results) -> Judgement:
+    """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
     return _judge_few(results, EVERY, "by the formula")
 
 
 @ARTIFACT.claim(
-    OFTEN,
-    "Section 3.5 (by simulated memory)",
     "the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1",
+    "Section 3.5 (by simulated memory)",
+    sentence=every_1_or_2_by_formula,
 )
 def every_1_or_2_simulated(results: Results) -> Judgement:
     return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
 
 
-@ARTIFACT.claim(
-    "The number of activation checkpoints does not impact throughput, but impacts memory footprint.",
-    "Section 3.5",
-    "throughput varies by at most 1% in every model, peak memory by more than 1% in at least one",
-)
+@ARTIFACT.claim("throughput varies by at most 1% in every model, peak memory by more than 1% in at least one")
 def checkpoints_and_throughput(results: Results) -> Judgement:
+    """The number of activation checkpoints does not impact throughput, but impacts memory footprint."""
     spread = max(results.by_label(SPREAD).values())
     best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
     changes = {model: worst[model] / best[model] - 1 for model in best}
@@ -153,13 +148,11 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
     return holds_if(spread <= SAME < changes[most], text, numbers)
 
 
-@ARTIFACT.claim(
-    "stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate "
-    "activations, which is much larger",
-    "Section 3.5",
-    "a layer's intermediate activations at least 5 times its input, in every model",
-)
+@ARTIFACT.claim("a layer's intermediate activations at least 5 times its input, in every model")
 def intermediate_much_larger(results: Results) -> Judgement:
+    """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
+    activations, which is much larger
+    """
     kept, intermediate = (results.by_label(metric) for metric in (INPUT, INTERMEDIATE))
     ratios = {model: intermediate[model] / kept[model] for model in kept}
     least, most = min(ratios.values()), max(ratios.values())
@@ -167,13 +160,11 @@ def intermediate_much_larger(results: Results) -> Judgement:
     return holds_if(least >= MUCH_LARGER, text, results.numbers(smallest_ratio=least))
 
 
-@ARTIFACT.claim(
-    "Activation recomputation is required to train reasonably large models with pipeline parallelism to keep "
-    "memory footprint acceptably low.",
-    "Section 3.5",
-    "without it no model of Table 1 with p > 1 fits, in its configuration",
-)
+@ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration")
 def recomputation_required(results: Results) -> Judgement:
+    """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
+    footprint acceptably low.
+    """
     need, have = results.by_label(WITHOUT), results.by_label(USABLE)
     pipelined = [point.label for point in results.points if point.parameters["p"] > 1]
     fit = [model for model in pipelined if need[model] <= have[model]]

@@ -6,7 +6,7 @@ from benchmarks.records import Metric
 from ptdp_core.schedules import build, definition, names, summary
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import OURS, Judgement, Results, holds_if
+from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
 
 P, M = 12, 24  # Figure 12's pipeline, and the fewest microbatches for which all schedules exist
@@ -74,12 +74,9 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim(
-    "Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish.",
-    OURS,
-    "messages exactly; bubble within one pass, memory within 4/3 of a microbatch, of 1F1B's",
-)
+@ARTIFACT.claim("messages exactly; bubble within one pass, memory within 4/3 of a microbatch, of 1F1B's")
 def published_ratios_hold(results: Results) -> Judgement:
+    """Bubble, memory and messages of the zero-bubble schedules over 1F1B's are those that their authors publish."""
     slack = (1 / (3 * (P - 1)), 4 / (3 * P), 0.0)
     compared = [point for point in results.points if PUBLISHED[0] in point.metrics]
     far = [
@@ -91,12 +88,9 @@ def published_ratios_hold(results: Results) -> Judgement:
     return holds_if(not far, "; ".join(far) or f"{len(compared)} schedules, three numbers each")
 
 
-@ARTIFACT.claim(
-    "Schedules without a bubble have one as soon as every batch ends with a pipeline flush.",
-    OURS,
-    "ZB-H2 and ZB-V: none between a rank's own passes, and (p-1) forward passes with the flush",
-)
+@ARTIFACT.claim("ZB-H2 and ZB-V: none between a rank's own passes, and (p-1) forward passes with the flush")
 def a_flush_leaves_a_bubble(results: Results) -> Judgement:
+    """Schedules without a bubble have one as soon as every batch ends with a pipeline flush."""
     text, holds = [], True
     for name in ("zb-h2", "zb-v"):
         alone, flush = (results.value(name, metric) for metric in ("own_bubble_fraction", "bubble_fraction"))
@@ -105,12 +99,9 @@ def a_flush_leaves_a_bubble(results: Results) -> Judgement:
     return holds_if(holds, f"without and with the flush: {', '.join(text)}")
 
 
-@ARTIFACT.claim(
-    "Without overlapping F and B, DualPipeV's bubble is smaller than its published formula with F&B = F + B.",
-    OURS,
-    "executed: (p-1)(2 t_i - t_w) per chunk, by the formula (p-1)(t_f + 2 t_b - 3 t_w)",
-)
+@ARTIFACT.claim("executed: (p-1)(2 t_i - t_w) per chunk, by the formula (p-1)(t_f + 2 t_b - 3 t_w)")
 def dualpipev_is_better_than_its_formula(results: Results) -> Judgement:
+    """Without overlapping F and B, DualPipeV's bubble is smaller than its published formula with F&B = F + B."""
     passes = results.value("dualpipev", "bubble_fraction") * 3 * M * 2
     text = f"{passes / (P - 1):g} and {1 + 2 * 2 - 3} passes for each of p-1 ranks"
     return holds_if(abs(passes - (P - 1)) < 1e-9, text)

@@ -55,34 +55,28 @@ def _near(results: Results, doubling: int, said: dict[str, tuple[float, float]])
     return holds_if(all(abs(ours[m] - value) <= slack for m, (value, slack) in said.items()), text, numbers)
 
 
-@ARTIFACT.claim(
-    r"With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the "
-    "175- and 530-billion-parameter models respectively.",
-    "Section 5.2",
-    "both within 5 percentage points, at the fewest GPUs (530B: 560 for PTD-P, 640 for ZeRO-3)",
-)
+@ARTIFACT.claim("both within 5 percentage points, at the fewest GPUs (530B: 560 for PTD-P, 640 for ZeRO-3)")
 def fewest_gpus_6_and_24_percent(results: Results) -> Judgement:
+    r"""With fewer GPUs and a microbatch size of 4, PTD-P results in $6\%$ and $24\%$ higher throughput for the 175- and
+    530-billion-parameter models respectively.
+    """
     return _near(results, 0, FEWEST)
 
 
-@ARTIFACT.claim(
-    "For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 "
-    r"by $70\%$ for both models due to less cross-node communication.",
-    "Section 5.2; so Section 1",
-    "both within 10 percentage points, at 768 and 1120 GPUs",
-)
+@ARTIFACT.claim("both within 10 percentage points, at 768 and 1120 GPUs", "Section 5.2; so Section 1")
 def doubled_gpus_70_percent(results: Results) -> Judgement:
+    r"""For example, by doubling the number of GPUs (keeping the batch size the same), PTD-P outperforms ZeRO-3 by
+    $70\%$ for both models due to less cross-node communication.
+    """
     return _near(results, 1, dict.fromkeys(MODELS, DOUBLED))
 
 
-@ARTIFACT.claim(
-    "The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with "
-    "ZeRO-3, so we increased the number of GPUs used to 640 and global batch size to 2560 to provide a "
-    "throughput estimate (relevant row marked in table with a *).",
-    "Table 2, caption",
-    "out of memory on 560 GPUs, and not on 640",
-)
+@ARTIFACT.claim("out of memory on 560 GPUs, and not on 640", "Table 2, caption")
 def did_not_fit_on_560(results: Results) -> Judgement:
+    """The 530-billion-parameter GPT model did not fit on 560 GPUs when using a microbatch size of 4 with ZeRO-3, so we
+    increased the number of GPUs used to 640 and global batch size to 2560 to provide a throughput estimate (relevant
+    row marked in table with a *).
+    """
     small, large = results.point(DID_NOT_FIT), results.point("zero_3_530b_640")
     peaks = {
         point.key: point.metrics["peak_memory"].value for point in (small, large) if "peak_memory" in point.metrics
@@ -97,12 +91,10 @@ def did_not_fit_on_560(results: Results) -> Judgement:
 
 
 @ARTIFACT.claim(
-    "These models are too large to fit on a multi-GPU server.",
-    "Section 1",
-    "weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB",
-    fidelity="derived",
+    "weights, gradients and optimizer states of 175B and 530B each exceed 8 x 80 GB", "Section 1", fidelity="derived"
 )
 def too_large_for_a_server(results: Results) -> Judgement:
+    """These models are too large to fit on a multi-GPU server."""
     rows = {point.parameters["model"]: point.parameters for point in results.points}
     states = {model: STATE_BYTES * parameters(model_of(rows[model])) for model in MODELS}
     text = f"states of {STATE_BYTES} bytes a parameter: " + ", ".join(

@@ -146,34 +146,38 @@ class Artifact:
 
     def claim(
         self,
-        sentence: str,
-        place: str,
         tolerance: str | None,
+        place: str = "",
         *,
+        sentence: "str | Judge" = "",
         scales: tuple[str, ...] = (PAPER,),
         fidelity: str | None = None,
         id: str | None = None,
         papers_points: bool = False,
     ) -> Callable[[Judge], Judge]:
-        """Make a function the judge of a sentence: `@ARTIFACT.claim("...", "Section 5.1", "within 5%")`.
+        """Make a function the judge of the sentence in its docstring: `@ARTIFACT.claim("within 5%", "Section 5.1")`.
 
-        The claim's id is the function's name unless `id` is given, its fidelity the artifact's default one. Other
-        parameters are those of `Claim`; `place` is `OURS` for a claim that is not the paper's. With `papers_points` the
-        same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity 'derived'.
+        The place is the artifact's own unless given. A `sentence` stands in place of the docstring: as text, or as
+        another judge, of this or another artifact, whose sentence is judged once more. The claim's id is the function's
+        name unless `id` is given, its fidelity the artifact's default one. Other parameters are those of `Claim`. With
+        `papers_points` the same function judges the paper's own points, too, as a claim '..._in_the_paper' of fidelity
+        'derived'.
         """
 
         def add(judge: Judge) -> Judge:
             name = id or judge.__name__
             if any(claim.id == name for claim in self.claims):
                 raise ValueError(f"claim {name!r} stands twice in {self.id}; needs an id of its own; try another name")
-            claim = Claim(name, sentence, place, fidelity or self.fidelities[0], tolerance, judge, scales)
+            said = sentence or judge
+            said = said if isinstance(said, str) else _docstring(said)
+            claim = Claim(name, said, place or self.place, fidelity or self.fidelities[0], tolerance, judge, scales)
             self.claims.append(claim)
             if papers_points:
                 self.claims.append(
                     replace(
                         claim,
                         id=f"{name}{IN_THE_PAPER}",
-                        place=f"{place}, in the paper's own points",
+                        place=f"{claim.place}, in the paper's own points",
                         fidelity="derived",
                         judge=on_papers_points(judge),
                         scales=(PAPER,),
@@ -183,9 +187,12 @@ class Artifact:
 
         return add
 
-    def sentence(self, claim_id: str) -> str:
-        """The sentence of one of this artifact's claims, for a claim of another artifact that judges the same one."""
-        return {claim.id: claim.sentence for claim in self.claims}[claim_id]
+
+def _docstring(judge: Judge) -> str:
+    """A judge's docstring on one line. Raises ValueError if it has none."""
+    if not judge.__doc__:
+        raise ValueError(f"claim {judge.__name__!r} has no sentence; needs one; try a docstring")
+    return " ".join(line.strip() for line in judge.__doc__.strip().splitlines())
 
 
 def _order(scale: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import parameters
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, consistent_if, numbers_of
+from reproduce.experiment.results import Judge, Judgement, Results, consistent_if, numbers_of
 from reproduce.experiment.sweep import Level
 
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
@@ -56,10 +56,12 @@ def agrees(printed: str, count: float) -> bool:
     return float(printed) in (round(count / 1e9, digits), floor(count / 1e9 * 10**digits) / 10**digits)
 
 
-def size_claim(artifact: Artifact, id: str, sentence: str, place: str, printed: Sequence[tuple[str, str]]) -> None:
+def size_claim(
+    artifact: Artifact, id: str, sentence: str | Judge, place: str, printed: Sequence[tuple[str, str]]
+) -> None:
     """Add the claim that models of an artifact have the sizes `printed`: (billions as printed, key of a point)."""
 
-    @artifact.claim(sentence, place, TOLERANCE, fidelity="derived", id=id)
+    @artifact.claim(TOLERANCE, place, sentence=sentence, fidelity="derived", id=id)
     def judge(results: Results) -> Judgement:
         models = [(said, model_of(results.point(key).parameters)) for said, key in printed]
         wrong = [said for said, model in models if not agrees(said, parameters(model))]

@@ -14,7 +14,7 @@ from reproduce.experiment.results import OURS
 MODULE = """
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import OURS, Judgement, Results, holds_if, listed_by_batch, rises
+from reproduce.experiment.results import Judgement, Results, holds_if, listed_by_batch, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
@@ -40,8 +40,11 @@ ARTIFACT = Artifact(
 )
 
 
-@ARTIFACT.claim("Longer sequences take longer.", OURS, "longer from each s to the next", scales=DIRECTION)
+@ARTIFACT.claim("longer from each s to the next", scales=DIRECTION)
 def longer_with_s(results: Results) -> Judgement:
+    \"\"\"Longer sequences
+    take longer.
+    \"\"\"
     times = results.by_batch(q.ITERATION, "seq")
     return holds_if(rises(*times.values()), f"seconds: {listed_by_batch(times, 's', '{:.2f}')}")
 """
@@ -90,10 +93,16 @@ def test_it_has_all_scales_and_fidelities(toy):
 
 
 def test_claims_that_are_ours_need_no_place_in_the_paper(toy):
+    assert catalog.load(toy).claims[0].sentence == "Longer sequences take longer."
     assert catalog.load(toy).claims[0].place == OURS
     assert coverage.unlisted(coverage.statements(), coverage.artifacts()) == []
 
 
 def test_a_claim_stands_once(toy):
     with pytest.raises(ValueError, match="stands twice"):
-        catalog.load(toy).claim("Again.", "Section 0", None, id="longer_with_s")(lambda results: None)
+        catalog.load(toy).claim(None, sentence="Again.", id="longer_with_s")(lambda results: None)
+
+
+def test_a_claim_needs_a_sentence(toy):
+    with pytest.raises(ValueError, match="has no sentence; needs one; try a docstring"):
+        catalog.load(toy).claim(None)(lambda results: None)
