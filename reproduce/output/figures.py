@@ -128,15 +128,14 @@ def chart_data(artifact: Artifact, records: Mapping[str, Record]) -> "DataFrame"
 
 def _points(artifact: Artifact, record: Record) -> "DataFrame":
     """The points of a record with the main quantity: value, low and high, the paper's, and what was predicted."""
-    from reproduce.output.frame import column, frame
+    from reproduce.output.frame import by_point, column, frame, of_metric
 
     assert artifact.x_axis is not None
-    tidy, parameter = frame(record), column(artifact.x_axis.parameter)
-    points = tidy.drop_duplicates("key").set_index("key")[["series", "label", "status"]]
-    points["at"] = tidy.drop_duplicates("key").set_index("key")[parameter]
-    numbers = tidy[tidy.metric == artifact.main.name].set_index("key")[["value", "low", "high", "paper"]]
-    numbers["predicted"] = tidy[tidy.metric == PREFIX + artifact.main.name].set_index("key").value
-    return points.join(numbers / artifact.main.factor)
+    tidy = frame(record)
+    points = by_point(tidy).rename(columns={column(artifact.x_axis.parameter): "at"})
+    numbers = of_metric(tidy, artifact.main.name)[["value", "low", "high", "paper"]]
+    numbers["predicted"] = of_metric(tidy, PREFIX + artifact.main.name).value
+    return points[["series", "label", "status", "at"]].join(numbers / artifact.main.factor)
 
 
 def series_lines(

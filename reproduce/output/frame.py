@@ -43,6 +43,16 @@ def frame(record: Record) -> pandas.DataFrame:
     return typed(table)
 
 
+def by_point(tidy: pandas.DataFrame) -> pandas.DataFrame:
+    """The first row of each point of a record's tidy frame, by the points' keys."""
+    return tidy.drop_duplicates("key").set_index("key")
+
+
+def of_metric(tidy: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """The rows of one metric, by the keys of all points; all is missing where a point does not have it."""
+    return tidy[tidy.metric == metric].set_index("key").reindex(tidy.key.unique())
+
+
 def concatenated(frames: list[pandas.DataFrame]) -> pandas.DataFrame:
     """Several tidy frames as one, the parameters of all of them between the fixed columns."""
     rows = pandas.concat([each.astype(object) for each in frames], ignore_index=True)

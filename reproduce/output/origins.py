@@ -1,6 +1,6 @@
 """What the small print of a figure says: where its numbers come from, and how far they are from the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
@@ -8,13 +8,14 @@ from reproduce.experiment.claims import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.sweep import CPU, LAPTOP
+from reproduce.output.tables import paper_sources
 
 
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
     times = time_differences(record.points)
     notes = (_band(artifact, record), "short bars: simulated" if times else "")
-    parts = (_source(record), *notes, _papers(artifact, [record]))
+    parts = (_source(record), *notes, _paper_note(artifact, [record]))
     lines = ["; ".join(filter(None, parts))]
     if times:
         lines.append(
@@ -38,7 +39,7 @@ def overlay_lines(artifact: Artifact, records: Mapping[str, Record]) -> list[str
     """Likewise of several results in one figure, by name."""
     texts = {name: _source(record) for name, record in records.items()}
     lines = [text if text.startswith(name) else f"{name}: {text}" for name, text in texts.items()]
-    return [*lines, *filter(None, [_papers(artifact, list(records.values()))])]
+    return [*lines, *filter(None, [_paper_note(artifact, records.values())])]
 
 
 def _band(artifact: Artifact, record: Record) -> str:
@@ -62,11 +63,10 @@ def _source(record: Record) -> str:
     return f"{record.fidelity}: ptdp{model and f' on {model}'}"
 
 
-def _papers(artifact: Artifact, records: Sequence[Record]) -> str:
+def _paper_note(artifact: Artifact, records: Iterable[Record]) -> str:
     """How the paper's values were read, if there are any."""
-    name = artifact.main.name
-    hows = sorted({point.paper[name].how for record in records for point in record.points if name in point.paper})
-    return f"hollow: paper ({', '.join(hows)})" if hows else ""
+    sources = paper_sources(artifact.main.name, records)
+    return f"hollow: paper ({sources})" if sources else ""
 
 
 def devices(record: Record) -> str:

@@ -5,7 +5,7 @@ parts stand on a line each. Pandas is imported by what makes a table, not by thi
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,84 +56,58 @@ def origin_of(record: Record) -> str:
 
 def result_table(artifact: Artifact, record: Record) -> "DataFrame":
     """One row per point: what it is, the main quantity (ours, predicted, paper, ratios, verdict), the others."""
-    from reproduce.output.frame import column, frame
+    from reproduce.output.frame import by_point, column, frame, of_metric
 
-    tidy, main = frame(record), artifact.main
-    points = tidy.drop_duplicates("key").set_index("key")
-    paper = _has_paper(record, main.name)
+    tidy = frame(record)
+    points = by_point(tidy)
     table = points[["series"]] if any(points.series) else points[[]]
     known = {column(name): heading for name, heading in artifact.columns.items() if column(name) in points}
     known = known or {"label": "point"}
     table = table.join(points[list(known)].rename(columns=known)).astype(object).fillna(NONE).astype(str)
-    named = tidy.dropna(subset="metric")
-    numbers = {
-        kind: named.pivot(index="key", columns="metric", values=kind).reindex(points.index)
-        for kind in ("value", "paper")
-    }
-    for heading, values in _main_columns(main, numbers, record):
+    for heading, values in _main_columns(artifact.main, tidy, record):
         table[heading] = values
+    paper = bool(paper_sources(artifact.main.name, [record]))
     table["verdict" if paper else "status"] = [outcome(artifact, point, paper) for point in record.points]
     for quantity in artifact.quantities[1:]:
-        for of in (quantity, predicted_quantity(quantity)):
-            if _has(record, of.name):
-                table[f"{of.heading} [{_origins(of, record)}]"] = _shown(of, numbers["value"][of.name])
-        if _has_paper(record, quantity.name):
-            table[f"{quantity.heading} [paper, {_hows(quantity, record)}]"] = _shown(
-                quantity, numbers["paper"][quantity.name]
-            )
+        rows = of_metric(tidy, quantity.name)
+        prediction = replace(quantity, name=PREFIX + quantity.name, label=f"{quantity.label} (predicted)")
+        for of, values in ((quantity, rows), (prediction, of_metric(tidy, prediction.name))):
+            if origins := ", ".join(values.origin.dropna().unique()):  # in a simulated record, some may be derived
+                table[f"{of.heading} [{origins}]"] = shown_values(of, values.value)
+        if sources := paper_sources(quantity.name, [record]):
+            table[f"{quantity.heading} [paper, {sources}]"] = shown_values(quantity, rows.paper)
     return table.reset_index(drop=True)
 
 
-def _main_columns(
-    main: Quantity, numbers: "Mapping[str, DataFrame]", record: Record
-) -> "Iterator[tuple[str, Series[str]]]":
+def _main_columns(main: Quantity, tidy: "DataFrame", record: Record) -> "Iterator[tuple[str, Series[str]]]":
     """Ours; what was predicted and what the paper says, where there is such a thing, each with our ratio to it."""
-    from pandas import Series
+    from reproduce.output.frame import by_point, of_metric
 
     unit = f" ({main.shown})" if main.shown else ""
-    ours = numbers["value"].get(main.name, Series(index=numbers["value"].index, dtype=float))
-    valid = ours.where([point.status == "ok" for point in record.points])
-    yield f"ours{unit} [{record.fidelity}]", _shown(main, ours)
-    others = {}
-    if _has(record, PREFIX + main.name):
-        others[f"predicted{unit} [simulated]"] = numbers["value"][PREFIX + main.name]
-    if _has_paper(record, main.name):
-        others[f"paper{unit} [{_hows(main, record)}]"] = numbers["paper"][main.name]
-    for heading, values in others.items():
-        ratios = (valid / values.replace(0, float("nan"))).map("{:.3f}".format, "ignore")
-        yield heading, _shown(main, values)
-        yield "ratio" if heading.startswith("paper") else "ratio (predicted)", ratios.fillna(NONE)
+    rows, predicted = of_metric(tidy, main.name), of_metric(tidy, PREFIX + main.name)
+    yield f"ours{unit} [{record.fidelity}]", shown_values(main, rows.value)
+    others = []
+    if predicted.origin.notna().any():
+        others.append((f"predicted{unit} [simulated]", "ratio (predicted)", predicted.value))
+    if sources := paper_sources(main.name, [record]):
+        others.append((f"paper{unit} [{sources}]", "ratio", rows.paper))
+    valid = rows.value.where(by_point(tidy).status == "ok")
+    for heading, ratio, values in others:
+        yield heading, shown_values(main, values)
+        ratios = valid / values.replace(0, float("nan"))
+        yield ratio, ratios.map("{:.3f}".format, "ignore").fillna(NONE)
 
 
-def _shown(quantity: Quantity, values: "Series[float]") -> "Series[str]":
+def shown_values(quantity: Quantity, values: "Series[float]") -> "Series[str]":
     """Values of a quantity (base unit) as text in its shown unit."""
     digits = quantity.digits
     rounded = (values / quantity.factor).round(digits) + 0.0  # no '-0.0'
     return rounded.map(f"{{:.{digits}f}}".format, "ignore").fillna(NONE)
 
 
-def predicted_quantity(quantity: Quantity) -> Quantity:
-    """How the prediction of a metric is shown."""
-    return replace(quantity, name=PREFIX + quantity.name, label=f"{quantity.label} (predicted)")
-
-
-def _has(record: Record, metric: str) -> bool:
-    return any(metric in point.metrics for point in record.points)
-
-
-def _has_paper(record: Record, metric: str) -> bool:
-    return any(metric in point.paper for point in record.points)
-
-
-def _hows(quantity: Quantity, record: Record) -> str:
-    """How the paper's values of a quantity were read: from a table, its text, a plot or a script."""
-    return ", ".join(sorted({p.paper[quantity.name].how for p in record.points if quantity.name in p.paper}))
-
-
-def _origins(quantity: Quantity, record: Record) -> str:
-    """Where our values of a quantity come from: in a simulated record, some may be derived."""
-    origins = dict.fromkeys(p.metrics[quantity.name].origin for p in record.points if quantity.name in p.metrics)
-    return ", ".join(origins)
+def paper_sources(metric: str, records: Iterable[Record]) -> str:
+    """How the paper's values of a metric were read (from a table, its text, a plot or a script); '' if it has none."""
+    return ", ".join(sorted({p.paper[metric].how for record in records for p in record.points if metric in p.paper}))
 
 
 def outcome(artifact: Artifact, point: PointResult, paper: bool) -> str:
@@ -170,7 +144,8 @@ def markdown(artifact: Artifact, record: Record) -> str:
         f"Artifact `{artifact.id}`, scale {record.scale}, ours: {origin_of(record)}. State: {record.state}.",
         "",
     ]
-    others = {"what was predicted": _has(record, PREFIX + main), "the paper": _has_paper(record, main)}
+    predicted = any(PREFIX + main in point.metrics for point in record.points)
+    others = {"what was predicted": predicted, "the paper": paper_sources(main, [record])}
     if compared := [name for name, there in others.items() if there]:
         lines += [f"Compared with {' and '.join(compared)}: {artifact.main.heading}.", ""]
     lines += [markdown_table(result_table(artifact, record))]

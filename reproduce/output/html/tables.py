@@ -1,26 +1,29 @@
 """For the report page's tables: their columns, what they are sorted by, the tables of accuracy and of plans."""
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pandas import DataFrame
 
 from benchmarks.records import PointResult, Record
-from reproduce.output.tables import NONE, numeric, parts, text_table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from reproduce.experiment import quantities as q
+from reproduce.output.frame import by_point, frame, of_metric
+from reproduce.output.tables import NONE, numeric, parts, shown_values, text_table
 
 LEADING_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 SCORES = ("points", "mean_error", "bias", "worst_error", "rank_correlation")
 PLAN_COLUMNS = ("rank", "p", "t", "d", "v", "b", "recompute")
-PLAN_METRICS = {
-    "iteration_time": ("iteration (s)", 1.0, 3),
-    "throughput_per_gpu": ("throughput (teraFLOP/s)", 1e12, 1),
-    "bubble_fraction": ("bubble (%)", 0.01, 1),
-    "peak_memory": ("memory (GB)", 1e9, 1),
-    "pipeline_traffic": ("p2p sent (GB)", 1e9, 1),
-    "tensor_traffic": ("tensor sent (GB)", 1e9, 1),
-    "data_traffic": ("data sent (GB)", 1e9, 1),
-}
+PLAN_QUANTITIES = (
+    replace(q.ITERATION, digits=3),
+    replace(q.THROUGHPUT, label="throughput"),
+    q.BUBBLE,
+    replace(q.PEAK_MEMORY, label="memory"),
+    *(
+        q.Quantity(f"{name}_traffic", f"{label} sent", "B", "GB", 1e9)
+        for name, label in (("pipeline", "p2p"), ("tensor", "tensor"), ("data", "data"))
+    ),
+)
 
 
 class Column(NamedTuple):
@@ -32,7 +35,7 @@ class Column(NamedTuple):
     kind: str
 
 
-def columns(table: "DataFrame") -> list[Column]:
+def columns(table: DataFrame) -> list[Column]:
     """The columns of a table of text; ratios are derived."""
     described = []
     for heading, right in zip(table.columns, numeric(table), strict=True):
@@ -58,7 +61,7 @@ def leading_number(cell: Any) -> str | None:
     return match[0] if match else None
 
 
-def score_table(accuracy: Record) -> "DataFrame":
+def score_table(accuracy: Record) -> DataFrame:
     """What `reproduce accuracy` found: the scores, next to the naive baselines."""
     scores = [point for point in accuracy.points if point.series == "score"]
     origins = {name: metric.origin for point in scores for name, metric in point.metrics.items()}
@@ -78,19 +81,12 @@ def _score(point: PointResult, name: str) -> str:
     return f"{metric.value:+.1%}" if name in ("bias", "worst_error") else f"{metric.value:.1%}"
 
 
-def plan_table(plan: Record) -> "DataFrame":
+def plan_table(plan: Record) -> DataFrame:
     """What a `reproduce plan` found: a row for each configuration."""
-    headings = ["which", *PLAN_COLUMNS, *(f"{name} [{plan.fidelity}]" for name, _, _ in PLAN_METRICS.values())]
-    rows = []
-    for point in plan.points:
-        choices = (point.parameters.get(name) for name in PLAN_COLUMNS)
-        rows.append((point.series, *("" if choice is None else str(choice) for choice in choices), *_numbers(point)))
-    return text_table(headings, rows)
-
-
-def _numbers(point: PointResult) -> list[str]:
-    metrics = ((point.metrics.get(name), factor, digits) for name, (_, factor, digits) in PLAN_METRICS.items())
-    return [
-        NONE if metric is None or metric.value is None else f"{metric.value / factor:.{digits}f}"
-        for metric, factor, digits in metrics
-    ]
+    tidy = frame(plan)
+    points = by_point(tidy)
+    choices = points.reindex(columns=PLAN_COLUMNS).astype(object).fillna("").astype(str)
+    table = points[["series"]].rename(columns={"series": "which"}).join(choices)
+    for quantity in PLAN_QUANTITIES:
+        table[f"{quantity.heading} [{plan.fidelity}]"] = shown_values(quantity, of_metric(tidy, quantity.name).value)
+    return table.reset_index(drop=True)
