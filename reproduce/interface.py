@@ -24,6 +24,7 @@ from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_
 from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
@@ -97,7 +98,7 @@ def run(
     id: str,
     fidelity: str | None = None,
     scale: str | None = None,
-    cluster: str = "selene",
+    cluster: str = PAPERS_CLUSTER,
     results: Place = DEFAULT_RESULTS,
     fresh: bool = False,
 ) -> Record:
@@ -106,12 +107,12 @@ def run(
     Fidelity and scale are the artifact's first unless given, `cluster` is a name or a .toml file. Points that are there
     already are reused unless `fresh`. Raises `ReproduceError` and `StorageError`.
     """
-    plan = runner.plan(catalog.load(id), Path(results), fidelity, scale)
+    plan = runner.plan(catalog.load(id), Path(results), fidelity, scale, cluster)
     command = ["reproduce", id, "--fidelity", plan.fidelity, "--scale", plan.scale, "--cluster", cluster]
-    return Record.of(runner.run(plan, command, cluster, fresh, export=export).record)
+    return Record.of(runner.run(plan, command, fresh, export=export).record)
 
 
-def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **shared: Scalar) -> Record:
+def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTER, **shared: Scalar) -> Record:
     """Simulate training configurations on a cluster: a record with a point for each.
 
     A configuration has the keys of `ptdp_core.config` (layers, hidden, heads, p, t, d, v, b, B, ...), or a `model` by
@@ -133,7 +134,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
         label = str(parameters.pop("label", f"configuration {number}"))
         points.append(Point(f"configuration_{number}", "", label, parameters))
     artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
-    evaluator = fidelities.evaluator(artifact, "simulated", cluster)
+    evaluator = fidelities.evaluator(runner.plan(artifact, Path(), cluster=cluster))
     started = datetime.now(UTC)
     return Record(
         kind="comparison",
@@ -143,7 +144,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = "selene", **s
         fidelity="simulated",
         scale="own",
         state="complete",
-        points=evaluator.results([evaluator.evaluate(point) for point in points], "own").points,
+        points=evaluator.results([evaluator.evaluate(point) for point in points]).points,
         provenance=provenance.collect(
             ["reproduce", "simulate"], started, cluster=evaluator.cluster_ref, code_digest=evaluator.code_digest
         ),
@@ -154,7 +155,7 @@ def plan(
     model: str | None = None,
     gpus: int | None = None,
     batch: int | None = None,
-    cluster: str = "selene",
+    cluster: str = PAPERS_CLUSTER,
     top: int = 3,
     **sizes: Scalar,
 ) -> Record:

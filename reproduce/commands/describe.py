@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
+from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
@@ -66,11 +67,9 @@ def print_description(artifact: Artifact) -> None:
 
 def _fidelities(artifact: Artifact) -> list[str]:
     """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
-    from reproduce.running.evaluator import scales_of  # here: importing this module stays quick without the simulator
-
     rows = []
     for name in artifact.fidelities:
-        scales = {scale: _takes(artifact, name, scale) for scale in scales_of(artifact, name)}
+        scales = {scale: _takes(artifact, name, scale) for scale in artifact.scales_at(name)}
         between = "; " if any(scales.values()) else ", "
         rows.append(f"{name} (scale {between.join(scale + takes for scale, takes in scales.items())})")
     return rows
@@ -78,9 +77,9 @@ def _fidelities(artifact: Artifact) -> list[str]:
 
 def _takes(artifact: Artifact, fidelity: str, scale: str) -> str:
     """', about 2 min': how long a run takes, if that is long."""
-    from reproduce.running.fidelities import expected_seconds
+    from reproduce.running import fidelities, runner  # here: importing this module stays quick without the simulator
 
-    seconds = sum(expected_seconds(fidelity, artifact.points(scale), "selene"))
+    seconds = sum(fidelities.expected_seconds(runner.plan(artifact, DEFAULT_RESULTS, fidelity, scale)))
     return f", about {spoken(seconds)}" if seconds >= LONG_S else ""
 
 

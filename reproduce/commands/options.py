@@ -1,5 +1,6 @@
 """Options that several commands share, and how this program was started."""
 
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
@@ -9,10 +10,21 @@ from pathlib import Path
 from benchmarks.harness.command import add_results, path_of
 from benchmarks.records.documents import JSON_HELP
 from benchmarks.records.errors import UnavailableError, UsageError
+from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.fidelity import PAPERS_CLUSTER as CLUSTER
 
-__all__ = ["CLUSTER", "add_cluster", "add_json", "add_results", "cluster_of", "engine_errors", "path_of", "program"]
-CLUSTER = "selene"
+__all__ = [
+    "CLUSTER",
+    "add_cluster",
+    "add_json",
+    "add_results",
+    "cluster_of",
+    "command_line",
+    "engine_errors",
+    "path_of",
+    "program",
+]
 
 
 @contextmanager
@@ -33,6 +45,12 @@ def program() -> str:
     started = Path(sys.argv[0])
     module = started.name == "__main__.py" and started.parent.name == "reproduce"
     return "python -m reproduce" if module else "reproduce"
+
+
+def command_line(parsed: Namespace, *words: str) -> str:
+    """A command to try next: this program with these words, and --results where that is not the default folder."""
+    where = [] if parsed.results == DEFAULT_RESULTS else ["--results", str(parsed.results)]
+    return shlex.join([*parsed.program.split(), *words, *where])
 
 
 def add_json(parser: ArgumentParser) -> None:

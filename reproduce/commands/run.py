@@ -1,7 +1,6 @@
 """`reproduce ID ...`: run artifacts, print ours against the paper, say what to do next."""
 
 import os
-import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -9,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import reproduce
-from benchmarks.records import VERDICTS, errors, provenance, storage
+from benchmarks.records import VERDICTS, errors, provenance
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from ptdp_core.launch import slurm
@@ -24,9 +23,9 @@ from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, files_line, shown_path
 from reproduce.running import runner
 from reproduce.running.batch_script import batch_script, check_request
-from reproduce.running.evaluator import scales_of
+from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
-from reproduce.running.runner import RECORD, Plan, Run
+from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
 
 WIDTH = 120
@@ -116,21 +115,12 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     if parsed.dry_run:
         return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
-    expected = [expected_seconds(plan.fidelity, plan.points, parsed.cluster) for plan in plans]
+    expected = [expected_seconds(plan) for plan in plans]
     for index, plan in enumerate(plans):
-        started = time.monotonic()
-        later = sum(map(sum, expected[index + 1 :]))
+        started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
+        shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
         try:
-            done = runner.run(
-                plan,
-                parsed.command,
-                parsed.cluster,
-                parsed.fresh,
-                parsed.debug,
-                progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet),
-                parsed.launcher,
-                export,
-            )
+            done = runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export)
         except InvalidResultsError as error:
             print(f"reproduce: {error}", file=sys.stderr)
             codes.append(error.code)
@@ -169,11 +159,11 @@ def _job(parsed: Namespace) -> slurm.Job:
 
 
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
-    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.launcher)
+    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster or options.CLUSTER, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
-    parsed.cluster = options.cluster_of(parsed, (plan.fidelity for plan in plans))
+    cluster = options.cluster_of(parsed, (plan.fidelity for plan in plans))
     if any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
-        open_cluster(parsed.cluster)
+        open_cluster(cluster)
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
     return plans
@@ -184,7 +174,7 @@ def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
 
     def offers(artifact: Artifact) -> bool:
         fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
-        return any(parsed.scale in (None, *scales_of(artifact, name)) for name in fidelities)
+        return any(parsed.scale in (None, *artifact.scales_at(name)) for name in fidelities)
 
     if selected := [artifact for artifact in artifacts if offers(artifact)]:
         return selected
@@ -195,7 +185,7 @@ def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
 
 def exit_code(done: Run, strict: bool) -> int:
     """The exit code that a run by itself asks for."""
-    if any(point.status in ("failed", "invalid") for point in done.record.points):
+    if done.failed:
         return errors.POINTS_FAILED
     if strict and any(claim.verdict == "contradicted" for claim in done.record.claims):
         return errors.CONTRADICTED
@@ -216,19 +206,16 @@ def _print_plans(plans: list[Plan], parsed: Namespace) -> int:
         ]
         print_document("dry-run", 1, {"artifacts": document})
         return errors.DONE
-    for plan in plans:
-        seconds = sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster))
+    expected = [sum(expected_seconds(plan)) for plan in plans]
+    for plan, seconds in zip(plans, expected, strict=True):
         takes = f", about {spoken(seconds)}" if seconds >= LONG_S else ""
-        what = (
-            f"{len(plan.points)} points, {FIDELITIES[plan.fidelity].wording(parsed.cluster)}, scale {plan.scale}{takes}"
-        )
-        print(f"{plan.artifact.id}: would evaluate {what}")
+        what = f"{FIDELITIES[plan.fidelity].wording(plan.cluster)}, scale {plan.scale}{takes}"
+        print(f"{plan.artifact.id}: would evaluate {len(plan.points)} points, {what}")
         for point in plan.points:
             print(f"  {point.key}: " + " ".join(f"{name}={value}" for name, value in point.parameters.items()))
         print(f"  would write {shown_path(plan.folder)}{os.sep}")
-    total = sum(sum(expected_seconds(plan.fidelity, plan.points, parsed.cluster)) for plan in plans)
-    if len(plans) > 1 and total >= LONG_S:
-        print(f"{sum(len(plan.points) for plan in plans)} points in all, about {spoken(total)}")
+    if len(plans) > 1 and sum(expected) >= LONG_S:
+        print(f"{sum(len(plan.points) for plan in plans)} points in all, about {spoken(sum(expected))}")
     return errors.DONE
 
 
@@ -290,45 +277,32 @@ def _print_answer(runs: Sequence[Run], parsed: Namespace) -> None:
         print("", *([whole.headline] if parsed.quiet else whole.lines()), sep="\n")
     else:
         print(f"\n{len(runs)} artifacts; claims at this fidelity: {verdict_counts(runs) or 'none'}")
-    failed = [point for done in runs for point in done.record.points if point.status in ("failed", "invalid")]
-    if failed:
-        print(f"{len(failed)} points failed; {parsed.program} ID prints the reasons")
+    if failed := sum(len(done.failed) for done in runs):
+        print(f"{failed} points failed; {parsed.program} ID prints the reasons")
     if parsed.quiet:
         return
     print(f"\nfiles: {shown_path(parsed.results)}{os.sep}")
-    where = _where(parsed)
-    for words, purpose in ((["report"], "all of it as one page"), (["verify", "--verdict", "contradicted"], "in full")):
-        print(f"next: {shlex.join([*parsed.program.split(), *words, *where])}  ({purpose})")
+    print(f"next: {options.command_line(parsed, 'report')}  (all of it as one page)")
+    print(f"next: {options.command_line(parsed, 'verify', '--verdict', 'contradicted')}  (in full)")
 
 
-def _print_end(runs: list[Run], parsed: Namespace) -> None:
+def _print_end(runs: Sequence[Run], parsed: Namespace) -> None:
+    """The claims of several runs, and what to try next: what failed, an artifact without results, or a description."""
     out = console(WIDTH)
     if len(runs) > 1:
         out.print(f"{len(runs)} artifacts; claims: {verdict_counts(runs) or 'none'}")
-    out.print(f"next: {next_command(runs, parsed)}", soft_wrap=True)
-
-
-def _where(parsed: Namespace) -> list[str]:
-    """The option that names the results folder, if it is not the default one."""
-    return [] if parsed.results == storage.DEFAULT_RESULTS else ["--results", str(parsed.results)]
-
-
-def next_command(runs: list[Run], parsed: Namespace) -> str:
-    """What to try after these runs."""
-    failed = [done for done in runs if any(point.status == "failed" for point in done.record.points)]
-    where = _where(parsed)
+    failed = [done.plan for done in runs if any(point.status == "failed" for point in done.record.points)]
     missing = [id for id in catalog.ids() if not any((parsed.results / id).glob(f"*/{RECORD}"))]
     if failed:
-        words = [failed[0].plan.artifact.id, *_flags(failed[0].plan), "--debug", *where]
+        words = options.command_line(parsed, failed[0].artifact.id, *_flags(failed[0]), "--debug")
     elif missing:
-        words = [missing[0], *where]
+        words = options.command_line(parsed, missing[0])
     else:
-        words = ["describe", runs[-1].plan.artifact.id]
-    return shlex.join([*parsed.program.split(), *words])
+        words = f"{parsed.program} describe {runs[-1].plan.artifact.id}"
+    out.print(f"next: {words}", soft_wrap=True)
 
 
 def _flags(plan: Plan) -> list[str]:
     """The options that ask for this fidelity and scale, where they are not what comes by itself."""
-    chosen = plan.fidelity != plan.artifact.fidelities[0]
-    flags = ["--fidelity", plan.fidelity] if chosen else []
-    return flags + (["--scale", plan.scale] if plan.scale != scales_of(plan.artifact, plan.fidelity)[0] else [])
+    flags = ["--fidelity", plan.fidelity] if plan.fidelity != plan.artifact.fidelities[0] else []
+    return flags + (["--scale", plan.scale] if plan.scale != plan.artifact.scales_at(plan.fidelity)[0] else [])

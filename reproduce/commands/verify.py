@@ -67,16 +67,15 @@ def check(
     on_point: Callable[[str], None] = lambda label: None,
 ) -> Checked:
     """Evaluate the artifact at its first fidelity, or take what `results` has, and judge. Raises `ReproduceError`."""
-    plan = runner.plan(artifact, results)
-    evaluate = evaluator(artifact, plan.fidelity, cluster, debug)
-    known = runner.settled([] if fresh else runner.earlier_records(plan.folder))
-    earlier = [runner.reusable(known, evaluate, point) for point in plan.points]
-    points = []
-    for point, result in zip(plan.points, earlier, strict=True):
-        points.append(result or evaluate.evaluate(point))
+    plan = runner.plan(artifact, results, cluster=cluster)
+    evaluate = evaluator(plan, debug)
+    earlier = runner.reusable(evaluate, [] if fresh else runner.earlier_records(plan.folder))
+    evaluated = []
+    for point in plan.points:
+        evaluated.append(earlier.get(point.key) or evaluate.evaluate(point))
         on_point(point.label)
-    judged = runner.judge_points(plan, evaluate, points)
-    return Checked(artifact, plan.fidelity, judged.points, judged.claims, len(points) - earlier.count(None))
+    points, claims, _ = runner.judge_points(evaluate, evaluated)
+    return Checked(artifact, plan.fidelity, points, claims, len(earlier))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

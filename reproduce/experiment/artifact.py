@@ -110,7 +110,11 @@ class Artifact:
         It is derived if it has `derive`, and simulated if not.
         """
         other = "simulated" if self.derive else "derived"
-        return tuple(name for name, row in FIDELITIES.items() if name != other and set(row.scales) & set(self.scales))
+        return tuple(name for name in FIDELITIES if name != other and self.scales_at(name))
+
+    def scales_at(self, fidelity: str) -> tuple[str, ...]:
+        """The scales that it has at a fidelity, the default first."""
+        return tuple(scale for scale in FIDELITIES[fidelity].scales if scale in self.scales)
 
     def sweep(self, scale: str) -> Sweep:
         """Its sweep at a scale. Raises KeyError if it has none."""

@@ -1,13 +1,15 @@
 """The fidelities: one table that everything reads which speaks of them. Adding one is a row here and its module.
 
-A fidelity's module has `make(artifact, cluster, debug, devices) -> Evaluator` and `digest(artifact) -> str`, a digest
-of the sources that its numbers come from. Where evaluating takes time worth telling it has `expected_seconds(point,
+A fidelity's module has `make(plan, debug) -> Evaluator` and `digest(artifact) -> str`, a digest of the sources that
+its numbers come from. Where evaluating takes time worth telling it has `expected_seconds(point,
 cluster)`, where the scale depends on the machine `default_scale(scales, launcher)`. The record's schema lists the
 names, too (`benchmarks.records.FIDELITIES`): without its name there a new fidelity's results cannot be written.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+PAPERS_CLUSTER = "selene"  # where the published values were measured; the default cluster
 
 
 @dataclass(frozen=True)

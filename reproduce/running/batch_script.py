@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from benchmarks.records.errors import UsageError
 from ptdp_core.launch.slurm import Job, script, without_options
 from reproduce.experiment.parameters import ranks_of
-from reproduce.running.runner import Plan
+from reproduce.running.evaluator import Plan
 
 PRINT = "--print-script"
 

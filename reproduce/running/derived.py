@@ -5,7 +5,7 @@ import sys
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point
 from reproduce.running import simulated
-from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
 
 
 class Derived(Evaluator):
@@ -13,13 +13,13 @@ class Derived(Evaluator):
 
     def outcome(self, point: Point) -> Outcome:
         """What follows from the point's parameters."""
-        assert self.artifact.derive is not None
-        return Outcome("ok", None, self.artifact.derive(point))
+        assert self.plan.artifact.derive is not None
+        return Outcome("ok", None, self.plan.artifact.derive(point))
 
 
-def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Derived:
-    """What derives the numbers of `artifact`; the cluster does not matter."""
-    return Derived(artifact, "derived", digest(artifact), None, debug)
+def make(plan: Plan, debug: bool) -> Derived:
+    """What derives the numbers of a plan."""
+    return Derived(plan, digest(plan.artifact), None, debug)
 
 
 def digest(artifact: Artifact) -> str:

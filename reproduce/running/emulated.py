@@ -6,21 +6,19 @@ count, is 'oom' and not run.
 """
 
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, provenance
+from benchmarks.records import Metric
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
-from reproduce.running.simulated import cluster_of, complete, oom_reason, open_cluster, simulated_metrics
+from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.simulated import cluster_of, oom_reason, open_cluster, simulated_metrics
 
 if TYPE_CHECKING:
     from ptdp_core.emulation import Emulation
@@ -37,38 +35,30 @@ class Emulated(Evaluator):
 
     cluster: Cluster | None = None
 
-    def depends_on(self) -> Mapping[str, Any]:
-        """Wall-clock time is this machine's."""
-        return {"host": asdict(provenance.host())}
-
-    def parameters(self, point: Point) -> Mapping[str, Scalar]:
-        """The point's parameters with the training configuration's defaults filled in."""
-        return complete(point)
-
     def outcome(self, point: Point) -> Outcome:
         """Emulate the point."""
         from ptdp_core.emulation import emulate
 
         assert self.cluster is not None
-        cluster = cluster_of(point, self.cluster)
+        artifact, cluster = self.plan.artifact, cluster_of(point, self.cluster)
         config = TrainingConfig.from_plain(point.parameters)
         estimate = simulate(config, cluster)
         if not estimate.fits:
             return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",)))
         emulation = emulate(config, self.cluster, gpus_per_node=cluster.gpus_per_node)
-        further = self.artifact.emulated(point, emulation) if self.artifact.emulated else {}
-        timelines = self.artifact.timelines(point, emulation) if self.artifact.timelines else ()
+        further = artifact.emulated(point, emulation) if artifact.emulated else {}
+        timelines = artifact.timelines(point, emulation) if artifact.timelines else ()
         return Outcome("ok", None, {**emulated_metrics(config, emulation), **further}, timelines)
 
 
-def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Emulated:
-    """What emulates `artifact`. Raises `UnavailableError` where this machine cannot, `UsageError` for no cluster."""
+def make(plan: Plan, debug: bool) -> Emulated:
+    """What emulates a plan. Raises `UnavailableError` where this machine cannot, `UsageError` for no cluster."""
     from ptdp_core.emulation import requirements
 
-    model, reference = open_cluster(cluster)
+    cluster, reference = open_cluster(plan.cluster)
     if missing := requirements():
         raise UnavailableError(f"this machine cannot emulate: {'; '.join(missing)} (reproduce doctor says more)")
-    return Emulated(artifact, "emulated", digest(artifact), reference, debug, model)
+    return Emulated(plan, digest(plan.artifact), reference, debug, cluster)
 
 
 def digest(artifact: Artifact) -> str:

@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from benchmarks.records import ClusterRef, Metric, PointResult, RecordedTimeline, digest_files, fingerprint
-from benchmarks.records.provenance import scrub
+from benchmarks.records import ClusterRef, Metric, PointResult, RecordedTimeline, digest_files, fingerprint, provenance
+from ptdp_core.config import TrainingConfig
 from reproduce import ROOT
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
@@ -28,24 +28,30 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Devices:
-    """Where a run measures: at which scale, with which launcher, and a folder that all ranks can see."""
+class Plan:
+    """What a run would do: an artifact's points at a fidelity and a scale, what runs them, and where it writes.
 
-    scale: str = "cpu"
-    launcher: str = "local"
-    folder: Path | None = None
+    `cluster` is what is simulated or emulated; `launcher` starts the ranks of what is measured.
+    """
+
+    artifact: Artifact
+    fidelity: str
+    scale: str
+    points: tuple[Point, ...]
+    folder: Path
+    cluster: str
+    launcher: str
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates an artifact's points at one fidelity; a subclass for each says how, in `outcome`.
+    """Evaluates the points of a plan; a subclass for each fidelity says how, in `outcome`.
 
     `code_digest` covers the sources that the numbers come from. `cluster_ref` names the cluster file, for those that
     need one.
     """
 
-    artifact: Artifact
-    fidelity: str
+    plan: Plan
     code_digest: str
     cluster_ref: ClusterRef | None = None
     debug: bool = field(default=False, compare=False)
@@ -54,39 +60,40 @@ class Evaluator:
         """What came of a point; may raise: ValueError says that the point is not valid."""
         raise NotImplementedError
 
-    def depends_on(self) -> Mapping[str, Any]:
-        """What else determines the numbers, besides parameters, fidelity, cluster and code: part of the fingerprint."""
+    def depends_on(self, point: Point) -> Mapping[str, Any]:
+        """What else determines a point's numbers, or in place of what usually does: part of the fingerprint."""
         return {}
 
     def parameters(self, point: Point) -> Mapping[str, Scalar]:
-        """The point's parameters, as the record keeps them."""
-        return point.parameters
+        """The point's parameters with the training configuration's defaults filled in, if they make one."""
+        try:
+            return {**point.parameters, **TrainingConfig.from_plain(point.parameters).to_plain()}
+        except (ValueError, TypeError):
+            return point.parameters
 
-    def order(self, points: Sequence[Point]) -> list[Point]:
+    def order(self) -> Sequence[Point]:
         """The points in the order in which they are evaluated."""
-        return list(points)
+        return self.plan.points
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """What a reader has to know of how the numbers came about."""
         return ()
 
-    def results(self, points: Sequence[PointResult], scale: str) -> Results:
+    def results(self, points: Sequence[PointResult]) -> Results:
         """The evaluated points as claims are judged on them."""
-        return Results(tuple(points), self.fidelity, scale)
-
-    def cluster_digest(self, point: Point) -> str | None:
-        """A digest of the cluster file that the point's numbers depend on, if any."""
-        return self.cluster_ref.digest if self.cluster_ref else None
+        return Results(tuple(points), self.plan.fidelity, self.plan.scale)
 
     def fingerprint(self, point: Point) -> str:
-        """A digest of all that determines the point's numbers."""
+        """A digest of all that determines the point's numbers; of what is timed, the machine, too."""
+        timed = FIDELITIES[self.plan.fidelity].timed
         return fingerprint(
             {
                 "parameters": dict(self.parameters(point)),
-                "fidelity": self.fidelity,
-                "cluster": self.cluster_digest(point),
+                "fidelity": self.plan.fidelity,
+                "cluster": self.cluster_ref.digest if self.cluster_ref else None,
                 "code": self.code_digest,
-                **self.depends_on(),
+                **({"host": asdict(provenance.host())} if timed else {}),
+                **self.depends_on(point),
             }
         )
 
@@ -99,7 +106,7 @@ class Evaluator:
             label=point.label,
             parameters=self.parameters(point),
             status=outcome.status,
-            reason=scrub(outcome.reason) if outcome.reason else None,
+            reason=provenance.scrub(outcome.reason) if outcome.reason else None,
             fingerprint=self.fingerprint(point),
             metrics=outcome.metrics,
             paper=point.paper,
@@ -115,11 +122,6 @@ class Evaluator:
             if self.debug:
                 raise
             return Outcome("failed", f"{type(error).__name__}: {error}; --debug shows where", {})
-
-
-def scales_of(artifact: Artifact, fidelity: str) -> tuple[str, ...]:
-    """The scales that an artifact has at a fidelity, the default first."""
-    return tuple(scale for scale in FIDELITIES[fidelity].scales if scale in artifact.scales)
 
 
 @cache

@@ -8,7 +8,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,10 @@ from benchmarks.records.units import with_unit
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.experiment.parameters import Scalar, ranks_of, settings_of
+from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Devices, Evaluator, Outcome, scales_of, sources_digest
-from reproduce.running.simulated import complete
+from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher
@@ -57,20 +56,13 @@ COMPILING_S = 40.0
 class Measured(Evaluator):
     """Trains points on the devices there are."""
 
-    scale: str = "cpu"
-    launcher: str = "local"
     take: Take = field(compare=False, default=lambda point: {})
 
-    def depends_on(self) -> Mapping[str, Any]:
-        """Wall-clock time is this machine's, and its PyTorch's."""
+    def depends_on(self, point: Point) -> Mapping[str, Any]:
+        """What starts the ranks, and PyTorch."""
         from importlib.metadata import version
 
-        torch = version("torch")
-        return {"host": asdict(provenance.host()), "launcher": self.launcher, "torch": torch}
-
-    def parameters(self, point: Point) -> Mapping[str, Scalar]:
-        """The point's parameters with the training configuration's defaults filled in."""
-        return complete(point)
+        return {"launcher": self.plan.launcher, "torch": version("torch")}
 
     def outcome(self, point: Point) -> Outcome:
         """Measure the point; a rank that fails takes only this point with it."""
@@ -84,21 +76,22 @@ class Measured(Evaluator):
             reason = str(error).splitlines()[0]
             return Outcome("oom" if "OutOfMemoryError" in reason else "failed", reason, {})
 
-    def order(self, points: Sequence[Point]) -> list[Point]:
+    def order(self) -> Sequence[Point]:
         """On GPUs a random order, from a fixed seed, so that a drift of the clock does not look like a trend."""
-        return random.Random(0).sample(points, len(points)) if self.scale != "cpu" else list(points)
+        points = self.plan.points
+        return random.Random(0).sample(points, len(points)) if self.plan.scale != "cpu" else points
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """How it was measured, and what that can say."""
         host = provenance.host()
-        how = f"launcher {self.launcher}; every value is the median over samples after a warm-up, of the slowest"
+        how = f"launcher {self.plan.launcher}; every value is the median over samples after a warm-up, of the slowest"
         sentences = [f"Measured with {how} rank."]
-        if self.scale != "cpu":
+        if self.plan.scale != "cpu":
             sentences.append(f"Devices: {', '.join(host.gpus) or 'GPUs'} ({host.gpu_count}).")
             sentences += [
                 f"{what}: {shown}." for name, what in ON_GPUS.items() if (shown := _extremes(results.points, name))
             ]
-        elif any(ranks_of(point.parameters) > 1 for point in self.artifact.points(self.scale)):
+        elif any(ranks_of(point.parameters) > 1 for point in self.plan.points):
             sentences.append(
                 f"The ranks are processes that share the {host.logical_cores} cores of this machine and its memory as "
                 "links: the engine really runs this way, but more ranks are not more hardware, so that throughput "
@@ -124,19 +117,22 @@ def _extremes(points: Sequence[PointResult], name: str) -> str:
     return " to ".join(dict.fromkeys(shown[:: max(1, len(shown) - 1)]))
 
 
-def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Measured:
-    """What measures `artifact` on `devices`. Raises `UnavailableError` where this machine cannot at that scale."""
+def make(plan: Plan, debug: bool) -> Measured:
+    """What measures a plan on this machine. Raises `UnavailableError` where it has too few GPUs for the scale.
+
+    The plan's folder is one that all ranks can see.
+    """
     from benchmarks.harness.launchers import Launcher
 
-    launcher = Launcher(devices.launcher, devices.folder)
-    needed, there = GPUS_OF[devices.scale], gpus_found(devices.launcher)
+    artifact, launcher = plan.artifact, Launcher(plan.launcher, plan.folder)
+    needed, there = GPUS_OF[plan.scale], gpus_found(plan.launcher)
     if there < needed:
         raise UnavailableError(
-            f"scale {devices.scale} needs {counted(needed)}, and PyTorch sees {counted(there)} here; try --scale "
-            f"{default_scale(scales_of(artifact, 'measured'), devices.launcher)}"
+            f"scale {plan.scale} needs {counted(needed)}, and PyTorch sees {counted(there)} here; try --scale "
+            f"{default_scale(artifact.scales_at('measured'), plan.launcher)}"
         )
     take = artifact.measure(launcher) if artifact.measure else partial(train, launcher)
-    return Measured(artifact, "measured", digest(artifact), None, debug, devices.scale, devices.launcher, take)
+    return Measured(plan, digest(artifact), None, debug, take)
 
 
 def digest(artifact: Artifact) -> str:

@@ -13,34 +13,32 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from benchmarks.records import (
     ClaimResult,
     PaperPlace,
     PointResult,
-    Provenance,
     Record,
     RecordError,
     StorageError,
     read_record,
+    write_files,
     write_record,
 )
-from benchmarks.records.errors import InvalidResultsError, UsageError
+from benchmarks.records.errors import InvalidResultsError, UsageError, did_you_mean
 from benchmarks.records.provenance import collect
 from ptdp_core import interrupts
 from reproduce import ROOT
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy, judge
-from reproduce.experiment.fidelity import folder_name
-from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Devices, Evaluator, scales_of
-from reproduce.running.fidelities import check_fidelity, default_scale, evaluator
+from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
+from reproduce.running.evaluator import Evaluator, Plan
+from reproduce.running.fidelities import default_scale, evaluator
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
-PAPERS_CLUSTER = "selene"  # the published values were measured on it
 SAVE_EVERY_S = 1.0
 REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
 
@@ -67,17 +65,6 @@ class Exporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a run would do: an artifact's points at a fidelity and a scale, and where it writes."""
-
-    artifact: Artifact
-    fidelity: str
-    scale: str
-    points: tuple[Point, ...]
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Run:
     """What a run did; `files` are those in the folder now, `computed` and `reused` count points."""
 
@@ -86,6 +73,11 @@ class Run:
     files: tuple[Path, ...]
     computed: int
     reused: int
+
+    @property
+    def failed(self) -> list[PointResult]:
+        """Points that are invalid or broke: 'oom' is a result."""
+        return [point for point in self.record.points if point.status in ("failed", "invalid")]
 
 
 class InterruptedRun(KeyboardInterrupt):
@@ -102,75 +94,73 @@ def plan(
     results: Path,
     fidelity: str | None = None,
     scale: str | None = None,
+    cluster: str = PAPERS_CLUSTER,
     launcher: str = "local",
 ) -> Plan:
     """The plan for an artifact; fidelity and scale are its first that go together unless given.
 
     What is measured has the scale of the devices that `launcher` finds. Raises `UsageError`.
     """
-    fidelity = fidelity or next((f for f in artifact.fidelities if scale in scales_of(artifact, f)), None)
-    fidelity = fidelity or artifact.fidelities[0]
-    check_fidelity(artifact, fidelity)
-    scales = scales_of(artifact, fidelity)
+    known = artifact.fidelities
+    fidelity = fidelity or next((name for name in known if scale in artifact.scales_at(name)), known[0])
+    if fidelity not in FIDELITIES:
+        near = did_you_mean(fidelity, tuple(FIDELITIES))
+        raise UsageError(f"unknown fidelity {fidelity!r}; {artifact.id} has: {', '.join(known)}{near}")
+    if fidelity not in known:
+        raise UsageError(f"{artifact.id} has no fidelity {fidelity!r}; it has: {', '.join(known)}")
+    scales = artifact.scales_at(fidelity)
     scale = scale or default_scale(artifact, fidelity, launcher)
     if scale not in scales:
         raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
     folder = results / artifact.id / folder_name(fidelity, scale)
-    return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder)
+    return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder, cluster, launcher)
 
 
 def run(
     plan: Plan,
     command: Sequence[str],
-    cluster: str = "selene",
     fresh: bool = False,
     debug: bool = False,
     progress: AbstractContextManager[Callable[[str], None]] | None = None,
-    launcher: str = "local",
     export: Exporter | None = None,
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `progress` begins when the points do, and gives
-    what is called with the label of each that is finished. `launcher` starts what is measured. `export` makes what is
-    written beside the record; without it the record stands alone. Whatever ends the run early, what is finished is
-    saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
+    what is called with the label of each that is finished. `export` makes what is written beside the record; without it
+    the record stands alone. Whatever ends the run early, what is finished is saved first. Raises `ReproduceError`,
+    `StorageError` and `InterruptedRun`.
     """
-    devices = Devices(plan.scale, launcher, plan.folder)
-    evaluate = evaluator(plan.artifact, plan.fidelity, cluster, debug, devices)
+    evaluate = evaluator(plan, debug)
     require_folder(plan.folder)
-    session = _Session(plan, evaluate, command, fresh)
+    session = _Session(evaluate, command, fresh)
     try:
         with progress or nullcontext(lambda label: None) as on_point:
-            for point in evaluate.order(plan.points):
-                session.do(point)
+            for point in evaluate.order():
+                if point.key not in session.results:
+                    session.add(evaluate.evaluate(point))
                 on_point(point.label)
-        record = session.finished()
+        points, claims, notes = judge_points(evaluate, session.points)
+        record = replace(session.record("complete"), points=points, claims=claims, notes=notes)
         files = written(plan, record, export) if record in session.earlier else None
         files = files or write_results(plan, record, export)
     except BaseException as error:
         with suppress(OSError, RecordError):
             session.save()
         if isinstance(error, KeyboardInterrupt):
-            raise InterruptedRun(plan, len(session.finished_points())) from None
+            raise InterruptedRun(plan, len(session.results)) from None
         raise
     return Run(plan, record, files, session.computed, len(plan.points) - session.computed)
 
 
-class Judged(NamedTuple):
-    """Evaluated points with their intervals, the claims judged on them, and what a reader has to know of them."""
-
-    points: tuple[PointResult, ...]
-    claims: tuple[ClaimResult, ...]
-    notes: tuple[str, ...]
-
-
-def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult]) -> Judged:
-    """Judge the claims on a plan's evaluated points, and write the notes.
+def judge_points(
+    evaluate: Evaluator, points: Sequence[PointResult]
+) -> tuple[tuple[PointResult, ...], tuple[ClaimResult, ...], tuple[str, ...]]:
+    """A plan's evaluated points with their intervals, the claims judged on them, and what a reader has to know of them.
 
     On another cluster than the paper's, the points that come back have no published values to be compared with.
     """
-    artifact, results = plan.artifact, evaluate.results(points, plan.scale)
+    artifact, results = evaluate.plan.artifact, evaluate.results(points)
     claims = tuple(judge(claim, results) for claim in artifact.claims)
     cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else PAPERS_CLUSTER
     cluster_notes = []
@@ -181,81 +171,74 @@ def judge_points(plan: Plan, evaluate: Evaluator, points: Sequence[PointResult])
         )
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
-    notes += predictions.notes(results.points, plan.fidelity)
+    notes += predictions.notes(results.points, results.fidelity)
     notes += artifact.notes(results) if artifact.notes else ()
     notes += evaluate.notes(results)
-    return Judged(results.points, claims, (*notes, *cluster_notes))
+    return results.points, claims, (*notes, *cluster_notes)
 
 
-def settled(records: Sequence[Record]) -> dict[str, PointResult]:
-    """The points of earlier records that need not be computed again, by fingerprint; the first record wins."""
-    return {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
+def reusable(evaluate: Evaluator, records: Sequence[Record]) -> dict[str, PointResult]:
+    """The results in earlier records of a plan's points that need not be computed again, by the points' keys.
 
-
-def reusable(known: Mapping[str, PointResult], evaluate: Evaluator, point: Point) -> PointResult | None:
-    """The earlier result with this point's fingerprint, under the point's own key and names; None if there is none."""
-    earlier = known.get(evaluate.fingerprint(point))
-    if earlier is None:
-        return None
-    return replace(earlier, key=point.key, series=point.series, label=point.label, paper=point.paper)
+    A point is the same if its fingerprint is, whatever its key and names were. The first record that has it wins.
+    """
+    settled = {p.fingerprint: p for record in reversed(records) for p in record.points if p.status in REUSED}
+    results = {}
+    for point in evaluate.plan.points:
+        if result := settled.get(evaluate.fingerprint(point)):
+            results[point.key] = replace(
+                result, key=point.key, series=point.series, label=point.label, paper=point.paper
+            )
+    return results
 
 
 class _Session:
-    """The state of one run."""
+    """The state of one run: `results` are the points that are finished, by it or by earlier ones, by their keys."""
 
-    def __init__(self, plan: Plan, evaluate: Evaluator, command: Sequence[str], fresh: bool) -> None:
-        self.plan, self.evaluate = plan, evaluate
-        self.started, self.clock = datetime.now(UTC), time.monotonic()
-        self.earlier = [] if fresh else earlier_records(plan.folder)
-        self.known = settled(self.earlier)
-        self.provenance = collect(command, self.started, cluster=evaluate.cluster_ref, code_digest=evaluate.code_digest)
-        self.results: dict[str, PointResult] = {}  # of this run, by the points' keys
+    def __init__(self, evaluate: Evaluator, command: Sequence[str], fresh: bool) -> None:
+        self.plan = evaluate.plan
+        self.clock = time.monotonic()
+        self.earlier = [] if fresh else earlier_records(self.plan.folder)
+        self.results = reusable(evaluate, self.earlier)
+        self.provenance = collect(
+            command, datetime.now(UTC), cluster=evaluate.cluster_ref, code_digest=evaluate.code_digest
+        )
         self.computed = 0
         self.saved = self.clock
 
-    def do(self, point: Point) -> None:
-        """Take the point from an earlier record or evaluate it; save now and then."""
-        result = reusable(self.known, self.evaluate, point)
-        if result is None:
-            result = self.evaluate.evaluate(point)
-            interrupts.check()
-            self.computed += 1
-        self.results[point.key] = result
-        if self.computed and time.monotonic() - self.saved >= SAVE_EVERY_S:
+    @property
+    def points(self) -> tuple[PointResult, ...]:
+        """The finished points, in the plan's order."""
+        return tuple(self.results[point.key] for point in self.plan.points if point.key in self.results)
+
+    def add(self, result: PointResult) -> None:
+        """Keep a point that was computed; save now and then."""
+        interrupts.check()
+        self.results[result.key] = result
+        self.computed += 1
+        if time.monotonic() - self.saved >= SAVE_EVERY_S:
             self.save()
 
-    def finished_points(self) -> tuple[PointResult, ...]:
-        """The points that are finished: by this run, and those to come that earlier runs finished."""
-        points = self.plan.points
-        finished = (self.results.get(point.key) or reusable(self.known, self.evaluate, point) for point in points)
-        return tuple(result for result in finished if result is not None)
-
     def save(self) -> None:
-        """Write what is finished, also by earlier runs, as a partial record, if any of it is new."""
+        """Write what is finished as a partial record, if any of it is new: not over a complete one."""
         if not self.computed:
             return
-        path = self.partial_path()
-        write_record(self._record("partial", self.finished_points()), path)
-        if path.name == RECORD:  # what an earlier partial.json held is in it now
-            (self.plan.folder / PARTIAL).unlink(missing_ok=True)
-        self.saved = time.monotonic()
-
-    def partial_path(self) -> Path:
-        """Where a partial record goes: not over a complete one."""
-        record = self.plan.folder / RECORD
+        record, partial = self.plan.folder / RECORD, self.plan.folder / PARTIAL
         try:
             complete = read_record(record).state == "complete"
         except (FileNotFoundError, InvalidResultsError):
             complete = False
-        return self.plan.folder / (PARTIAL if complete else RECORD)
+        write_record(self.record("partial"), partial if complete else record)
+        if not complete:  # what an earlier partial.json held is in it now
+            partial.unlink(missing_ok=True)
+        self.saved = time.monotonic()
 
-    def finished(self) -> Record:
-        """The complete record, with claims and notes."""
-        judged = judge_points(self.plan, self.evaluate, self.finished_points())
-        return replace(self._record("complete", judged.points), claims=judged.claims, notes=judged.notes)
-
-    def _record(self, state: str, points: tuple[PointResult, ...]) -> Record:
+    def record(self, state: str) -> Record:
+        """The record of what is finished, not judged."""
         artifact = self.plan.artifact
+        provenance = replace(self.provenance, duration_s=round(time.monotonic() - self.clock, 3))
+        if not self.computed and self.earlier:  # all numbers are the earlier run's
+            provenance = self.earlier[0].provenance
         return Record(
             kind="artifact",
             id=artifact.id,
@@ -264,14 +247,9 @@ class _Session:
             fidelity=self.plan.fidelity,
             scale=self.plan.scale,
             state=state,
-            provenance=self._provenance(),
-            points=points,
+            provenance=provenance,
+            points=self.points,
         )
-
-    def _provenance(self) -> Provenance:
-        if not self.computed and self.earlier:  # all numbers are the earlier run's
-            return self.earlier[0].provenance
-        return replace(self.provenance, duration_s=round(time.monotonic() - self.clock, 3))
 
 
 def require_folder(folder: Path) -> None:
@@ -313,12 +291,12 @@ def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[
     staging = plan.folder / f".new-{os.getpid()}"
     with interrupts.held():
         try:
-            require_folder(staging)
-            for name, data in contents.items():
-                _write(staging / name, data)
-            _write_record(record, staging / RECORD)
+            write_files(staging, contents)
+            write_record(record, staging / RECORD)
             for name in (*contents, RECORD):  # the record last: it vouches for the others
                 os.replace(staging / name, plan.folder / name)
+        except StorageError as error:
+            raise StorageError(plan.folder / error.path.name, error) from error  # the place, not the staging folder
         finally:
             with suppress(OSError):
                 for path in staging.iterdir():
@@ -326,17 +304,3 @@ def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[
                 staging.rmdir()
         (plan.folder / PARTIAL).unlink(missing_ok=True)
     return tuple(plan.folder / name for name in (RECORD, *contents))
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StorageError(path.parent.parent / path.name, error) from error  # the place, not the staging folder
-
-
-def _write_record(record: Record, path: Path) -> None:
-    try:
-        write_record(record, path)
-    except StorageError as error:
-        raise StorageError(path.parent.parent / path.name, error) from error

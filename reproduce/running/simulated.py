@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from benchmarks.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from benchmarks.records.errors import UsageError
@@ -12,10 +13,9 @@ from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
 from reproduce.experiment import margins
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
-from reproduce.running.evaluator import Devices, Evaluator, Outcome, sources_digest
+from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
 
 SOURCES = (
     "ptdp_core/config.py",
@@ -37,14 +37,10 @@ class Simulated(Evaluator):
 
     cluster: Cluster | None = None
 
-    def parameters(self, point: Point) -> Mapping[str, Scalar]:
-        """The point's parameters with the training configuration's defaults filled in."""
-        return complete(point)
-
-    def cluster_digest(self, point: Point) -> str | None:
-        """A digest of the file of the cluster that the point is simulated on."""
+    def depends_on(self, point: Point) -> Mapping[str, Any]:
+        """The file of the other cluster that a point names."""
         other = point.parameters.get(CLUSTER)
-        return super().cluster_digest(point) if other is None else open_cluster(str(other))[1].digest
+        return {} if other is None else {"cluster": open_cluster(str(other))[1].digest}
 
     def outcome(self, point: Point) -> Outcome:
         """Simulate the point."""
@@ -54,50 +50,44 @@ class Simulated(Evaluator):
         if not estimate.fits:
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
-        further = self.artifact.further(point, estimate, cluster) if self.artifact.further else {}
-        return Outcome("ok", None, {**simulated_metrics(estimate), **further})
+        further = self.plan.artifact.further
+        return Outcome(
+            "ok", None, {**simulated_metrics(estimate), **(further(point, estimate, cluster) if further else {})}
+        )
 
-    def margins_at(self, scale: str) -> margins.Margins | None:
+    @property
+    def cluster_margins(self) -> margins.Margins | None:
         """How sure the numbers are; None on a cluster whose predictions were not scored.
 
         At scale 'laptop' they are predictions of an emulation, which scores them itself.
         """
-        return None if scale == LAPTOP or self.cluster_ref is None else margins.read(self.cluster_ref.name)
+        return None if self.plan.scale == LAPTOP or self.cluster_ref is None else margins.read(self.cluster_ref.name)
 
-    def results(self, points: Sequence[PointResult], scale: str) -> Results:
+    def results(self, points: Sequence[PointResult]) -> Results:
         """The points with intervals, and what else they may be inside these."""
-        results = super().results(points, scale)
-        known = self.margins_at(scale)
-        if known is None or self.cluster is None:
+        results = super().results(points)
+        if self.cluster_margins is None or self.cluster is None:
             return results
-        results = replace(results, points=tuple(map(known.applied, results.points)))
-        others = tuple(margins.alternatives(results, known, self.cluster.usable_memory))
+        results = replace(results, points=tuple(map(self.cluster_margins.applied, results.points)))
+        others = tuple(margins.alternatives(results, self.cluster_margins, self.cluster.usable_memory))
         return replace(results, alternatives=others)
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """How sure the numbers are."""
-        return () if results.scale == LAPTOP else tuple(margins.lines(self.margins_at(results.scale)))
+        return () if self.plan.scale == LAPTOP else tuple(margins.lines(self.cluster_margins))
 
 
-def make(artifact: Artifact, cluster: str, debug: bool, devices: Devices) -> Simulated:
-    """What simulates `artifact` on `cluster`. Raises `UsageError` for a cluster that is none."""
-    model, reference = open_cluster(cluster)
-    if artifact.software is not None:
-        model = replace(model, software=artifact.software)
-    return Simulated(artifact, "simulated", digest(artifact), reference, debug, model)
+def make(plan: Plan, debug: bool) -> Simulated:
+    """What simulates a plan on its cluster. Raises `UsageError` for a cluster that is none."""
+    cluster, reference = open_cluster(plan.cluster)
+    if plan.artifact.software is not None:
+        cluster = replace(cluster, software=plan.artifact.software)
+    return Simulated(plan, digest(plan.artifact), reference, debug, cluster)
 
 
 def digest(artifact: Artifact) -> str:
     """A digest of the sources that simulated numbers of `artifact` come from."""
     return sources_digest(SOURCES, artifact.further, sys.modules[__name__])
-
-
-def complete(point: Point) -> Mapping[str, Scalar]:
-    """A point's parameters with the training configuration's defaults filled in, if they make one."""
-    try:
-        return {**point.parameters, **TrainingConfig.from_plain(point.parameters).to_plain()}
-    except (ValueError, TypeError):
-        return point.parameters
 
 
 def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
@@ -111,7 +101,10 @@ def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
 
 
 def cluster_of(point: Point, cluster: Cluster) -> Cluster:
-    """The cluster, or the other one that the point names, with nodes of the size that the point asks for."""
+    """The cluster, or the other one that the point names, with nodes of the size that the point asks for.
+
+    Each is one object, however often it is asked for: the simulator keeps what it knows of a cluster by its identity.
+    """
     if CLUSTER in point.parameters:
         cluster = _named(str(point.parameters[CLUSTER]))
     size = point.parameters.get(GPUS_PER_NODE)
@@ -124,13 +117,11 @@ def cluster_of(point: Point, cluster: Cluster) -> Cluster:
 
 @lru_cache(maxsize=64)
 def _named(name: str) -> Cluster:
-    """One object per name, as below."""
     return open_cluster(name)[0]
 
 
 @lru_cache(maxsize=64)
 def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
-    """One object per cluster and size: the simulator keeps what it knows of a cluster by its identity."""
     return cluster.in_nodes_of(size)
 
 

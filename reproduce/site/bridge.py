@@ -138,9 +138,9 @@ def artifact(
 
 @lru_cache(maxsize=64)
 def _artifact(id: str, cluster: str) -> dict[str, Any]:
-    plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()))
-    shown, evaluate_point = plan.artifact, evaluator(plan.artifact, plan.fidelity, cluster)
-    judged = runner.judge_points(plan, evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
+    plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster)
+    shown, evaluate_point = plan.artifact, evaluator(plan)
+    points, claims, notes = runner.judge_points(evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
     return _heading(shown) | {
         "description": shown.description,
         "fidelity": plan.fidelity,
@@ -148,7 +148,7 @@ def _artifact(id: str, cluster: str) -> dict[str, Any]:
         "quantities": [asdict(quantity) | {"heading": quantity.heading} for quantity in shown.quantities],
         "columns": dict(shown.columns),
         "x": asdict(shown.x_axis) if shown.x_axis else None,
-        "points": [_point(shown, point) for point in judged.points],
+        "points": [_point(shown, point) for point in points],
         "claims": [
             {
                 "id": claim.id,
@@ -158,9 +158,9 @@ def _artifact(id: str, cluster: str) -> dict[str, Any]:
                 "verdict": claim.verdict,
                 "explanation": claim.explanation,
             }
-            for claim in judged.claims
+            for claim in claims
         ],
-        "notes": list(judged.notes),
+        "notes": list(notes),
     }
 
 

@@ -6,6 +6,7 @@ fitted here but the baselines, which are fitted to the published values themselv
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.records import ClusterRef, PointResult, fingerprint
@@ -15,8 +16,7 @@ from reproduce.analysis.scoring.published_points import Published, disagreements
 from reproduce.analysis.scoring.scores import Score, ScoredPair, baselines, score
 from reproduce.analysis.scoring.sensitivity import Move, count, moves
 from reproduce.experiment.artifact import Artifact
-from reproduce.running import simulated
-from reproduce.running.evaluator import Devices
+from reproduce.running import runner, simulated
 from reproduce.running.simulated import Simulated
 
 OnDone = Callable[[str], None]
@@ -140,7 +140,8 @@ def assess(
 
 def evaluators_of(artifacts: Sequence[Artifact], cluster: str, debug: bool = False) -> dict[str, Simulated]:
     """What simulates each artifact's points, by id. Raises `ReproduceError` for a cluster that is none."""
-    return {artifact.id: simulated.make(artifact, cluster, debug, Devices()) for artifact in artifacts}
+    plans = [runner.plan(artifact, Path(), "simulated", cluster=cluster) for artifact in artifacts]
+    return {plan.artifact.id: simulated.make(plan, debug) for plan in plans}
 
 
 def predict(

@@ -9,13 +9,12 @@ import pytest
 from benchmarks.records import Metric, PointResult, errors, read_record
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import accuracy_figures, sensitivity
-from reproduce.analysis.scoring.accuracy import Assessment, assess
+from reproduce.analysis.scoring.accuracy import Assessment, assess, evaluators_of
 from reproduce.analysis.scoring.published_points import published_points
 from reproduce.analysis.scoring.scores import ScoredPair
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
-from reproduce.running.fidelities import evaluator
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 
@@ -101,7 +100,7 @@ def test_moves_leave_the_cluster_alone():
 def test_without_logits_an_iteration_is_faster_for_the_same_flops():
     artifact = catalog.load("fig_interleaved")
     prediction = published_points(artifact)[0]
-    evaluators = {artifact.id: evaluator(artifact, "simulated", "selene")}
+    evaluators = evaluators_of([artifact], "selene")
     with_logits = prediction.pair(evaluators[artifact.id].evaluate(prediction.point))
     without = prediction.pair(sensitivity._without_logits(evaluators)(prediction))
     assert 1 < without.ours / with_logits.ours < 1.2

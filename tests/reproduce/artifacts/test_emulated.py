@@ -184,10 +184,10 @@ def test_claims_about_the_papers_size_are_not_judged(emulation, tmp_path):
     assert by_id["gap_closes"].verdict == "holds"
 
 
-def test_a_machine_that_cannot(emulation):
+def test_a_machine_that_cannot(emulation, tmp_path):
     emulation.requirements = lambda: ("ip is not on PATH: install iproute2",)
     with pytest.raises(UnavailableError, match="cannot emulate: ip is not on PATH"):
-        evaluator(catalog.load("fig_interleaved"), "emulated", "selene")
+        evaluator(runner.plan(catalog.load("fig_interleaved"), tmp_path, "emulated"))
 
 
 @pytest.mark.parametrize(

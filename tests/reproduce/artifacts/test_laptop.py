@@ -1,12 +1,13 @@
 """Scale 'laptop': small enough for one machine, quick enough to emulate, and each figure's effect is to be seen."""
 
+from pathlib import Path
+
 import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import LAPTOP
 from reproduce.running import runner
-from reproduce.running.evaluator import scales_of
 from reproduce.running.fidelities import expected_seconds
 
 EMULATED = [id for id in catalog.ids() if LAPTOP in catalog.load(id).scales]
@@ -23,14 +24,14 @@ DIRECTIONS = {
 }
 
 
-def all_points():
-    return {id: catalog.load(id).points(LAPTOP) for id in EMULATED}
+def plan(id, fidelity="emulated"):
+    return runner.plan(catalog.load(id), Path(), fidelity, LAPTOP)
 
 
 @pytest.mark.parametrize("id", EMULATED)
 def test_the_points_can_be_emulated_on_one_machine(id):
     artifact = catalog.load(id)
-    assert scales_of(artifact, "emulated") == (LAPTOP,)
+    assert artifact.scales_at("emulated") == (LAPTOP,)
     points = artifact.points(LAPTOP)
     assert len({point.key for point in points}) == len(points)
     for point in points:
@@ -44,12 +45,12 @@ def test_the_points_can_be_emulated_on_one_machine(id):
 
 
 def test_there_are_enough_points_and_they_take_little_time():
-    seconds = {id: expected_seconds("emulated", points, "selene") for id, points in all_points().items()}
+    seconds = {id: expected_seconds(plan(id)) for id in EMULATED}
     run = [time for times in seconds.values() for time in times if time]  # those out of memory are not run
     assert len(run) >= 40
     assert sum(run) < 20 * 60
     assert sum(seconds["fig_interleaved"]) < 3 * 60
-    assert expected_seconds("simulated", all_points()["fig_interleaved"], "selene") == (0.0,) * 8
+    assert expected_seconds(plan("fig_interleaved", "simulated")) == (0.0,) * 8
 
 
 @pytest.mark.parametrize("id", DIRECTIONS)
@@ -69,7 +70,7 @@ def test_the_best_microbatch_size_is_in_the_interior(tmp_path):
 
 
 def test_recomputation_has_its_crossover():
-    points = all_points()["fig_recomputation"]
-    times = expected_seconds("emulated", points, "selene")
-    fits = {point.key: seconds > 0 for point, seconds in zip(points, times, strict=True)}
+    recomputation = plan("fig_recomputation")
+    times = expected_seconds(recomputation)
+    fits = {point.key: seconds > 0 for point, seconds in zip(recomputation.points, times, strict=True)}
     assert [key for key, fit in fits.items() if not fit] == ["none_B8", "none_B16", "none_B32"]

@@ -16,12 +16,11 @@ from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
 from reproduce.output import origins, theme
 from reproduce.running import measured, runner
-from reproduce.running.evaluator import Devices, scales_of
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 from tests.reproduce import measured_jobs
 
 IDS = [id for id in catalog.ids() if "measured" in catalog.load(id).fidelities]
-AT_SCALES = [(id, scale) for id in IDS for scale in scales_of(catalog.load(id), "measured")]
+AT_SCALES = [(id, scale) for id in IDS for scale in catalog.load(id).scales_at("measured")]
 TINY = {"layers": 2, "hidden": 16, "heads": 2, "seq": 8, "vocab": 32}
 
 
@@ -111,8 +110,8 @@ def test_on_gpus_points_are_measured_in_another_order_and_reported_in_theirs(tin
         order.append(point.key)
         return measured.step_metrics(settings_of({**TINY, "B": 4}), [StepTimes((1e-3 * len(order),), gpu)])
 
-    make = partial(measured.Measured, scale=GPUS, take=take)
-    monkeypatch.setattr(runner, "evaluator", lambda artifact, *_: make(artifact, "measured", "0" * 64))
+    evaluate = measured.Measured(replace(plan, scale=GPUS), "0" * 64, take=take)
+    monkeypatch.setattr(runner, "evaluator", lambda plan, debug: evaluate)
     record = runner.run(plan, ["reproduce"]).record
     keys = [point.key for point in plan.points]
     assert sorted(order) == sorted(keys)
@@ -193,23 +192,22 @@ def test_the_scale_follows_the_devices(monkeypatch):
     assert default_scale(catalog.load("fig_interleaved"), "measured") == CPU
 
 
-def test_a_scale_that_the_devices_cannot(monkeypatch):
+def test_a_scale_that_the_devices_cannot(monkeypatch, tmp_path):
     artifact = catalog.load("fig_recomputation")
     monkeypatch.setattr(measured, "gpus_found", lambda launcher="local": 1)
     with pytest.raises(
         UnavailableError, match=r"^scale gpus needs 4 GPUs, and PyTorch sees 1 GPU here; try --scale gpu$"
     ):
-        evaluator(artifact, "measured", "selene", devices=Devices(GPUS))
-    assert evaluator(artifact, "measured", "selene", devices=Devices(GPU)).fidelity == "measured"
+        evaluator(runner.plan(artifact, tmp_path, "measured", GPUS))
+    evaluator(runner.plan(artifact, tmp_path, "measured", GPU))
 
 
-def test_fingerprints_know_the_launcher_and_the_configuration(monkeypatch, tiny):
+def test_fingerprints_know_the_launcher_and_the_configuration(monkeypatch, tiny, tmp_path):
     monkeypatch.delenv("MASTER_PORT", raising=False)
     local, torchrun = (
-        evaluator(tiny, "measured", "selene", devices=Devices(CPU, name)) for name in ("local", "torchrun")
+        evaluator(runner.plan(tiny, tmp_path, "measured", CPU, launcher=name)) for name in ("local", "torchrun")
     )
     first, second = tiny.points(CPU)
-    assert local.fingerprint(first) == evaluator(tiny, "measured", "selene").fingerprint(first)
     assert len({local.fingerprint(first), local.fingerprint(second), torchrun.fingerprint(first)}) == 3
 
 
@@ -219,9 +217,8 @@ def test_no_claim_is_judged_on_cpu_ranks_that_share_cores():
     assert any(GPUS in claim.scales for claim in claims)
 
 
-def test_time_that_is_expected():
-    fused = catalog.load("table_fused_operators").points(CPU)
-    seconds = expected_seconds("measured", fused, "selene")
+def test_time_that_is_expected(tmp_path):
+    seconds = expected_seconds(runner.plan(catalog.load("table_fused_operators"), tmp_path, "measured", CPU))
     assert seconds[0] > 0
     assert set(seconds[1:]) == {0.0}  # all is measured with the first
     assert folder_name("measured", CPU) == "measured"

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -372,9 +373,8 @@ class TestArtifacts:
         assert labels == {str(i) for i in range(1, last + 1)}
 
     def test_numbers_are_evaluated_again_the_same(self, finished):
-        artifact = finished.plan.artifact
-        evaluate = evaluator(artifact, "derived", "selene")
-        assert [evaluate.evaluate(point) for point in artifact.points("paper")] == list(finished.record.points)
+        evaluate = evaluator(finished.plan)
+        assert [evaluate.evaluate(point) for point in finished.plan.points] == list(finished.record.points)
 
 
 # What would contradict each claim: a metric of a point, and a value it must not have.
@@ -396,7 +396,7 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize(("id", "claim", "key", "metric", "value"), CONTRADICTIONS)
 def test_claims_can_be_contradicted(id, claim, key, metric, value):
     artifact = load(id)
-    evaluate = evaluator(artifact, "derived", "selene")
+    evaluate = evaluator(plan(artifact, Path()))
     points = [evaluate.evaluate(point) for point in artifact.points("paper")]
     (judge,) = [c.judge for c in artifact.claims if c.id == claim]
     assert judge(Results(tuple(points), "derived")).verdict == "holds"
@@ -410,7 +410,7 @@ def test_claims_that_execute_can_be_contradicted(monkeypatch):
     from reproduce.artifacts import fig_gpipe_timeline, fig_interleaved_timeline
 
     def verdict(artifact, claim):
-        evaluate = evaluator(artifact, "derived", "selene")
+        evaluate = evaluator(plan(artifact, Path()))
         results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
         (judge,) = [c.judge for c in artifact.claims if c.id == claim]
         return judge(results).verdict
@@ -425,7 +425,7 @@ def test_claims_that_execute_can_be_contradicted(monkeypatch):
 
 def test_communication_claim_gives_the_exact_ratio():
     artifact = load("fig_interleaved_timeline")
-    evaluate = evaluator(artifact, "derived", "selene")
+    evaluate = evaluator(plan(artifact, Path()))
     results = Results(tuple(evaluate.evaluate(point) for point in artifact.points("paper")), "derived")
     (judge,) = [c.judge for c in artifact.claims if c.id == "interleaved_communication_by_v"]
     judgement = judge(results)

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.records import read_record
 from reproduce.experiment import catalog
+from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
 from tests.processes import Program, wait_for
 
@@ -34,7 +35,7 @@ def test_interrupted_it_keeps_what_is_finished_and_leaves_nothing_behind(tmp_pat
     assert f"{ID} --fidelity emulated --results {results}" in text
     record = read_record(results / ID / "emulated" / "record.json")
     assert record.state == "partial"
-    evaluate = evaluator(catalog.load(ID), "emulated", "selene")
-    first = catalog.load(ID).points("laptop")[0]
-    assert record.points[0].fingerprint == evaluate.fingerprint(first)  # so that a second run takes it over
+    plan = runner.plan(catalog.load(ID), results, "emulated")
+    first = evaluator(plan).fingerprint(plan.points[0])
+    assert record.points[0].fingerprint == first  # so that a second run takes it over
     assert record.points[0].status == "ok"

@@ -15,7 +15,7 @@ from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
-from reproduce.running.evaluator import Evaluator, Outcome, scales_of
+from reproduce.running.evaluator import Evaluator, Outcome
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
 
 
@@ -30,7 +30,7 @@ class Guess(Evaluator):
 def guessed(monkeypatch, small):
     """An artifact with the fidelity 'guessed', at the scales 'paper' and 'tiny'."""
     module = ModuleType("toy_fidelity")
-    module.make = lambda artifact, cluster, debug, devices: Guess(artifact, "guessed", "0" * 64, None, debug)
+    module.make = lambda plan, debug: Guess(plan, "0" * 64, None, debug)
     module.digest = lambda artifact: "0" * 64
     module.expected_seconds = lambda point, cluster: 2.0
     monkeypatch.setitem(sys.modules, "toy_fidelity", module)
@@ -54,10 +54,10 @@ def test_a_toy_fidelity_is_a_row_and_a_module(guessed, tmp_path) -> None:
     plan = runner.plan(guessed, tmp_path, "guessed", "tiny")
     assert plan.folder == tmp_path / "fig_squares" / "guessed-tiny"
     assert folder_name("guessed", "paper") == "guessed"
-    assert scales_of(guessed, "guessed") == ("paper", "tiny")
+    assert guessed.scales_at("guessed") == ("paper", "tiny")
     assert default_scale(guessed, "guessed") == "paper"
-    assert expected_seconds("guessed", plan.points, "selene") == (2.0,) * 5
-    points = tuple(map(evaluator(guessed, "guessed", "selene").evaluate, plan.points))
+    assert expected_seconds(plan) == (2.0,) * 5
+    points = tuple(map(evaluator(plan).evaluate, plan.points))
     assert [point.metrics["square"].value for point in points] == [7] * 5
     assert judge(guessed.claims[0], Results(points, "guessed")).verdict == "contradicted"
 

@@ -85,7 +85,7 @@ def test_what_does_not_determine_the_numbers_is_taken_anew(small, counter, tmp_p
 
 def test_another_cluster_is_another_result(tmp_path, figure_12):
     plan = figure_12.plan
-    a = fidelities.evaluator(plan.artifact, "simulated", "selene")
+    a = fidelities.evaluator(plan)
     b = replace(a, cluster_ref=replace(a.cluster_ref, digest="2" * 64))
     assert a.fingerprint(plan.points[0]) == figure_12.record.points[0].fingerprint
     assert a.fingerprint(plan.points[0]) != b.fingerprint(plan.points[0])
@@ -93,11 +93,11 @@ def test_another_cluster_is_another_result(tmp_path, figure_12):
 
 def test_another_cluster_is_not_held_against_the_papers_values(figure_12):
     plan, points = figure_12.plan, figure_12.record.points
-    on_h100 = runner.judge_points(plan, fidelities.evaluator(plan.artifact, "simulated", "h100"), points)
+    on_h100, claims, notes = runner.judge_points(fidelities.evaluator(replace(plan, cluster="h100")), points)
     assert all(point.paper for point in points)
-    assert not any(point.paper for point in on_h100.points)
-    assert [claim.id for claim in on_h100.claims] == [claim.id for claim in figure_12.record.claims]
-    assert "not compared with h100" in on_h100.notes[-1]
+    assert not any(point.paper for point in on_h100)
+    assert [claim.id for claim in claims] == [claim.id for claim in figure_12.record.claims]
+    assert "not compared with h100" in notes[-1]
 
 
 def test_an_interrupted_run_keeps_what_is_finished_and_resumes(small, counter, tmp_path):
@@ -184,15 +184,15 @@ def test_a_full_disk_leaves_all_earlier_files(small, tmp_path, monkeypatch):
     run(small, tmp_path)
     folder = tmp_path / "fig_squares" / "derived"
     before = contents(folder)
-    real = Path.write_bytes
+    real = os.replace
 
-    def full(path: Path, data: bytes) -> int:
-        if path.name == "table.csv":
+    def full(source: Path, target: Path) -> None:
+        if target.name == "table.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(path, data)
+        real(source, target)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(StorageError, match=r"table.csv: No space left on device; free some space"):
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StorageError, match=rf"{folder}/table.csv: No space left on device; free some space"):
         run(small, tmp_path, fresh=True)
     (folder / "partial.json").unlink()  # what was computed meanwhile
     assert contents(folder) == before
@@ -244,7 +244,7 @@ def test_the_claims_are_judged_on_this_runs_points(figure_12):
 
 
 def test_a_configuration_that_does_not_fit(figure_12):
-    evaluate = fidelities.evaluator(figure_12.plan.artifact, "simulated", "selene")
+    evaluate = fidelities.evaluator(figure_12.plan)
     point = figure_12.plan.points[0]
     result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 1}))
     assert (result.status, list(result.metrics)) == ("oom", ["peak_memory"])
@@ -254,12 +254,12 @@ def test_a_configuration_that_does_not_fit(figure_12):
     assert "layers=96 for p*v=97*1=97 stages" in result.reason
 
 
-def test_fidelities_that_are_not_there(small):
+def test_fidelities_that_are_not_there(small, tmp_path):
     for fidelity in ("emulated", "measured", "simulated"):
         with pytest.raises(UsageError, match=f"fig_squares has no fidelity '{fidelity}'; it has: derived"):
-            fidelities.check_fidelity(small, fidelity)
+            runner.plan(small, tmp_path, fidelity)
     with pytest.raises(UsageError, match="unknown fidelity 'guessed'"):
-        fidelities.check_fidelity(small, "guessed")
+        runner.plan(small, tmp_path, "guessed")
 
 
 @pytest.mark.slow
