@@ -12,7 +12,6 @@ from reproduce.output.figures import line_plot
 
 ID = "fig_bubble"
 FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"
-TOLERANCE = 1e-12  # of the floating-point division; the execution itself is exact
 
 
 def points() -> tuple[Point, ...]:
@@ -74,7 +73,7 @@ def formula_is_the_schedule(results: Results) -> Judgement:
         f"1F1B executed action by action with p=n/d, m=b'/d at {len(differences)} points; largest difference "
         f"from the formula {differences[worst]:.1e}"
     )
-    return holds_if(differences[worst] <= TOLERANCE, text, numbers_of("derived", largest_difference=differences[worst]))
+    return holds_if(differences[worst] <= 1e-12, text, numbers_of("derived", largest_difference=differences[worst]))
 
 
 @ARTIFACT.claim("falls from each d to the next, in every series")

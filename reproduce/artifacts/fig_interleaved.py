@@ -17,8 +17,6 @@ from reproduce.output.figures import line_plot
 
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
 GAIN = 0.10  # "10+%", "as much as 10%"
-MEMORY_TOLERANCE = 0.10  # what "comparable" may mean
-PROPORTIONAL_TOLERANCE = 0.05
 
 
 def _schedules(v: int) -> tuple[Level, ...]:
@@ -76,7 +74,7 @@ def comparable_memory(results: Results) -> Judgement:
     )
     numbers = results.numbers(largest_increase=increases[batch])
     numbers |= results.numbers("B", interleaved=ours[batch], non_interleaved=default[batch])
-    return holds_if(increases[batch] <= MEMORY_TOLERANCE, text, numbers)
+    return holds_if(increases[batch] <= 0.10, text, numbers)
 
 
 def _half_step(results: Results) -> float:
@@ -171,4 +169,4 @@ def reason_b_communication(results: Results) -> Judgement:
     )
     numbers = results.numbers(spread=spread, interleaved_over_non_interleaved=least)
     numbers |= results.numbers("s", exposed_interleaved=exposed, exposed_non_interleaved=exposed_default)
-    return holds_if(spread <= PROPORTIONAL_TOLERANCE and least > 1, text, numbers)
+    return holds_if(spread <= 0.05 and least > 1, text, numbers)

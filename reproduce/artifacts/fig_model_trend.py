@@ -29,12 +29,7 @@ TREND = "trend_parameters"
 MODELS, LINE = "models", "trend line"
 BILLION = 1e9
 LARGEST_GPU_BYTES = 80e9  # "80GB-A100 cards"
-GPUS_PER_NODE = 8
 YEAR_S = 365.25 * 86400
-LEAST_R_SQUARED = 0.9
-SLOPE_TOLERANCE = 0.10
-YEARS_ON_A_V100 = 288
-YEARS_TOLERANCE = 0.10
 # NVIDIA's V100 data sheet (SXM2), and the share of peak that the paper gives for a V100 system (Section 6).
 V100_PEAK = 125e12
 V100_SHARE = 0.36
@@ -161,7 +156,7 @@ def exponential_growth(results: Results) -> Judgement:
     )
     numbers = numbers_of("derived", r_squared=r_squared, decades_per_year=slope)
     numbers |= numbers_of("paper", paper_decades_per_year=paper)
-    return holds_if(r_squared >= LEAST_R_SQUARED and abs(slope / paper - 1) <= SLOPE_TOLERANCE, text, numbers)
+    return holds_if(r_squared >= 0.9 and abs(slope / paper - 1) <= 0.10, text, numbers)
 
 
 @ARTIFACT.claim(None, "Figure 1, caption")
@@ -191,14 +186,14 @@ def years_on_a_v100(results: Results) -> Judgement:
     """
     rate = V100_SHARE * V100_PEAK
     years = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, rate) / YEAR_S
-    implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (YEARS_ON_A_V100 * YEAR_S)
+    implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (288 * YEAR_S)
     text = (
         f"8TP/X with T = 300 billion tokens is {years:.0f} years at X = {rate / 1e12:.0f} teraFLOP/s, assumed: 36% "
         f"(the paper's share for a V100 system, Section 6) of 125; 288 years are X = {implied / 1e12:.1f} teraFLOP/s"
     )
     numbers = numbers_of("derived", "FLOP/s", assumed_rate=rate, implied_rate=implied)
     numbers |= numbers_of("derived", "d", time=years * 365.25)
-    return holds_if(abs(years / YEARS_ON_A_V100 - 1) <= YEARS_TOLERANCE, text, numbers)
+    return holds_if(abs(years / 288 - 1) <= 0.10, text, numbers)
 
 
 @ARTIFACT.claim(
@@ -209,8 +204,8 @@ def up_to_20_billion_in_a_node(results: Results) -> Judgement:
     """Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 servers
     (with 8 80GB-A100 GPUs), it breaks down for larger models.
     """
-    per_gpu = STATE_BYTES / GPUS_PER_NODE
-    following = min(row.billions for row in models.table_1() if row.billions * BILLION > LIMIT)
+    per_gpu = STATE_BYTES / 8
+    following = min(size for row in models.table_1() if (size := float(row.label.rstrip("B"))) * BILLION > LIMIT)
     fits, too_large = per_gpu * LIMIT, per_gpu * following * BILLION
     most = LARGEST_GPU_BYTES / per_gpu
     text = (

@@ -38,9 +38,9 @@ def points() -> tuple[Point, ...]:
             label=row.label,
             parameters={"gpus_per_node": per_node}
             | {name: value for name, value in row.parameters.items() if name in drawn},
-            paper={GPU_COUNT: PaperValue(row.gpus, "count", "table")},
+            paper={GPU_COUNT: PaperValue(printed["gpus"], "count", "table")},
         )
-        for row in models.table_1()
+        for row, printed in zip(models.table_1(), published.rows("table_weak_scaling"), strict=True)
     )
     return (Point(key="drawn", series=DRAWN, label="the figure", parameters=drawn), *rows)
 

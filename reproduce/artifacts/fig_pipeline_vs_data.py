@@ -19,10 +19,6 @@ from reproduce.experiment.results import (
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
-ID = "fig_pipeline_vs_data"
-BATCH_SIZES_IN_CAPTION = 3
-
-
 ARTIFACT = Artifact(
     id="fig_pipeline_vs_data",
     label="Figure 14",
@@ -106,10 +102,10 @@ def three_batch_sizes(results: Results) -> Judgement:
     """Throughput per GPU of various parallel configurations that combine data and pipeline model parallelism using a
     GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.
     """
-    sizes = sorted({row["B"] for row in published.rows(ID)})
+    sizes = sorted({row["B"] for row in published.rows("fig_pipeline_vs_data")})
     text = f"the plot and the authors' script have {len(sizes)} batch sizes: {', '.join(map(str, sizes))}"
     numbers = numbers_of("paper", "count", batch_sizes=len(sizes))
-    return consistent_if(len(sizes) == BATCH_SIZES_IN_CAPTION, text, numbers)
+    return consistent_if(len(sizes) == 3, text, numbers)
 
 
 size_claim(ARTIFACT, "model_size", three_batch_sizes, "Figure 14, caption (the size)", (("5.9", "B32_p2_d32"),))

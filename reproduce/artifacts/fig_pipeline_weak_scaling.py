@@ -8,9 +8,6 @@ from reproduce.experiment.results import Judgement, Results, argmax, holds_if, l
 from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
-BUBBLE_TOLERANCE = 0.10
-
-
 ARTIFACT = Artifact(
     id="fig_pipeline_weak_scaling",
     label="Figure 11",
@@ -81,7 +78,7 @@ def bubble_behaves_as_formula(results: Results) -> Judgement:
     }
     worst = argmax(apart, abs)
     text = f"executed bubble minus (p-1)/m, as fractions of compute time: {listed(apart, '{:+.3f}')}"
-    return holds_if(abs(apart[worst]) <= BUBBLE_TOLERANCE, text, results.numbers(largest_difference=apart[worst]))
+    return holds_if(abs(apart[worst]) <= 0.10, text, results.numbers(largest_difference=apart[worst]))
 
 
 size_claim(

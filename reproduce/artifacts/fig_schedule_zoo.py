@@ -50,17 +50,6 @@ def _schedules() -> list[Level]:
     ]
 
 
-def notes(results: Results) -> tuple[str, ...]:
-    """What limits a comparison."""
-    return (
-        "Not in the paper. Every schedule has the fewest model chunks that it has: one, or two. The FLOP/s count the "
-        "recomputed forward pass (eq. 3) whether it runs or not.",
-        "With recomputation an input gradient takes twice as long as F or W. V-Half and V-Min then wait in every "
-        "period, as their authors say (they need W + 2I >= 2F and W + 2F >= 2I); and what split backward passes keep "
-        "until their W is more than the stash of others. Without it, memory decides which schedules can run at all.",
-    )
-
-
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """Above the schedules in the plane of memory and bubble; below the throughput of each, a panel for each cluster."""
     panels: dict[str, list[PointResult]] = defaultdict(list)
@@ -201,7 +190,13 @@ ARTIFACT = Artifact(
     columns={"schedule": "schedule", "v": "v", "B": "B"},
     x_axis=q.XAxis("schedule", "Schedule", scale="category"),
     draw=draw,
-    notes=notes,
+    notes=(
+        "Not in the paper. Every schedule has the fewest model chunks that it has: one, or two. The FLOP/s count the "
+        "recomputed forward pass (eq. 3) whether it runs or not.",
+        "With recomputation an input gradient takes twice as long as F or W. V-Half and V-Min then wait in every "
+        "period, as their authors say (they need W + 2I >= 2F and W + 2F >= 2I); and what split backward passes keep "
+        "until their W is more than the stash of others. Without it, memory decides which schedules can run at all.",
+    ),
 )
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from benchmarks.records import Record
     from ptdp_core.emulation import Emulation
 
-FIGURE_12 = "fig_interleaved"
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
@@ -105,7 +104,7 @@ ARTIFACT = Artifact(
         "paper": Sweep(
             series=_schedules(v=4),
             x=levels("B", 12, 24, 36, 48, 60, LARGE_BATCH),
-            **published.configuration(FIGURE_12),
+            **published.configuration("fig_interleaved"),
         ),
         "laptop": Sweep(series=_schedules(v=2), x=levels("B", 4, 8, 16), **FIGURE_12_ON_A_LAPTOP),
     },

@@ -57,18 +57,6 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     return {USABLE: Metric(cluster.usable_memory, "B", "simulated")}
 
 
-def notes(results: Results) -> tuple[str, ...]:
-    """What limits a comparison."""
-    return (
-        "Not in the paper. Nothing that Korthikanti et al. measured with sequence parallelism is used or compared.",
-        "The training program is the paper's otherwise: no collective is hidden under a GEMM, as they hide the gathers "
-        "of inputs in the backward pass.",
-        "The intervals come from runs without sequence parallelism.",
-        "With full recomputation the peak is in the optimizer step, when there are no activations.",
-        "teraFLOP/s count a recomputed forward pass whether or not there is one (eq. 3): they compare times.",
-    )
-
-
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """Left the throughput of what fits, right the memory of the fullest GPU, if it is known."""
     from matplotlib.lines import Line2D
@@ -144,7 +132,14 @@ ARTIFACT = Artifact(
     x_axis=q.XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
     further=further,
     draw=draw,
-    notes=notes,
+    notes=(
+        "Not in the paper. Nothing that Korthikanti et al. measured with sequence parallelism is used or compared.",
+        "The training program is the paper's otherwise: no collective is hidden under a GEMM, as they hide the gathers "
+        "of inputs in the backward pass.",
+        "The intervals come from runs without sequence parallelism.",
+        "With full recomputation the peak is in the optimizer step, when there are no activations.",
+        "teraFLOP/s count a recomputed forward pass whether or not there is one (eq. 3): they compare times.",
+    ),
 )
 
 

@@ -27,8 +27,6 @@ COST_FORWARD, COST_BACKWARD = "cost_model_all_reduces_forward", "cost_model_all_
 SHARDS, LAYER, STAGE = "parameters", "communication of a layer", "communication of a stage"
 SIZES = (2, 4, 8)
 SPLITS = {None: "whole", COLUMN: "columns", ROW: "rows"}
-TOLERANCE = 1e-9
-BLOCKS = ("mlp", "attention")
 
 
 def points() -> tuple[Point, ...]:
@@ -164,7 +162,7 @@ def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
     ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in results.of(series)}
     worst = max(abs(ratio - 1) for ratio in ratios.values())
     text = f"the rings of the cost model's all-reduces send {formula} for {', '.join(ratios)}, to {worst:.1e}"
-    return holds_if(worst <= TOLERANCE, text, numbers_of("derived", largest_difference=worst))
+    return holds_if(worst <= 1e-9, text, numbers_of("derived", largest_difference=worst))
 
 
 @ARTIFACT.claim("to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula", "Section 3.2")
@@ -200,7 +198,7 @@ def no_communication_between_the_gemms(results: Results) -> Judgement:
     """
     wrong = []
     model, t = _shown(results)
-    for name in BLOCKS:
+    for name in ("mlp", "attention"):
         first, second = _weights(model, name)
         per_row = first.shape[COLUMN] // second.shape[ROW]  # columns of the first for a row of the second
         for tp in range(t):

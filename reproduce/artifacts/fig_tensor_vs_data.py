@@ -8,10 +8,6 @@ from reproduce.experiment.results import Judgement, Results, falls, holds_if, li
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
-PROPORTIONAL_TOLERANCE = 0.05
-DOMINATES = 0.5
-
-
 ARTIFACT = Artifact(
     id="fig_tensor_vs_data",
     label="Figure 15",
@@ -62,7 +58,7 @@ def tensor_every_microbatch(results: Results) -> Judgement:
         f"data-parallel bytes per iteration by at most {spreads['data']:.1%}"
     )
     numbers = results.numbers(**{f"spread_{name}": value for name, value in spreads.items()})
-    return holds_if(max(spreads.values()) <= PROPORTIONAL_TOLERANCE, text, numbers)
+    return holds_if(max(spreads.values()) <= 0.05, text, numbers)
 
 
 def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:
@@ -81,7 +77,7 @@ def tensor_dominates(results: Results) -> Judgement:
     larger = [line for B, line in shares.items() if min(shares) != B]
     across = min(share for line in larger for t, share in line.items() if t > results.gpus_per_node)
     numbers = results.numbers(smallest_share_across_nodes=across)
-    return holds_if(across >= DOMINATES, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
+    return holds_if(across >= 0.5, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
 
 
 @ARTIFACT.claim(

@@ -3,8 +3,7 @@
 from math import fsum
 
 from reproduce.artifacts import table_zero3
-from reproduce.artifacts.shared import zero3_points
-from reproduce.artifacts.shared.zero3_points import MODELS, PTDP, ZERO3, along, key_of
+from reproduce.artifacts.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -25,14 +24,6 @@ LOOKS = {
 }
 
 
-def notes(results: Results) -> tuple[str, ...]:
-    """Where the figure of the paper differs from its table."""
-    return (
-        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
-        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
-    )
-
-
 ARTIFACT = Artifact(
     id="fig_zero3",
     label="Figure 10",
@@ -42,14 +33,17 @@ ARTIFACT = Artifact(
         "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
         "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
     ),
-    quantities=zero3_points.QUANTITIES,
-    sweeps={"paper": Sweep(zero3_points.rows), **zero3_points.MEASURED},
+    quantities=table_zero3.QUANTITIES,
+    sweeps={"paper": Sweep(table_zero3.rows), **table_zero3.MEASURED},
     columns={"gpus": "n", "b": "b", "B": "B"},
     x_axis=q.XAxis("gpus", "Number of GPUs"),
-    further=zero3_points.training_time,
+    further=table_zero3.training_time,
     draw=line_plot,
     looks=LOOKS,
-    notes=notes,
+    notes=(
+        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
+        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
+    ),
 )
 
 

@@ -32,9 +32,6 @@ from reproduce.experiment.results import (
 )
 from reproduce.experiment.sweep import Sweep
 
-NEARLY_BEST = 0.01  # how much faster than the smallest model-parallel size a larger one may be
-APPROXIMATELY = 0.05
-
 ARTIFACT = Artifact(
     id="paper_claims",
     label="The paper as a whole",
@@ -47,7 +44,7 @@ ARTIFACT = Artifact(
     quantities=(q.THROUGHPUT,),
     sweeps={"paper": Sweep(paper_points.points)},
     columns={"p": "p", "t": "t", "d": "d", "b": "b", "B": "B"},
-    notes=None,
+    notes=(),
 )
 
 
@@ -102,7 +99,7 @@ def takeaway_2(results: Results) -> Judgement:
             best[size] = max(speed, best.get(size, 0.0))
         best, smallest = dict(sorted(best.items())), min(best)
         gap = max(best.values()) / best[smallest] - 1
-        holds = holds and gap <= NEARLY_BEST
+        holds = holds and gap <= 0.01
         shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
         texts.append(f"B={B}: smallest that fits M={smallest}; best teraFLOP/s by M: {shown}")
         numbers |= results.numbers("count", **{f"smallest_m_at_b{B}": smallest})
@@ -229,7 +226,7 @@ def eq_4_approximates(results: Results) -> Judgement:
     }
     text = f"8TP/(nX) over the time by eq. 3: {listed(off, '{:+.1%}')}"
     numbers = numbers_of("derived", **{f"difference_for_{name.lower()}": value for name, value in off.items()})
-    return holds_if(max(map(abs, off.values())) <= APPROXIMATELY, text, numbers)
+    return holds_if(max(map(abs, off.values())) <= 0.05, text, numbers)
 
 
 @ARTIFACT.claim(

@@ -18,10 +18,6 @@ INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
 CHECKPOINTS, EVERY = "optimal_checkpoints", "optimal_layers_per_checkpoint"
 BEST, PEAK, BEST_PEAK, WORST_PEAK = "best_layers_per_checkpoint", "peak_memory", "peak_at_best", "peak_at_worst"
 SPREAD, WITHOUT, USABLE = "throughput_spread", "peak_without_recomputation", "usable_memory"
-FEW = (1, 2)
-MOST = 0.5
-MUCH_LARGER = 5.0
-SAME = 0.01
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
@@ -61,18 +57,6 @@ def nearest_layers(layers: int, c: float) -> int:
     return min(max(1, round(layers / c)), layers)
 
 
-def notes(results: Results) -> tuple[str, ...]:
-    """Where formula and simulation differ."""
-    return (
-        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
-        "are kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; "
-        "that is the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every "
-        "layer is checkpointed.",
-        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
-        "5as/(ht) for the scores, in fp16 with one-byte masks.",
-    )
-
-
 ARTIFACT = Artifact(
     id="table_recompute_memory",
     label="Section 3.5",
@@ -96,7 +80,14 @@ ARTIFACT = Artifact(
     sweeps={"paper": Sweep(x=models.levels_of_table_1(recompute="full"))},
     columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
     further=further,
-    notes=notes,
+    notes=(
+        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
+        "are kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; "
+        "that is the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every "
+        "layer is checkpointed.",
+        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
+        "5as/(ht) for the scores, in fp16 with one-byte masks.",
+    ),
 )
 
 
@@ -106,13 +97,13 @@ def _shown(values: Mapping[str, float]) -> str:
 
 def _judge_few(results: Results, metric: str, how: str) -> Judgement:
     layers, stages = results.by_label(metric), results.by_label(STAGE)
-    few = [model for model, value in layers.items() if value in FEW]
+    few = [model for model, value in layers.items() if value in (1, 2)]
     text = (
         f"{how}, layers per checkpoint: {_shown(layers)}; 1 or 2 for {len(few)} of {len(layers)} models "
         f"(layers in a model chunk: {_shown(stages)})"
     )
     numbers = results.numbers(share=len(few) / len(layers))
-    return holds_if(len(few) > MOST * len(layers), text, numbers)
+    return holds_if(len(few) > 0.5 * len(layers), text, numbers)
 
 
 @ARTIFACT.claim(
@@ -145,7 +136,7 @@ def checkpoints_and_throughput(results: Results) -> Judgement:
         f"recomputed once, whatever that number), peak memory by up to {changes[most]:.0%} ({most})"
     )
     numbers = results.numbers(throughput_spread=spread, memory_spread=changes[most])
-    return holds_if(spread <= SAME < changes[most], text, numbers)
+    return holds_if(spread <= 0.01 < changes[most], text, numbers)
 
 
 @ARTIFACT.claim("a layer's intermediate activations at least 5 times its input, in every model")
@@ -157,7 +148,7 @@ def intermediate_much_larger(results: Results) -> Judgement:
     ratios = {model: intermediate[model] / kept[model] for model in kept}
     least, most = min(ratios.values()), max(ratios.values())
     text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
-    return holds_if(least >= MUCH_LARGER, text, results.numbers(smallest_ratio=least))
+    return holds_if(least >= 5.0, text, results.numbers(smallest_ratio=least))
 
 
 @ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration")

@@ -98,18 +98,6 @@ def _layer_times(estimate: Estimate) -> tuple[float, float]:
     return phases["forward"] / layers, (phases["recompute"] + phases["backward"]) / layers
 
 
-def notes(results: Results) -> tuple[str, ...]:
-    """What the rows are, and what the columns mean."""
-    return (
-        "Not in the paper. Models, configurations and the form of the tables are Korthikanti et al.'s (2022, Tables 3 "
-        "to 5), whose program overlaps the all-reduces of input gradients with GEMMs and adds weight gradients inside "
-        "the GEMM. Their values of the rows that are withheld were not looked at, so these are predictions; 'no' are "
-        "rows that they do not have. Without an iteration time: does not fit.",
-        "A layer's overhead and its share of activations are over those with nothing recomputed and no sequence "
-        "parallelism. MFU counts the model's FLOPs, HFU also those that recomputation repeats.",
-    )
-
-
 ARTIFACT = Artifact(
     id="table_selective_recompute",
     title="Selective recomputation and sequence parallelism, 22 billion to one trillion parameters",
@@ -133,7 +121,14 @@ ARTIFACT = Artifact(
     columns={"recompute": "recompute", "sequence_parallel": "sequence parallel", "published": "published"},
     software=SOFTWARE,
     further=further,
-    notes=notes,
+    notes=(
+        "Not in the paper. Models, configurations and the form of the tables are Korthikanti et al.'s (2022, Tables 3 "
+        "to 5), whose program overlaps the all-reduces of input gradients with GEMMs and adds weight gradients inside "
+        "the GEMM. Their values of the rows that are withheld were not looked at, so these are predictions; 'no' are "
+        "rows that they do not have. Without an iteration time: does not fit.",
+        "A layer's overhead and its share of activations are over those with nothing recomputed and no sequence "
+        "parallelism. MFU counts the model's FLOPs, HFU also those that recomputation repeats.",
+    ),
 )
 
 

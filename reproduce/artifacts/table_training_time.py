@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from benchmarks.records import Metric
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce.artifacts.shared import models, zero3_points
+from reproduce.artifacts.shared import models
 from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -25,7 +25,6 @@ OURS, OURS_EXACT, THEIRS, THEIRS_EXACT = (
 
 GPT_3, TRILLION = "gpt_3_175b", "model_1t"
 RELATIVE = 0.05
-MUCH_LARGER = 10
 AGGREGATE, MONTHS = 37.6e15, 40
 
 
@@ -34,7 +33,7 @@ def points() -> tuple[Point, ...]:
     small, large = published.rows(ID)
     trillion = dict(models.table_1()[-1].parameters)
     gpt_3 = {
-        **zero3_points.model_sizes("175B"),
+        **models.sizes_of("175B"),
         # Not in the paper: as Table 1's nearest model, 145.6 billion parameters.
         **{name: models.table_1()[6].parameters[name] for name in ("p", "t", "v", "b", "data_parallel")},
         "B": small["B"],
@@ -183,5 +182,5 @@ def much_larger(results: Results) -> Judgement:
     text = "smallest ratios: " + ", ".join(f"{name} = {value:.1f} ({label})" for name, (value, label) in least.items())
     text += f"; eq. (4) against eq. (3), by model: {listed(short, '{:+.1%}')}"
     numbers = numbers_of("derived", **{f"least_{word(name)}": value for name, (value, _) in least.items()})
-    holds = min(value for value, _ in least.values()) >= MUCH_LARGER
+    holds = min(value for value, _ in least.values()) >= 10
     return consistent_if(holds, text, numbers)

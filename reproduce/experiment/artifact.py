@@ -61,7 +61,8 @@ class Artifact:
       training step
     - `draw(artifact, record)`: a matplotlib figure made from the record alone; None for tables
     - `looks`: color, marker and linestyle of series that a line chart should not choose itself
-    - `notes(results)`: further lines for the record, the table and the terminal, where it is not measured
+    - `notes`: further lines for the record, the table and the terminal, where it is not measured: these, or what
+      `notes(results)` says
     - `files(artifact, record)`: further files to write next to the record, by name
     """
 
@@ -85,7 +86,7 @@ class Artifact:
     measure: "Callable[[Launcher], Take] | None" = None
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    notes: Callable[[Results], tuple[str, ...]] | None = out_of_memory
+    notes: Callable[[Results], tuple[str, ...]] | tuple[str, ...] = out_of_memory
     files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None
 
     @property
@@ -145,8 +146,12 @@ class Artifact:
             quantities=quantities,
             columns=self.columns if sweep.columns is None else sweep.columns,
             x_axis=sweep.x_axis or self.x_axis,
-            notes=None if scale in MEASURED_SCALES else self.notes,
+            notes=() if scale in MEASURED_SCALES else self.notes,
         )
+
+    def notes_on(self, results: Results) -> tuple[str, ...]:
+        """Its notes on the results of a run."""
+        return self.notes(results) if callable(self.notes) else self.notes
 
     def claim(
         self,

@@ -172,7 +172,7 @@ def judge_points(
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []
     notes += predictions.notes(results.points, results.fidelity)
-    notes += artifact.notes(results) if artifact.notes else ()
+    notes += artifact.notes_on(results)
     notes += evaluate.notes(results)
     return results.points, claims, (*notes, *cluster_notes)
 

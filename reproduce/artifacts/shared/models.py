@@ -1,7 +1,6 @@
 """The models of the paper: Table 1's ten with the configuration of their runs, and claims that name a model's size."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import floor
 from typing import Any
 
@@ -12,42 +11,39 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judge, Judgement, Results, consistent_if, numbers_of
 from reproduce.experiment.sweep import Level
 
+SIZES = ("layers", "hidden", "heads", "seq", "vocab")
 TOLERANCE = "the number printed is eq. (2), rounded or cut off to the digits printed"
 GPT_3 = "fig_interleaved"  # whose entry in `published.json` has the 175-billion model
 
 
-@dataclass(frozen=True)
-class Row:
-    """A model of Table 1: its size as printed ('1008B'), a key for points, its configuration, and its GPUs."""
-
-    label: str
-    key: str
-    billions: float
-    parameters: Mapping[str, Any]
-    gpus: int
-
-
-def table_1() -> tuple[Row, ...]:
-    """The rows in order, smallest first; `parameters` are those of a training configuration, d = n/(p*t)."""
+def table_1() -> list[Level]:
+    """Table 1's models, smallest first: size as printed ('1008B'), and the configuration of its run, d = n/(p*t)."""
     rows = []
     for printed in published.rows("table_weak_scaling"):
         size = f"{printed['parameters_B']:g}"
         kept = ("layers", "hidden", "heads", "p", "t", "v", "b", "B", "data_parallel")
-        parameters: dict[str, Any] = {**{name: printed[name] for name in kept}, **published.text_sizes()}
+        parameters = {**{name: printed[name] for name in kept}, **published.text_sizes()}
         parameters["d"] = printed["gpus"] // (printed["p"] * printed["t"])
-        key = f"model_{size.replace('.', '_')}b"
-        rows.append(Row(f"{size}B", key, printed["parameters_B"], parameters, printed["gpus"]))
-    return tuple(rows)
+        rows.append(Level(f"{size}B", f"model_{size.replace('.', '_')}b", parameters))
+    return rows
 
 
 def levels_of_table_1(**parameters: Any) -> list[Level]:
-    """A level for each model of Table 1 in its configuration, with further parameters."""
+    """The models of Table 1 with their names and further parameters."""
     return [Level(row.label, row.key, {**row.parameters, "model": row.label, **parameters}) for row in table_1()]
+
+
+def sizes_of(model: str) -> dict[str, int]:
+    """Layers, hidden size, heads, sequence length and vocabulary of '175B' (GPT-3) or '530B' (in Table 1)."""
+    if model == "175B":
+        return published.model(GPT_3)
+    (row,) = (row for row in table_1() if row.label == "529.6B")
+    return {name: row.parameters[name] for name in SIZES}
 
 
 def model_of(values: Mapping[str, Any]) -> ModelConfig:
     """The model of a point's parameters."""
-    return ModelConfig(**{name: values[name] for name in ("layers", "hidden", "heads", "seq", "vocab")})
+    return ModelConfig(**{name: values[name] for name in SIZES})
 
 
 def agrees(printed: str, count: float) -> bool:

@@ -6,7 +6,7 @@ from benchmarks.harness.timing import Samples
 from benchmarks.records import Metric, PointResult
 from benchmarks.suite.checkpoint import CheckpointTimes
 from benchmarks.suite.fused_step import Fusion
-from reproduce.artifacts.shared import measured_checkpoint, measured_fusion
+from reproduce.artifacts import table_checkpoint, table_fused_operators
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import CPU, GPU
 from reproduce.running import runner
@@ -45,7 +45,7 @@ def fusion():
 def test_operators_and_the_step_come_from_one_measurement(fusion):
     points = {point.parameters["what"]: point for point in catalog.load("table_fused_operators").points(CPU)}
     launcher = Answer(fusion)
-    take = measured_fusion.measure(launcher)
+    take = table_fused_operators.measure(launcher)
     step, softmax = take(points["training step"]), take(points["causal_softmax"])
     assert [(name, ranks, device) for name, ranks, _, device in launcher.calls] == [("measure_here", 1, "cpu")]
     assert step["speedup"] == Metric(1.5, "1", "derived")
@@ -63,13 +63,16 @@ def test_operators_and_the_step_come_from_one_measurement(fusion):
 def test_a_gpu_has_the_custom_kernels():
     points = catalog.load("table_fused_operators").points(GPU)
     assert {point.parameters["kernels"] for point in points} == {"triton"}
-    assert {point.parameters["what"] for point in points} == {measured_fusion.STEP, *measured_fusion.OPERATORS}
+    assert {point.parameters["what"] for point in points} == {
+        table_fused_operators.STEP,
+        *table_fused_operators.OPERATORS,
+    }
 
 
 def test_checkpoints(tmp_path):
     launcher = Answer(CheckpointTimes(Samples((0.2, 0.1, 0.4)), Samples((0.05,)), 1000), tmp_path)
     points = catalog.load("table_checkpoint").points(CPU)
-    metrics = measured_checkpoint.measure(launcher)(points[2])
+    metrics = table_checkpoint.measure(launcher)(points[2])
     ((_, ranks, (_, parallel, _, folder), device),) = launcher.calls
     assert (ranks, parallel.p, parallel.t, device) == (4, 2, 2, "cpu")
     assert folder.startswith(str(tmp_path))  # the file system of the results is what is measured
@@ -90,5 +93,5 @@ def test_a_checkpoint_is_really_saved_and_loaded(tmp_path):
     assert point.status == "ok", point.reason
     parameters = 12 * 64**2 + 13 * 64 + (128 + 64) * 64 + 2 * 64
     assert point.metrics["checkpoint_size"].value > 12 * parameters  # three numbers of 4 bytes each
-    assert len(point.metrics["save_time"].samples) == measured_checkpoint.SAMPLES
+    assert len(point.metrics["save_time"].samples) == table_checkpoint.SAMPLES
     assert not [path.name for path in plan.folder.iterdir() if path.name.startswith(".")]

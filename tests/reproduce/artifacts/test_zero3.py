@@ -5,7 +5,6 @@ import pytest
 from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_zero3, table_zero3
-from reproduce.artifacts.shared import zero3_points
 from reproduce.experiment import published
 from reproduce.experiment.claims import judge
 from reproduce.output import tables, theme
@@ -35,7 +34,7 @@ def speeds(gains):
 
 
 def test_the_rows_are_the_papers():
-    rows, points = published.rows("table_zero3"), zero3_points.rows()
+    rows, points = published.rows("table_zero3"), table_zero3.rows()
     for point, row in zip(points, rows, strict=True):
         config = TrainingConfig.from_plain(point.parameters)
         assert (config.parallel.n, config.parallel.b, config.parallel.B) == (row["gpus"], row["b"], row["B"])
@@ -51,7 +50,7 @@ def test_the_figure_has_the_tables_points():
     table, figure = table_zero3.ARTIFACT.points("paper"), fig_zero3.ARTIFACT.points("paper")
     assert table[:-1] == figure
     extra = table[-1]
-    assert extra.key == zero3_points.DID_NOT_FIT
+    assert extra.key == table_zero3.DID_NOT_FIT
     assert (extra.parameters["gpus"], extra.parameters["b"], extra.parameters["d"]) == (560, 4, 560)
     assert not extra.paper
 
@@ -80,7 +79,7 @@ def test_days_are_the_iterations_of_300_billion_tokens():
     class Estimate:
         config, iteration_time = Config, 60.0
 
-    metric = zero3_points.training_time(None, Estimate, None)["training_time"]
+    metric = table_zero3.training_time(None, Estimate, None)["training_time"]
     assert isinstance(metric, Metric)
     assert metric.value == pytest.approx(300e9 / (1536 * 2048) * 60 / 86400)
 
@@ -96,7 +95,7 @@ def test_gains(verdict):
 
 def test_memory(verdict):
     out = lambda *keys: lambda point: point.key in keys  # noqa: E731
-    small, large = zero3_points.DID_NOT_FIT, "zero_3_530b_640"
+    small, large = table_zero3.DID_NOT_FIT, "zero_3_530b_640"
     assert verdict(table_zero3, "did_not_fit_on_560", oom=out(small)) == "holds"
     assert verdict(table_zero3, "did_not_fit_on_560") == "contradicted"
     assert verdict(table_zero3, "did_not_fit_on_560", oom=out(small, large)) == "contradicted"
