@@ -119,7 +119,7 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str], quiet: bool
         except KeyboardInterrupt:
             rest = shlex.join([*ENTRY.split(), "run", *names[index:]])
             print(f"benchmarks: interrupted in {name}; the rest, with the same options: {rest}", file=sys.stderr)
-            return interrupts.exit_code()
+            return interrupts.settle()
         if not quiet:
             _tell("")
         path = record_path(asked.results, name)

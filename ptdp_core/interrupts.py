@@ -1,32 +1,34 @@
-"""Ctrl-C and SIGTERM end a program once, in order, and never in the middle of making or undoing something.
+"""Ctrl-C and SIGTERM end a program in order, and never in the middle of making or undoing something.
 
-A program installs this with `run_program`. From then on the first of these signals raises `Interrupted` in the main
-thread; later ones do nothing, so that they cannot break what the first one makes the program undo. Where a signal must
-not come between making a thing and having it in hand, or into undoing it, it is held:
+A program installs this with `run_program`. From then on these signals raise `Interrupted` in the main thread. While
+the program acts on that, in an `except` or a `finally` or on leaving a `with`, nothing is raised, so that a second
+signal cannot break what the first one makes the program undo. Where a signal must not come between making a thing and
+having it in hand, or into undoing it, it is held:
 
     with held(), TemporaryDirectory() as folder, allowed():
         ...                             # interrupted here, if at all: the folder is made and removed undisturbed
 
-Python loses an exception that is raised in a destructor or in a callback of C, and some libraries turn it into their
-own. Loops that run long therefore call `check`, and who catches other exceptions asks `received`.
+An exception can get lost: torch's C++ clears it while it imports NumPy, Python drops it in a destructor, and some
+libraries turn it into their own. It is therefore raised again every half second, unless the program acts on it. Who
+catches other exceptions asks `received` or calls `check`; who goes on after an interrupt calls `settle`.
 
 Without `run_program`, as in a notebook, nothing here has an effect, and Ctrl-C is Python's own.
 """
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
 SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}  # with Python's own handlers
 EXIT_BASE = 128  # a shell's exit code for a program that a signal ended: this plus the signal's number
-IMPORTER = "<frozen importlib._bootstrap>"
-AGAIN_S = 0.001
+IMPORTER = "<frozen importlib"  # the beginning of the names of its files
+AGAIN_S = 0.5
 
 _received: int | None = None  # the first signal that came
-_raised = False
 _held = False
+_settled = False
 
 
 class Interrupted(KeyboardInterrupt):
@@ -42,14 +44,13 @@ class _Delivery:
     def __enter__(self) -> None:
         global _held
         self.before, _held = _held, self.hold
-        if not self.hold:  # work begins: also if what a signal raised got lost
-            check()
+        check()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _held
         _held = self.before
         if kind is None:
-            _raise_first()
+            check()
 
 
 def held() -> _Delivery:
@@ -68,15 +69,18 @@ def received() -> signal.Signals | None:
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal came: it was held, or what it raised got lost."""
-    global _raised
-    if _received is not None:
-        _raised = True
+    """Raise `Interrupted` if a signal came, unless it is held or settled, or the program is acting on it."""
+    if _received is not None and not (_held or _settled or _acting()):
         raise Interrupted
 
 
-def exit_code() -> int:
-    """130 after Ctrl-C, 143 after SIGTERM."""
+def settle() -> int:
+    """Raise nothing any more, as the program ends by itself; returns its exit code: 130, or 143 after SIGTERM."""
+    global _settled
+    _settled = True
+    for number in (*SIGNALS, signal.SIGALRM):
+        if signal.getsignal(number) == _handle:
+            signal.signal(number, signal.SIG_IGN)
     return EXIT_BASE + (received() or signal.SIGINT)
 
 
@@ -92,11 +96,10 @@ def run_program(name: str, main: Callable[[], int]) -> NoReturn:
     signal.signal(signal.SIGALRM, _handle)
     try:
         code = main()
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        settle()
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
-        code = exit_code()
+        code = settle()
     sys.exit(code)
 
 
@@ -104,14 +107,34 @@ def _handle(number: int, frame: FrameType | None) -> None:
     global _received
     if _received is None and number != signal.SIGALRM:
         _received = number
-    if frame is not None and frame.f_code.co_filename == IMPORTER:  # in a callback there the exception would be lost
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+    stack = list(_stack(frame))
+    importing = [frame.f_code.co_filename.startswith(IMPORTER) for frame in stack]
+    if any(importing):
+        # Not here, which may be in C++ that aborts the process if it gets an exception (so in torch's), or in a
+        # callback of the importer, which would lose it with a message: in the module, at its next line.
+        stack[importing.index(False)].f_trace = _trace
+        sys.settrace(lambda *_: None)  # nothing is traced without a function for all frames
     else:
-        _raise_first()
+        check()
 
 
-def _raise_first() -> None:
-    global _raised
-    if _received is not None and not _held and not _raised:
-        _raised = True
-        raise Interrupted
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frame and those that it was called from, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _trace(frame: FrameType, *_: object) -> None:
+    frame.f_trace = None
+    sys.settrace(None)
+    check()
+
+
+def _acting() -> bool:
+    """Whether this is called while an `Interrupted`, or an exception raised while that was handled, is handled."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error is not None

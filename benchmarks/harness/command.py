@@ -82,9 +82,10 @@ def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Cal
 
 
 def _interrupted(name: str, program: str, arguments: Sequence[str], error: KeyboardInterrupt) -> int:
+    code = interrupts.settle()
     resume = shlex.join([*program.split(), *(a for a in arguments if a != "--fresh")])
     _say(name, f"{str(error) or 'interrupted'}; resume with: {resume}")
-    return interrupts.exit_code()
+    return code
 
 
 def _drop_output() -> None:

@@ -27,7 +27,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.interrupts import Interrupted, allowed, check, held, received
+from ptdp_core.interrupts import Interrupted, allowed, held, received, settle
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
@@ -116,10 +116,11 @@ def launch(
                 except Interrupted:
                     if not pass_on_sigterm or received() != signal.SIGTERM:
                         raise
+                    settle()
                     for member in members:
                         if not member.done:
                             os.kill(member.process.pid, signal.SIGTERM)
-                    return _supervise(members, timeout, interruptible=False)
+                    return _supervise(members, timeout)
             finally:
                 _end(members)
                 follow.close()
@@ -181,11 +182,9 @@ class _Setup:
     temporary: tuple[str, ...]  # the launcher's temporary folders
 
 
-def _supervise(members: list[_Rank], timeout: float, interruptible: bool = True) -> list[Any]:
+def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
     """Wait until all ranks have a result, and return these. Raises `RankError` for a rank that fails or hangs."""
     while not all(member.done for member in members):
-        if interruptible:
-            check()
         waiting = [m for m in members if not m.done]
         ready = wait([m.pipe for m in waiting] + [m.process.sentinel for m in waiting], timeout=0.5)
         for member in waiting:

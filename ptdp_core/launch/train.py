@@ -22,7 +22,7 @@ from typing import Any
 from ptdp_core.config import field_help
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
 from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
-from ptdp_core.interrupts import exit_code
+from ptdp_core.interrupts import settle
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server
 from ptdp_core.launch.trained import Trained
@@ -195,7 +195,7 @@ def _run(settings: Settings, ranks: int, command: _Command) -> int:
             pass_on_sigterm=True,
         )[0]
     except KeyboardInterrupt:
-        return command.error(f"interrupted{_way_on(settings)}", exit_code())
+        return command.error(f"interrupted{_way_on(settings)}", settle())
     return command.finish(trained, settings)
 
 

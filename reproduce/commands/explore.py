@@ -3,10 +3,10 @@
 import tempfile
 import webbrowser
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.records.errors import DONE, UnavailableError
+from ptdp_core.interrupts import settle
 from reproduce.site.build import build
 from reproduce.site.serve import address, server
 
@@ -33,6 +33,9 @@ def run(parsed: Namespace) -> int:
         print(f"{address(serving)}  (Ctrl-C ends it)", flush=True)
         if not parsed.no_browser:
             webbrowser.open(address(serving))
-        with serving, suppress(KeyboardInterrupt):
-            serving.serve_forever()
+        try:
+            with serving:
+                serving.serve_forever()
+        except KeyboardInterrupt:
+            settle()
     return DONE

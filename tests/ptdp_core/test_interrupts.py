@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 PROGRAM = """
 import signal, sys
-from ptdp_core.interrupts import allowed, check, held, received, run_program
+from ptdp_core.interrupts import allowed, check, held, received, run_program, settle
 def main():
 {body}
     return 0
@@ -41,6 +42,31 @@ CASES = {
         130,
         "SIGINT",
     ),
+    "lost, it comes back by itself": (
+        "try: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: print('lost')\nwhile True: signal.pause()",
+        130,
+        "lost",
+    ),
+    "it does not come back into a clean-up, nor where that handles an error": (
+        "try: signal.raise_signal(signal.SIGINT)\nfinally:\n"
+        " signal.raise_signal(signal.SIGALRM)\n"
+        " try: open('/nowhere/at/all')\n"
+        " except OSError: signal.raise_signal(signal.SIGALRM); print('undone')",
+        130,
+        "undone",
+    ),
+    "nor where what a library made of it is handled": (
+        "try:\n try: signal.raise_signal(signal.SIGINT)\n except KeyboardInterrupt: raise ValueError from None\n"
+        "except ValueError: signal.raise_signal(signal.SIGALRM); check(); print('handled')\ncheck()",
+        130,
+        "handled",
+    ),
+    "nor after it is settled": (
+        "try: signal.raise_signal(signal.SIGTERM)\nexcept KeyboardInterrupt: print(settle())\n"
+        "for number in (signal.SIGALRM, signal.SIGINT): signal.raise_signal(number)\nwith held(), allowed(): check()",
+        0,
+        "143",
+    ),
     "lost, it comes back where work begins": (
         "try: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: print('lost')\n"
         "with held(), allowed(): print('not reached')",
@@ -58,7 +84,17 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_signal(name: str) -> None:
-    body, code, printed = CASES[name]
+    check_program(*CASES[name])
+
+
+def test_during_an_import_no_call_is_broken_off(tmp_path: Path) -> None:
+    """C++ that a module calls may clear the exception or abort; the module's own next line may not."""
+    (tmp_path / "slow.py").write_text("import signal\nprint(signal.raise_signal(signal.SIGINT))\nprint('not reached')")
+    check_program(f"sys.path.insert(0, {str(tmp_path)!r})\nimport slow", 130, "None")
+
+
+def check_program(body: str, code: int, printed: str) -> None:
+    """Assert the exit code and the output of a program whose `main` has this body."""
     script = PROGRAM.format(body="\n".join(f"    {line}" for line in body.splitlines()))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (code, printed), done.stderr
