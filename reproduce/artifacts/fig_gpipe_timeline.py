@@ -32,11 +32,6 @@ def points() -> tuple[Point, ...]:
     return (_point(FIGURE, P, M, 2), *factors, *sizes)
 
 
-def _executed_points() -> tuple[Point, ...]:
-    runs = ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
-    return tuple(executed_timelines.point(f"gpipe-p{p}-m{m}", series, "gpipe", p, m) for series, p, m in runs)
-
-
 def timeline(point: PointResult) -> Timeline:
     """The point's schedule, executed."""
     return from_schedule(*schedule_of(point.parameters))
@@ -55,7 +50,13 @@ ARTIFACT = Artifact(
     quantities=QUANTITIES,
     sweeps={
         "paper": Sweep(points),
-        "laptop": executed_timelines.sweep("The GPipe schedule on 4 devices, 8 microbatches", _executed_points),
+        "laptop": executed_timelines.sweep(
+            "The GPipe schedule on 4 devices, 8 microbatches",
+            (
+                (f"gpipe-p{p}-m{m}", series, "gpipe", p, m, 1)
+                for series, p, m in ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
+            ),
+        ),
     },
     columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
     tolerance=0.0,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 from benchmarks.records import PaperValue
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
@@ -23,15 +22,19 @@ SIZES = ((P, M), (4, 64), (8, 16), (12, 24))
 DEEPEST = SIZES[-1]
 
 
+FIGURES = (("1f1b", P, M, 1), ("interleaved", P, M, V))
+EXECUTED = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))  # beside them
+
+
 def _key(schedule: str, p: int, m: int, v: int = 1) -> str:
     return f"{schedule}-p{p}-m{m}-v{v}"
 
 
-DRAWN = _key("1f1b", P, M), _key("interleaved", P, M, V)
+DRAWN = [_key(*run) for run in FIGURES]
 
 
-def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
-    parameters: dict[str, Any] = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
+def _point(series: str, schedule: str, p: int, m: int, v: int) -> Point:
+    parameters = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
     # What the paper's formula says there, (p-1)/(vm) (Sections 2.2.1 and 2.2.2).
     paper = {"bubble_fraction": PaperValue((p - 1) / (v * m), "1", "text")}
     chunks = f", v={v}" if v > 1 else ""
@@ -40,19 +43,9 @@ def _point(series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
 
 def points() -> tuple[Point, ...]:
     """The figure's two schedules, and what the claims compare them with."""
-    drawn = [_point(FIGURE, "1f1b", P, M), _point(FIGURE, "interleaved", P, M, V)]
-    more = [_point(COMPARISON, "gpipe", P, M), _point(COMPARISON, "interleaved", P, M, 4)]
-    for p, m in SIZES[1:]:
-        more += [_point(COMPARISON, "gpipe", p, m), _point(COMPARISON, "1f1b", p, m)]
-        more += [_point(COMPARISON, "interleaved", p, m, V)]
-    return (*drawn, *more)
-
-
-def _executed_points() -> tuple[Point, ...]:
-    figure = (("1f1b", P, M, 1), ("interleaved", P, M, V))
-    others = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))
-    runs = [*((FIGURE, run) for run in figure), *((COMPARISON, run) for run in others)]
-    return tuple(executed_timelines.point(_key(*run), series, *run) for series, run in runs)
+    schedules = (("gpipe", 1), ("1f1b", 1), ("interleaved", V))
+    more = [*EXECUTED[:2], *((name, p, m, v) for p, m in SIZES[1:] for name, v in schedules)]
+    return (*(_point(FIGURE, *run) for run in FIGURES), *(_point(COMPARISON, *run) for run in more))
 
 
 def notes(results: Results) -> tuple[str, ...]:
@@ -79,7 +72,10 @@ ARTIFACT = Artifact(
     quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
     sweeps={
         "paper": Sweep(points),
-        "laptop": executed_timelines.sweep("1F1B and the interleaved schedule with 2 model chunks", _executed_points),
+        "laptop": executed_timelines.sweep(
+            "1F1B and the interleaved schedule with 2 model chunks",
+            [(_key(*run), FIGURE if run in FIGURES else COMPARISON, *run) for run in (*FIGURES, *EXECUTED)],
+        ),
     },
     columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
     tolerance=0.0,

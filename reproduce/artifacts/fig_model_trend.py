@@ -1,17 +1,13 @@
 """Figure 1: sizes of language models over time, with our own trend line beside the paper's."""
 
 from collections.abc import Sequence
-from math import fsum, log10
+from math import log10
+from statistics import linear_regression
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, Record
 from ptdp_core.formulas import training_time_approximate
-from ptdp_core.simulator.memory import (
-    FP32_GRADIENT_BYTES,
-    GRADIENT_BYTES,
-    OPTIMIZER_BYTES,
-    WEIGHT_BYTES,
-)
+from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
@@ -55,22 +51,14 @@ def points() -> tuple[Point, ...]:
 def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, float]:
     """Least squares of log10(size) = slope*year + intercept: slope, intercept, and R^2 of the logarithms."""
     logs = [log10(size) for size in sizes]
-    mean_x, mean_y = fsum(years) / len(years), fsum(logs) / len(logs)
-    xx = fsum((x - mean_x) ** 2 for x in years)
-    yy = fsum((y - mean_y) ** 2 for y in logs)
-    xy = fsum((x - mean_x) * (y - mean_y) for x, y in zip(years, logs, strict=True))
-    slope = xy / xx
-    return slope, mean_y - slope * mean_x, xy**2 / (xx * yy)
-
-
-def _published_fit() -> tuple[float, float, float]:
-    rows = [row for row in published.rows(ID) if row["model"]]
-    return fit([row["year"] for row in rows], [row["billions"] * BILLION for row in rows])
+    slope, intercept = linear_regression(years, logs)
+    return slope, intercept, slope * linear_regression(logs, years).slope  # R^2 is the product of the two slopes
 
 
 def derive(point: Point) -> dict[str, Metric]:
     """Our trend line at the point's date, fitted to the six models in log space."""
-    slope, intercept, _ = _published_fit()
+    rows = [row for row in published.rows(ID) if row["model"]]
+    slope, intercept, _ = fit([row["year"] for row in rows], [row["billions"] * BILLION for row in rows])
     return {TREND: Metric(10 ** (slope * point.parameters["year"] + intercept), "count", "derived")}
 
 
@@ -102,12 +90,8 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
             offset, ha, va = (0, 5), "center", "bottom"
         text = point.label.replace(" (", "\n(")
         axes.annotate(text, (x, y), offset, textcoords="offset points", ha=ha, va=va, fontsize=6.5, linespacing=0.95)
-    axes.set_yscale("log")
+    axes.set(yscale="log", xlim=(2017.85, 2021.15), ylim=(0.02, 1000), xlabel="Year", ylabel="Parameters (billion)")
     axes.set_xticks(line_years, labels=[f"{year:.0f}" for year in line_years])
-    axes.set_xlim(2017.85, 2021.15)
-    axes.set_ylim(0.02, 1000)
-    axes.set_xlabel("Year")
-    axes.set_ylabel("Parameters (billion)")
     axes.minorticks_off()
     figure.legend(loc="outside upper center", ncols=3, columnspacing=0.9, handletextpad=0.4, handlelength=1.8)
     theme.add_origin(figure, origin_lines(artifact, record))

@@ -8,6 +8,7 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
 from ptdp_core.schedules import looped
 from reproduce.artifacts.shared import models
+from reproduce.artifacts.shared.diagrams import BLUE, ORANGE, box
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
@@ -23,8 +24,7 @@ GPU_COUNT, NODES = "gpus", "nodes"
 TENSOR_NODES, DATA_NODES = "nodes_per_tensor_group", "nodes_per_data_group"
 HOPS_BETWEEN, STAGE = "pipeline_hops_between_nodes", "layers_per_gpu"
 DRAWN, TABLE_1 = "drawn", "Table 1"
-LIGHT = ("#cfe3f2", "#f9ddc6")  # of the two stages, and their outlines
-DARK = ("#0072b2", "#d55e00")
+COLOURS = (("#cfe3f2", BLUE), ("#f9ddc6", ORANGE))  # of the two stages, and of their outlines
 
 
 def points() -> tuple[Point, ...]:
@@ -33,16 +33,15 @@ def points() -> tuple[Point, ...]:
     drawn = {"layers": 8, "hidden": 12288, "heads": 96, "p": 2, "t": 8, "d": 2, "v": 1, "gpus_per_node": per_node}
     rows = tuple(
         Point(
-            key=row.key,
-            series=TABLE_1,
-            label=row.label,
-            parameters={"gpus_per_node": per_node}
-            | {name: value for name, value in row.parameters.items() if name in drawn},
-            paper={GPU_COUNT: PaperValue(printed["gpus"], "count", "table")},
+            row.key,
+            TABLE_1,
+            row.label,
+            {**{name: value for name, value in row.parameters.items() if name in drawn}, "gpus_per_node": per_node},
+            {GPU_COUNT: PaperValue(printed["gpus"], "count", "table")},
         )
         for row, printed in zip(models.table_1(), published.rows("table_weak_scaling"), strict=True)
     )
-    return (Point(key="drawn", series=DRAWN, label="the figure", parameters=drawn), *rows)
+    return (Point("drawn", DRAWN, "the figure", drawn), *rows)
 
 
 def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, int]:
@@ -61,15 +60,12 @@ def derive(point: Point) -> dict[str, Metric]:
     hops = [chain[pp : pp + 2] for chain in grid.pipelines() for pp in range(grid.p - 1)]
     layers = {sum(map(len, chunk_layers(model.layers, looped(grid.p, v), pp))) for pp in range(grid.p)}
     between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
-    counts = {
-        GPU_COUNT: grid.n,
-        NODES: nodes(tuple(range(grid.n))),
-        TENSOR_NODES: max(map(nodes, grid.tensor_groups())),
-        DATA_NODES: max(map(nodes, grid.data_groups())),
-        STAGE: max(layers),
-    }
     return {
-        **{name: Metric(value, "count", "derived") for name, value in counts.items()},
+        GPU_COUNT: Metric(grid.n, "count", "derived"),
+        NODES: Metric(nodes(tuple(range(grid.n))), "count", "derived"),
+        TENSOR_NODES: Metric(max(map(nodes, grid.tensor_groups())), "count", "derived"),
+        DATA_NODES: Metric(max(map(nodes, grid.data_groups())), "count", "derived"),
+        STAGE: Metric(max(layers), "count", "derived"),
         HOPS_BETWEEN: Metric(between, "1", "derived"),
     }
 
@@ -89,8 +85,6 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
 
 
 def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
-    from matplotlib.patches import Rectangle
-
     grid, model, v, _ = _sizes(parameters)
     right = 0.0
     for pp in range(grid.p):
@@ -100,11 +94,11 @@ def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
             for tp in range(grid.t):
                 shard = up.shard(grid.t, tp)
                 low, high = (row / up.shape[COLUMN] for row in (shard.start, shard.stop))
-                look: dict[str, Any] = {"facecolor": LIGHT[pp % 2], "edgecolor": DARK[pp % 2], "linewidth": 0.5}
-                axes.add_patch(Rectangle((right, 1 - high), 0.82, high - low, **look))
+                box(axes, right, 1 - high, 0.82, high - low, *COLOURS[pp % 2])
             axes.text(right + 0.41, 1.03, str(layer + 1), ha="center", va="bottom", fontsize=6.5)
             right += 1
-        axes.text((left + right) / 2 - 0.09, -0.05, _stage(pp), ha="center", va="top", fontsize=7, color=DARK[pp % 2])
+        text = f"pipeline MP partition {pp + 1}\n(pp {pp})"
+        axes.text((left + right) / 2 - 0.09, -0.05, text, ha="center", va="top", fontsize=7, color=COLOURS[pp % 2][1])
         right += 0.35
     for tp in range(grid.t):
         shard = up.shard(grid.t, tp)
@@ -113,31 +107,24 @@ def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     part = f"of the MLP {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
     title = f"transformer layers; tensor MP partition: 1/{grid.t} of each\n({part})"
     axes.set_title(title, fontsize=7, linespacing=1.1)
-    axes.set_xlim(-1.0, right - 0.3)
-    axes.set_ylim(-0.3, 1.18)
-
-
-def _stage(pp: int) -> str:
-    return f"pipeline MP partition {pp + 1}\n(pp {pp})"
+    axes.set(xlim=(-1.0, right - 0.3), ylim=(-0.3, 1.18))
 
 
 def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
-    from matplotlib.patches import FancyBboxPatch, Rectangle
+    from matplotlib.patches import FancyBboxPatch
 
     grid, _, _, per_node = _sizes(parameters)
     for rank in range(grid.n):
         pp, dp, _ = grid.coordinates(rank)
         node, slot = node_of(rank, per_node), rank % per_node
-        look: dict[str, Any] = {"facecolor": LIGHT[pp % 2], "edgecolor": DARK[pp % 2], "linewidth": 0.5}
-        axes.add_patch(Rectangle((slot + 0.08, -node + 0.14), 0.84, 0.62, **look))
+        box(axes, slot + 0.08, -node + 0.14, 0.84, 0.62, *COLOURS[pp % 2])
         axes.text(slot + 0.5, -node + 0.45, str(rank), ha="center", va="center", fontsize=6.5)
         if slot == 0:
-            box = FancyBboxPatch(
-                (0, -node + 0.06), per_node, 0.78, boxstyle="round,pad=0,rounding_size=0.1", fill=False, linewidth=0.7
-            )
-            axes.add_patch(box)
+            shape = "round,pad=0,rounding_size=0.1"
+            axes.add_patch(FancyBboxPatch((0, -node + 0.06), per_node, 0.78, shape, fill=False, linewidth=0.7))
             axes.text(-0.15, -node + 0.45, f"node {node}", ha="right", va="center", fontsize=6.5)
-            axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=DARK[pp % 2])
+            colour = COLOURS[pp % 2][1]
+            axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=colour)
     nodes = node_of(grid.n - 1, per_node) + 1
     title = f"ranks of (p, t, d) = ({grid.p}, {grid.t}, {grid.d}) on {nodes} nodes of {per_node} GPUs"
     axes.set_title(title, fontsize=7)
@@ -147,8 +134,7 @@ def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     )
     text = f"rank 0's groups: tensor {tensor}; data {data}; pipeline {pipeline}"
     axes.text(per_node / 2, -nodes + 0.85, text, ha="center", va="top", fontsize=6.5)
-    axes.set_xlim(-1.7, per_node + 1.9)
-    axes.set_ylim(-nodes + 0.4, 1.0)
+    axes.set(xlim=(-1.7, per_node + 1.9), ylim=(-nodes + 0.4, 1.0))
 
 
 ARTIFACT = Artifact(

@@ -7,7 +7,7 @@ from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.artifacts import fig_scatter_gather
-from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
+from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow, box
 from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
@@ -29,21 +29,21 @@ SIZES = (8, 2)  # the experiments' t, and the figure's
 def points() -> tuple[Point, ...]:
     """One boundary tensor of GPT-3 between two stages on nodes of their own, with and without, at t = 8 and 2."""
     model = published.model(GPT_3)
-    points = []
-    for t in SIZES:
-        for series, scattered in ((PLAIN, False), (SCATTERED, True)):
-            sizes = model_of(model)
-            elements = scatter_gather_elements(sizes, 1, t) if scattered else pipeline_elements(sizes, 1)
-            points.append(
-                Point(
-                    key=f"{'with' if scattered else 'without'}_t{t}",
-                    series=series,
-                    label=f"t={t}",
-                    parameters={**model, "p": 2, "t": t, "d": 1, "b": 1, "scatter_gather": scattered},
-                    paper={PATH: PaperValue(FP16_BYTES * elements, "B", "text")},
-                )
-            )
-    return tuple(points)
+    sizes = model_of(model)
+    return tuple(
+        Point(
+            key=f"{'with' if scattered else 'without'}_t{t}",
+            series=series,
+            label=f"t={t}",
+            parameters={**model, "p": 2, "t": t, "d": 1, "b": 1, "scatter_gather": scattered},
+            paper={PATH: PaperValue(FP16_BYTES * elements, "B", "text")},
+        )
+        for t in SIZES
+        for series, scattered, elements in (
+            (PLAIN, False, pipeline_elements(sizes, 1)),
+            (SCATTERED, True, scatter_gather_elements(sizes, 1, t)),
+        )
+    )
 
 
 def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Transfer, ...]]:
@@ -56,7 +56,7 @@ def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Tr
     return grid, elements, sent, gather_transfers(grid, 1, 0, elements) if scattered else ()
 
 
-def derive(point: Point) -> dict[str, Metric]:
+def derive(point: Point | PointResult) -> dict[str, Metric]:
     """Bytes by path, counted over the message plan. Raises ValueError if t does not divide the tensor."""
     _, elements, sent, gathered = plan(point.parameters)
     receivers = {transfer.destination for transfer in sent}
@@ -96,38 +96,34 @@ def _draw_paths(axes: "Axes", point: PointResult) -> None:
     left = {node: 10.0 + 62.0 * i for i, node in enumerate(nodes)}
     top = {rank: 92.0 - 11 * grid.coordinates(rank).tp for rank in range(grid.n)}
     for node in nodes:
-        look: dict[str, Any] = {"fill": False, "edgecolor": "#555555", "linewidth": 0.7}
         height = 11 * grid.t + 1
-        axes.add_patch(Rectangle((left[node] - 3, 100.5 - height), 24, height, **look))
+        frame = Rectangle((left[node] - 3, 100.5 - height), 24, height, fill=False, edgecolor="#555555", linewidth=0.7)
+        axes.add_patch(frame)
         axes.text(left[node] + 9, 102, f"stage {node + 1}", ha="center", va="bottom", fontsize=6.5)
     for rank in range(grid.n):
         node, second = node_of(rank, grid.t), grid.coordinates(rank).pp > 0
         x, y = left[node], top[rank]
-        axes.add_patch(Rectangle((x, y - 1.5), 18, 8, facecolor=PALE, edgecolor=BLUE, linewidth=0.5))
+        box(axes, x, y - 1.5, 18, 8, PALE, BLUE)
         for transfer in sent:  # which part of the tensor crosses at this GPU
             if rank == (transfer.destination if second else transfer.source):
                 start, stop = (18 * edge / elements for edge in (transfer.start, transfer.stop))
-                axes.add_patch(Rectangle((x + start, y - 1.5), stop - start, 8, facecolor=LIGHT, linewidth=0))
+                box(axes, x + start, y - 1.5, stop - start, 8, LIGHT)
         axes.text(x + 9, y + 2.3, str(rank), ha="center", va="center", fontsize=6)
     for transfer in sent:
         from_x, to_x = (left[node_of(rank, grid.t)] for rank in (transfer.source, transfer.destination))
         ends = top[transfer.source] + 2.5, top[transfer.destination] + 2.5
         arrow(axes, from_x + 21.5, ends[0], to_x - 3.5, ends[1], ORANGE)
-    size = FP16_BYTES * max(transfer.elements for transfer in sent) / 1e6
-    total = FP16_BYTES * sum(transfer.elements for transfer in sent) / 1e6
+    metrics = derive(point)
+    size, total, into_each = ((metrics[name].value or 0) / 1e6 for name in (PATH, BETWEEN, GATHERED))
     text = f"InfiniBand: {len(sent)} × {size:.1f} MB\n= {total:.0f} MB"
     if gathered:
-        (gathered_bytes,) = {
-            FP16_BYTES * sum(g.elements for g in gathered if g.destination == t.destination) for t in sent
-        }
-        text += f"\nNVLink: all-gather, {gathered_bytes / 1e6:.1f} MB\ninto each GPU"
+        text += f"\nNVLink: all-gather, {into_each:.1f} MB\ninto each GPU"
         x = left[nodes[1]] + 22.5
         arrow(axes, x + 2, top[gathered[-1].source] - 2, x + 2, top[gathered[0].source] + 8, BLUE, "<|-|>")
     else:
         text += "\nthe same tensor on every path\n"
     axes.text(50, 8, text, ha="center", va="top", fontsize=6.5)
-    axes.set_xlim(0, 103)
-    axes.set_ylim(-22, 110)
+    axes.set(xlim=(0, 103), ylim=(-22, 110))
 
 
 ARTIFACT = Artifact(

@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 GPUS, SIZES = 64, (2, 4, 8, 16)
 RECOMPUTE = {"full": "Full recomputation", "selective": "Selective recomputation", "none": "No recomputation"}
-WITH = ", sequence parallel"
 DASHED = (0, (4, 1.2))
 USABLE = "usable_memory"
 TENSOR_TRAFFIC = q.Quantity("tensor_traffic", "tensor-parallel bytes sent", "B", "GB", 1e9, 1)
 
 
 def _series(recompute: str, on: bool) -> str:
-    return RECOMPUTE[recompute] + WITH * on
+    return RECOMPUTE[recompute] + ", sequence parallel" * on
 
 
 def _levels(*recompute: str) -> tuple[Level, ...]:

@@ -22,14 +22,16 @@ from reproduce.artifacts import (
     fig_tensor_vs_pipeline,
     fig_zero3,
 )
+from reproduce.artifacts.shared.diagrams import box
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.claims import judgement
+from reproduce.experiment.parameters import ranks_of
+from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results, holds_if, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from benchmarks.records import Record
@@ -39,10 +41,10 @@ ON_H100: Mapping[str, Any] = {"cluster": "h100"}
 CROSSOVER = q.Quantity("crossover_bandwidth", "HCA bandwidth where t=16 equals t=8", "B/s", "GB/s", 1e9, 0)
 REACH = 16.0  # a crossover is looked for between 1/16 and 16 times the cluster's bandwidth
 LINKS = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
+LOOKS = {"holds": ("#cfe8f6", "holds"), "contradicted": ("#f7d9c4", "does not"), "inconclusive": ("#eeeeee", "open")}
 # Hugging Face, The Ultra-Scale Playbook (2025), on nodes of 8 H100: tokens/s per GPU from one node's size to two's.
 PUBLIC_TENSOR, PUBLIC_PIPELINE = -0.427, -0.14
 SMALL_MODEL: Mapping[str, Any] = {"layers": 32, "hidden": 2560, "heads": 32, "seq": 4096, "vocab": 51200, "b": 1}
-GAIN = 0.10  # of interleaving, "10+%"
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,21 @@ class Judged:
         """The figure's own points; only those of `series` if it names any."""
         return tuple(p for p in self.artifact.points() if not self.series or p.series in self.series)
 
+    @property
+    def original(self) -> Claim:
+        """The claim as it is judged in its own figure."""
+        return next(claim for claim in self.artifact.claims if claim.id == self.claim)
+
     def judge(self, results: Results, era: str) -> Judgement:
         """What the figure's own judge says of the era's points."""
-        claim = next(claim for claim in self.artifact.claims if claim.id == self.claim)
+        return judgement(self.original, of_era(results, self.artifact, era))
+
+    def changes(self, results: Results, era: str) -> str:
+        """Where the era's verdict changes; '' if that is not known."""
         try:
-            return claim.judge(of_era(results, self.artifact, era))
-        except MissingResultError as error:
-            return Judgement("inconclusive", f"not judged: {error.args[0]}")
+            return self.where_it_changes(of_era(results, self.artifact, era))
+        except MissingResultError:
+            return ""
 
 
 def of_era(results: Results, artifact: Artifact, era: str) -> Results:
@@ -87,7 +97,7 @@ def of_era(results: Results, artifact: Artifact, era: str) -> Results:
 @cache
 def _originals(id: str, era: str) -> Mapping[str, Point]:
     """A figure's own points, by the keys that an era's have here."""
-    row = next(row for row in ROWS if row.artifact.id == id)
+    row = FIGURES[id]
     return {_key(era, row.artifact, point): point for point in row.points}
 
 
@@ -95,10 +105,13 @@ def _key(era: str, artifact: Artifact, point: Point) -> str:
     return f"{era.split()[0].lower()}_{artifact.id}_{point.key}"
 
 
-def _tokens(point_parameters: Mapping[str, Any]) -> float:
+def _tokens(parameters: Mapping[str, Any]) -> float:
     """Tokens of an iteration per GPU."""
-    p, t, d, B, seq = (point_parameters[name] for name in ("p", "t", "d", "B", "seq"))
-    return B * seq / (p * t * d)
+    return float(parameters["B"] * parameters["seq"] / ranks_of(parameters))
+
+
+def _tokens_by_batch(results: Results) -> dict[int, float]:
+    return {point.parameters["B"]: _tokens(point.parameters) for point in results.points}
 
 
 def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | None:
@@ -115,24 +128,19 @@ def _at_bandwidth(results: Results) -> str:
 
 
 def _gain_falls_at(results: Results) -> str:
-    tokens = {p.parameters["B"]: _tokens(p.parameters) for p in results.points}
-    gains = [
-        (tokens[B], gain)
-        for B, gain in results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B").items()
-    ]
-    crossing = _crossing(gains, GAIN)
-    if crossing:
+    tokens = _tokens_by_batch(results)
+    by_batch = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B")
+    gains = [(tokens[B], gain) for B, gain in by_batch.items()]
+    if crossing := _crossing(gains, fig_interleaved.GAIN):
         return f"{crossing:,.0f} tokens a GPU"
-    return (
-        f"{'beyond' if gains[-1][1] > GAIN else 'below'} {gains[-1 if gains[-1][1] > GAIN else 0][0]:,.0f} tokens a GPU"
-    )
+    (first, _), (last, gain) = gains[0], gains[-1]
+    return f"beyond {last:,.0f} tokens a GPU" if gain > fig_interleaved.GAIN else f"below {first:,.0f} tokens a GPU"
 
 
 def _data_first_from(results: Results) -> str:
     """The tokens per GPU and iteration from which on p=2 is faster than p=4, the two shallowest pipelines."""
-    lines = results.by_batch(q.THROUGHPUT, "p")
-    tokens = {p.parameters["B"]: _tokens(p.parameters) for p in results.points}
-    ratios = [(tokens[B], line[2] / line[4]) for B, line in sorted(lines.items())]
+    tokens = _tokens_by_batch(results)
+    ratios = [(tokens[B], line[2] / line[4]) for B, line in sorted(results.by_batch(q.THROUGHPUT, "p").items())]
     crossing = _crossing(ratios, 1.0)
     return f"{crossing:,.0f} tokens a GPU" if crossing else f"below {ratios[0][0]:,.0f} tokens a GPU"
 
@@ -144,8 +152,7 @@ def _zero3_equals_at(results: Results) -> str:
         if scheme == "zero3":
             rates = [results.value(points[kind, gpus].key, q.THROUGHPUT) for kind in ("local", "zero3")]
             lines.append((_tokens(points[scheme, gpus].parameters), rates[0] / rates[1]))
-    crossing = _crossing(sorted(lines), 1.0)
-    if crossing:
+    if crossing := _crossing(sorted(lines), 1.0):
         return f"equal at {crossing:,.0f} tokens a GPU (175B)"
     ratios = [ratio for _, ratio in lines]
     return f"PTD-P/ZeRO-3 {min(ratios):.2f} to {max(ratios):.2f} (175B)"
@@ -176,6 +183,7 @@ ROWS = (
     Judged("Recomputation is needed for larger batches", fig_recomputation.ARTIFACT, "needed_for_larger_batches"),
     Judged("PTD-P scales better than ZeRO-3", fig_zero3.ARTIFACT, "scales_more_gracefully", _zero3_equals_at),
 )
+FIGURES = {row.artifact.id: row for row in ROWS}
 # Figures that are about recomputation, or with points that do not fit without it.
 KEEPS_RECOMPUTATION = (fig_recomputation.ARTIFACT.id, fig_zero3.ARTIFACT.id, fig_tensor_vs_pipeline.ARTIFACT.id)
 
@@ -190,7 +198,6 @@ def _with_techniques(parameters: Mapping[str, Any], artifact: str) -> dict[str, 
 
 def points() -> tuple[Point, ...]:
     """Every judged figure's points in both eras, then those of the public measurements on H100s."""
-    figures = {row.artifact.id: row for row in ROWS}
     eras = [
         Point(
             _key(era, row.artifact, point),
@@ -198,7 +205,7 @@ def points() -> tuple[Point, ...]:
             point.label,
             _with_techniques(point.parameters, row.artifact.id) if era == H100 else point.parameters,
         )
-        for row in figures.values()
+        for row in FIGURES.values()
         for era in (A100, H100)
         for point in row.points
     ]
@@ -217,13 +224,12 @@ def points() -> tuple[Point, ...]:
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
     """The figure's own further metrics; and at t=16 of Figure 13 the bandwidth at which it is as fast as t=8."""
     metrics: dict[str, Metric] = {}
-    for artifact in {row.artifact.id: row.artifact for row in ROWS}.values():
-        if f"_{artifact.id}_" in point.key and artifact.further:
-            metrics |= artifact.further(point, estimate, cluster)
-    if fig_tensor_vs_pipeline.ARTIFACT.id in point.key and point.key.endswith("B128_p4_t16"):
-        crossover = _crossover(estimate.config, cluster)
-        if crossover is not None:
-            metrics[CROSSOVER.name] = Metric(crossover, "B/s", "simulated")
+    for id, row in FIGURES.items():
+        if f"_{id}_" in point.key and row.artifact.further:
+            metrics |= row.artifact.further(point, estimate, cluster)
+    at_t16 = fig_tensor_vs_pipeline.ARTIFACT.id in point.key and point.key.endswith("B128_p4_t16")
+    if at_t16 and (crossover := _crossover(estimate.config, cluster)) is not None:
+        metrics[CROSSOVER.name] = Metric(crossover, "B/s", "simulated")
     return metrics
 
 
@@ -254,17 +260,10 @@ def notes(results: Results) -> tuple[str, ...]:
         "Interleaving was seen to gain 9 to 10% on GPUs of today (AMD Primus, without its configuration).",
     ]
     for row in ROWS:
-        changes = {era: _changes(row, results, era) for era in (A100, H100)}
+        changes = {era: row.changes(results, era) for era in (A100, H100)}
         if any(changes.values()):
             lines.append(f"{row.text}: changes at " + "; ".join(f"{era}: {text}" for era, text in changes.items()))
     return tuple(lines)
-
-
-def _changes(row: Judged, results: Results, era: str) -> str:
-    try:
-        return row.where_it_changes(of_era(results, row.artifact, era))
-    except MissingResultError:
-        return ""
 
 
 def draw(artifact: Artifact, record: "Record") -> "Figure":
@@ -279,22 +278,14 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     for y, row in enumerate(ROWS):
         axes.text(0, y + 0.5, f"{row.text}, {row.artifact.label}", fontsize=6.5, va="center")
         for x, era in ((4.6, A100), (6.0, H100)):
-            _cell(axes, x, y, row.judge(results, era).verdict)
-        changes = [f"{era.split()[1]}: {text}" for era in (A100, H100) if (text := _changes(row, results, era))]
+            verdict = row.judge(results, era).verdict
+            color, text = LOOKS.get(verdict, ("#eeeeee", verdict))
+            box(axes, x, y + 0.08, 1.3, 0.84, color)
+            axes.text(x + 0.65, y + 0.5, text, fontsize=6.5, ha="center", va="center")
+        changes = [f"{era.split()[1]}: {text}" for era in (A100, H100) if (text := row.changes(results, era))]
         axes.text(7.4, y + 0.5, "\n".join(changes), fontsize=6, va="center")
     theme.add_origin(figure, [f"{record.fidelity}: ptdp on models of Selene and of an H100 cluster"])
     return figure
-
-
-LOOKS = {"holds": ("#cfe8f6", "holds"), "contradicted": ("#f7d9c4", "does not"), "inconclusive": ("#eeeeee", "open")}
-
-
-def _cell(axes: "Axes", x: float, y: int, verdict: str) -> None:
-    from matplotlib.patches import Rectangle
-
-    color, text = LOOKS.get(verdict, ("#eeeeee", verdict))
-    axes.add_patch(Rectangle((x, y + 0.08), 1.3, 0.84, facecolor=color, edgecolor="none"))
-    axes.text(x + 0.65, y + 0.5, text, fontsize=6.5, ha="center", va="center")
 
 
 ARTIFACT = Artifact(
@@ -315,14 +306,13 @@ ARTIFACT = Artifact(
 
 def _register(row: Judged) -> None:
     """A claim that a sentence's verdict on H100s of today is 'holds'."""
-    original = next(claim for claim in row.artifact.claims if claim.id == row.claim)
 
     def judge(results: Results) -> Judgement:
         then, now = (row.judge(results, era) for era in (A100, H100))
         text = f"{A100}: {then.verdict} ({then.explanation}); {H100}: {now.verdict} ({now.explanation})"
         return Judgement(now.verdict, text)
 
-    ARTIFACT.claim(original.tolerance, sentence=f"{row.text}: also on H100s of today.", id=row.claim)(judge)
+    ARTIFACT.claim(row.original.tolerance, sentence=f"{row.text}: also on H100s of today.", id=row.claim)(judge)
 
 
 for _row in ROWS:

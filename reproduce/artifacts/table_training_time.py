@@ -25,19 +25,15 @@ OURS, OURS_EXACT, THEIRS, THEIRS_EXACT = (
 
 GPT_3, TRILLION = "gpt_3_175b", "model_1t"
 RELATIVE = 0.05
-AGGREGATE, MONTHS = 37.6e15, 40
+AGGREGATE = 37.6e15
 
 
 def points() -> tuple[Point, ...]:
     """GPT-3 on 1024 GPUs and the trillion-parameter model on 3072."""
     small, large = published.rows(ID)
-    trillion = dict(models.table_1()[-1].parameters)
-    gpt_3 = {
-        **models.sizes_of("175B"),
-        # Not in the paper: as Table 1's nearest model, 145.6 billion parameters.
-        **{name: models.table_1()[6].parameters[name] for name in ("p", "t", "v", "b", "data_parallel")},
-        "B": small["B"],
-    }
+    nearest, trillion = (dict(models.table_1()[row].parameters) for row in (6, -1))
+    # Not in the paper: as Table 1's nearest model, 145.6 billion parameters.
+    gpt_3 = {**nearest, **models.sizes_of("175B"), "B": small["B"]}
     gpt_3["d"] = small["gpus"] // (gpt_3["p"] * gpt_3["t"])
     return tuple(
         Point(
@@ -155,7 +151,7 @@ def about_40_months(results: Results) -> Judgement:
     }
     days["eq. (3)"] = training_time(model, B, tokens, 1, AGGREGATE) / DAY_S
     months = {name: value / MONTH_D for name, value in days.items()}
-    near = any(abs(value / MONTHS - 1) <= RELATIVE for value in months.values())
+    near = any(abs(value / 40 - 1) <= RELATIVE for value in months.values())
     text = (
         f"months at 37.6 petaFLOP/s for 450 billion tokens: {listed(months, '{:.1f}')}; only to one significant digit "
         "is that 40"

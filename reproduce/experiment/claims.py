@@ -18,28 +18,29 @@ STEPS = 10  # of bisection: how near the margin at which a verdict changes is fo
 def judge(claim: Claim, results: Results) -> ClaimResult:
     """The claim with its verdict on these results."""
     if not fidelity.tests(results.fidelity, claim.fidelity):
-        judgement = Judgement(
+        judged = Judgement(
             "not testable here",
             f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",
         )
     elif results.scale not in claim.scales:
         needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
-        judgement = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
+        judged = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
     else:
-        judgement = _within_margins(claim, results, _judgement(claim, results))
+        judged = _within_margins(claim, results, judgement(claim, results))
     return ClaimResult(
         id=claim.id,
         sentence=claim.sentence,
         place=claim.place,
         fidelity=claim.fidelity,
         tolerance=claim.tolerance,
-        verdict=judgement.verdict,
-        explanation=judgement.explanation,
-        numbers=judgement.numbers,
+        verdict=judged.verdict,
+        explanation=judged.explanation,
+        numbers=judged.numbers,
     )
 
 
-def _judgement(claim: Claim, results: Results) -> Judgement:
+def judgement(claim: Claim, results: Results) -> Judgement:
+    """What the claim's judge says, whatever the fidelity, scale and margins are; 'inconclusive' without a result."""
     try:
         return claim.judge(results)
     except MissingResultError as error:
@@ -53,13 +54,13 @@ def _within_margins(claim: Claim, results: Results, simulated: Judgement) -> Jud
     """
     if claim.fidelity == "derived" or simulated.verdict not in ("holds", "contradicted"):
         return simulated
-    flips = [other for other in results.alternatives if _judgement(claim, other.results).verdict != simulated.verdict]
+    flips = [other for other in results.alternatives if judgement(claim, other.results).verdict != simulated.verdict]
     if not flips:
         return simulated
     low, share = 0.0, 1.0
     for _ in range(STEPS):
         middle = (low + share) / 2
-        nearer = [other for other in flips if _judgement(claim, other.moved_by(middle)).verdict != simulated.verdict]
+        nearer = [other for other in flips if judgement(claim, other.moved_by(middle)).verdict != simulated.verdict]
         low, share, flips = (low, middle, nearer) if nearer else (middle, share, flips)
     nearest = flips[0]
     return replace(

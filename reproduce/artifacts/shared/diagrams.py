@@ -19,6 +19,13 @@ def arrow(axes: "Axes", x: float, y: float, to_x: float, to_y: float, colour: st
     axes.annotate("", (to_x, to_y), (x, y), arrowprops={**look, "linewidth": 0.6, "color": colour})
 
 
+def box(axes: "Axes", x: float, y: float, width: float, height: float, face: str, edge: str | None = None) -> None:
+    """A rectangle with its lower left corner at (x, y), in data coordinates; with a thin outline if one is given."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=face, edgecolor=edge, linewidth=0.5))
+
+
 def draw_block(axes: "Axes", weights: Sequence[Parameter], t: int, between: str) -> None:
     """A block of two matrices (Figure 5): X, f, the slices of the first and of the last of t ranks, g, Z.
 
@@ -26,8 +33,7 @@ def draw_block(axes: "Axes", weights: Sequence[Parameter], t: int, between: str)
     the two.
     """
     axes.set_axis_off()
-    axes.set_xlim(-2, 102)
-    axes.set_ylim(-6, 68)
+    axes.set(xlim=(-2, 102), ylim=(-6, 68))
     for end, name in ((3, "X"), (97, "Z")):
         axes.text(end, 30, f"{name}\ns×b×h", ha="center", va="center", fontsize=6)
     longest = max(size for weight in weights for size in weight.shape)
@@ -62,16 +68,14 @@ def _matrix(axes: "Axes", x: float, y: float, weight: Parameter, shard: ShardSpe
 
     Sides go by the square root of their size, so that all of them can be seen.
     """
-    from matplotlib.patches import Rectangle
-
     width, height = (scale * size**0.5 for size in weight.shape)
     left, top = x - width / 2, y + height / 2
-    axes.add_patch(Rectangle((left, top - height), width, height, facecolor=PALE, edgecolor=BLUE, linewidth=0.5))
+    box(axes, left, top - height, width, height, PALE, BLUE)
     across, down = (0.0, 1.0), (0.0, 1.0)
     if weight.split is not None:
         part = shard.start / weight.shape[weight.split], shard.stop / weight.shape[weight.split]
         across, down = (part, down) if weight.split == COLUMN else (across, part)
-    place = left + across[0] * width, top - down[1] * height
-    axes.add_patch(Rectangle(place, (across[1] - across[0]) * width, (down[1] - down[0]) * height, facecolor=BLUE))
+    sides = (across[1] - across[0]) * width, (down[1] - down[0]) * height
+    box(axes, left + across[0] * width, top - down[1] * height, *sides, BLUE)
     outputs, inputs = shard.shape
     axes.text(x, top - height - 1, f"{inputs}×{outputs}", ha="center", va="top", fontsize=6)

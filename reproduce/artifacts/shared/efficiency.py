@@ -1,14 +1,14 @@
-"""Further metrics of simulated points: FLOP/s of the model alone, time in tensor-parallel communication, GEMM rates.
+"""Further metrics of simulated points: time in tensor-parallel communication, GEMM rates.
 
 `simulate` keeps tensor-parallel collectives inside the times of forward and backward passes, where they are spent;
 here the same cost model is asked for them alone. Mean over pipeline ranks, as all times of a point.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import fsum
 
 from benchmarks.records import Metric
-from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
+from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, operators
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
@@ -16,25 +16,18 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
 
 
-def model_throughput(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
-    """FLOP/s per GPU of the model alone: what eq. (3) counts for recomputed forward passes is left out."""
-    config = estimate.config
-    flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    return {q.MODEL_THROUGHPUT.name: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated")}
-
-
 def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
     """Seconds of tensor-parallel collectives in an iteration, and FLOP/s inside the GEMMs of a transformer layer."""
     model, parallel = estimate.config.model, estimate.config.parallel
     costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
 
-    def work(of: Callable[..., operators.Work]) -> operators.Work:
-        return of(model, parallel.b, parallel.t, sequence_parallel=parallel.sequence_parallel)
-
-    forward, backward = work(operators.layer_forward), work(operators.layer_backward)
+    forward, backward, *ends = (
+        of(model, parallel.b, parallel.t, sequence_parallel=parallel.sequence_parallel)
+        for of in (operators.layer_forward, operators.layer_backward, *operators.ENDS)
+    )
     passes = 2 if parallel.recompute == "full" else 1
     a_microbatch = model.layers * (passes * costs.communication(forward, group) + costs.communication(backward, group))
-    a_microbatch += fsum(costs.communication(work(end), group) for end in operators.ENDS)
+    a_microbatch += fsum(costs.communication(end, group) for end in ends)
     gemms = forward.gemms * passes + backward.gemms
     flops = sum(2 * M * N * K * batch for M, N, K, batch in gemms)
     return {

@@ -6,8 +6,8 @@ when each of its passes began and ended as executed, and as predicted. Other art
 same functions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 from ptdp_core.config import TrainingConfig
@@ -36,28 +36,27 @@ QUANTITIES = (
     Quantity(FORMULA, "bubble by (p-1)/(vm)", "1", "%", 0.01, 2),
     Quantity("iteration_time", "iteration", "s", "s", 1, 3),
 )
-LAYERS_PER_DEVICE = 4
-MODEL: Mapping[str, Any] = {"hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024}
-DESCRIPTION = (
-    "{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 layers "
-    "a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table compares bubble "
-    "and time with the simulator's for the same configuration, and the bubble with the paper's formula."
-)
 
 
-def point(key: str, series: str, schedule: str, p: int, m: int, v: int = 1) -> Point:
-    """A schedule as a configuration that can be emulated."""
-    parameters = {
-        **MODEL, "layers": LAYERS_PER_DEVICE * p, "schedule": schedule, "p": p, "t": 1, "d": 1, "v": v, "b": 1, "B": m,
-        "m": m, "recompute": "none", "gpus_per_node": 1,
-    }  # fmt: skip
-    label = f"{schedule}, p={p}, m={m}" + (f", v={v}" if v > 1 else "")
-    return Point(key, series, label, parameters)
+def sweep(what: str, runs: Iterable[tuple[str, str, str, int, int, int]]) -> Sweep:
+    """Schedules at scale 'laptop', which can be emulated: key, series, schedule, p, m and v of each.
 
-
-def sweep(what: str, points: Callable[[], tuple[Point, ...]]) -> Sweep:
-    """The executed schedules at scale 'laptop'; `what` begins the description."""
-    return Sweep(points, title="executed", description=DESCRIPTION.format(what=what))
+    `what` begins the description.
+    """
+    points = tuple(
+        Point(key, series, f"{schedule}, p={p}, m={m}" + (f", v={v}" if v > 1 else ""), {
+            "layers": 4 * p, "hidden": 8192, "heads": 64, "seq": 1024, "vocab": 1024, "schedule": schedule,
+            "p": p, "t": 1, "d": 1, "v": v, "b": 1, "B": m, "m": m, "recompute": "none", "gpus_per_node": 1,
+        })
+        for key, series, schedule, p, m, v in runs
+    )  # fmt: skip
+    description = (
+        f"{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 "
+        "layers a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table "
+        "compares bubble and time with the simulator's for the same configuration, and the bubble with the paper's "
+        "formula."
+    )
+    return Sweep(lambda: points, title="executed", description=description)
 
 
 def metrics(point: Point, emulation: "Emulation") -> dict[str, Metric]:
