@@ -1,8 +1,10 @@
 """Fidelity 'derived': a point through the artifact's own formula."""
 
 import sys
+from collections.abc import Mapping
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.sweep import Point
 from reproduce.running import simulated
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
@@ -10,6 +12,10 @@ from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
 
 class Derived(Evaluator):
     """Calls the artifact's `derive`."""
+
+    def parameters(self, point: Point) -> Mapping[str, Scalar]:
+        """The point's own: a formula knows no defaults of training configurations."""
+        return point.parameters
 
     def outcome(self, point: Point) -> Outcome:
         """What follows from the point's parameters."""
