@@ -1,7 +1,7 @@
 """The figures of records: the line plot that most of them are, and drawing any of them as files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from math import ceil, log2
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
     that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that ratios can be seen.
     `artifact.looks` may give a series its own color, marker and linestyle.
     """
-    figure = lines_over_x(artifact, {"": record})
+    figure = overlay(artifact, {"": record})
     if reversed_claims(artifact, record):
         figure.axes[0].set_title("opposite to the paper's claim, but no test of it", fontsize=7)
     return figure
@@ -66,22 +66,19 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
     The first result is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first
-    result's scale shows it. Raises ValueError for more results than there are line styles.
+    result's scale shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than
+    there are line styles.
     """
-    if len(records) > len(LINES):
-        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
-    return lines_over_x(artifact, records)
-
-
-def lines_over_x(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
-    """The chart that `line_plot` and `overlay` describe, of the results by name."""
     from matplotlib.lines import Line2D
 
+    if len(records) > len(LINES):
+        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
     data = chart_data(artifact, records)
     alone = len(records) == 1
     first = next(iter(records.values()))
     names = list(dict.fromkeys(data.series))
-    styles = {name: {**theme.series_look(i), **artifact.looks.get(name, {})} for i, name in enumerate(names)}
+    usual = zip(names, cycle(theme.PALETTE), cycle(theme.MARKERS), strict=False)
+    styles = {name: {"color": color, "marker": mark, **artifact.looks.get(name, {})} for name, color, mark in usual}
     keys = ["paper"] if data.paper.notna().any() else []
     keys += ["predicted"] if alone and data.predicted.notna().any() else []
     keys += [theme.OOM] if "oom" in set(data.status) else []
@@ -186,17 +183,13 @@ def _draw_others(
             yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
     out = points[points.status == "oom"].drop_duplicates("x")
     if len(out):
-        rows_used = sum(
-            str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines
-        )  # crosses of other series
-        above = {
-            "transform": axes.get_xaxis_transform(),
-            "clip_on": False,
-            "color": look["color"],
-            **theme.OUT_OF_MEMORY,
-        }
-        heights = [1.03 + 0.05 * rows_used] * len(out)
-        yield theme.OOM, axes.plot(out.x, heights, label=f"{name} ({theme.OOM})".strip(), **above)[0]
+        crosses = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # of other series
+        above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"]}
+        heights = [1.03 + 0.05 * crosses] * len(out)
+        yield (
+            theme.OOM,
+            axes.plot(out.x, heights, label=f"{name} ({theme.OOM})".strip(), **above, **theme.OUT_OF_MEMORY)[0],
+        )
 
 
 def _legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> None:

@@ -17,13 +17,14 @@ class TimeLeft:
 
     def __init__(self, expected: Sequence[float], later: float = 0.0) -> None:
         self.waiting, self.later = list(expected), later
+        self.is_long = sum(expected) + later >= LONG_S
         self.spent = self.planned = 0.0
         self.last = time.monotonic()
 
     def done(self) -> None:
         """The next point is finished."""
         now = time.monotonic()
-        took, expected = now - self.last, self.waiting.pop(0)
+        took, expected = now - self.last, self.waiting.pop(0) if self.waiting else 0.0
         self.last = now
         if took > expected / 10:  # or it was there already
             self.spent, self.planned = self.spent + took, self.planned + expected
@@ -32,6 +33,14 @@ class TimeLeft:
         """What is left: of the points, and with what comes after them."""
         pace = self.spent / self.planned if self.planned else 1.0
         return sum(self.waiting) * pace + self.later
+
+    def __str__(self) -> str:
+        """', about 40 s left (all: 3 min)'; nothing where the run is not long."""
+        if not self.is_long:
+            return ""
+        here = self.seconds() - self.later
+        every = f" (all: {spoken(here + self.later)})" if self.later else ""
+        return f", about {spoken(here)} left{every}" if here else every
 
 
 def spoken(seconds: float) -> str:
@@ -46,54 +55,32 @@ def progress(
     """Show the progress of `total` points; the caller calls what it is given with each label done.
 
     `expected` are the seconds that each point takes, `later` those of what else will run, if they are known. Nothing is
-    shown where `quiet`.
+    shown where `quiet`. Without a terminal there is a line for all points, or where it takes long one for each.
     """
+    left = TimeLeft(expected, later)
     if quiet:
         yield lambda label: None
-        return
-    left = TimeLeft(expected, later) if sum(expected) + later >= LONG_S else None
-    if not sys.stderr.isatty():
-        yield _lines(name, total, left)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn(name),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[at]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=total, at=_left(left))
+        at = TextColumn("{task.fields[at]}")
+        columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), at)
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(name, total=total, at=str(left))
 
-        def on_point(label: str) -> None:
-            if left:
+            def show(label: str) -> None:
                 left.done()
-            bar.update(task, advance=1, at=f"{label}{_left(left)}")
+                bar.update(task, advance=1, at=f"{label}{left}")
 
-        yield on_point
+            yield show
+    else:
+        print(f"{name}: {total} points{left}", file=sys.stderr, flush=True)
 
-
-def _lines(name: str, total: int, left: TimeLeft | None) -> Callable[[str], None]:
-    """One line for all points, or where it takes long one for each."""
-    print(f"{name}: {total} points{_left(left)}", file=sys.stderr, flush=True)
-    done = 0
-
-    def on_point(label: str) -> None:
-        nonlocal done
-        done += 1
-        if left:
+        def say(label: str) -> None:
             left.done()
-            print(f"{name}: {done} of {total} done ({label}){_left(left)}", file=sys.stderr, flush=True)
+            if left.is_long:
+                done = total - len(left.waiting)
+                print(f"{name}: {done} of {total} done ({label}){left}", file=sys.stderr, flush=True)
 
-    return on_point
-
-
-def _left(left: TimeLeft | None) -> str:
-    if left is None:
-        return ""
-    here = left.seconds() - left.later
-    every = f" (all: {spoken(here + left.later)})" if left.later else ""
-    return f", about {spoken(here)} left{every}" if here else every
+        yield say

@@ -201,11 +201,6 @@ def _columns(labels: Sequence[str], rows: int) -> list[list[str]]:
     return [[*labels[start : start + rows], *[""] * (start + rows - len(labels))] for start in starts]
 
 
-def series_look(index: int) -> dict[str, Any]:
-    """Color and marker of the series of that number."""
-    return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
-
-
 def hollow(color: str, marker: str) -> dict[str, Any]:
     """How the paper's points look: hollow, larger than ours, on a broad pale line below ours, to be seen under them."""
     return {

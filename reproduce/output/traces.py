@@ -17,7 +17,6 @@ from benchmarks.records import Metric
 from ptdp_core.schedules import (
     Action,
     Exchange,
-    Message,
     Schedule,
     StagePlacement,
     TimelineEvent,
@@ -241,7 +240,10 @@ def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[s
     yield _name("process_name", pid, 0, f"{timeline.schedule} {sizes}{whence}")
     for rank in range(timeline.p):
         yield _name("thread_name", pid, rank + 1, f"Device {rank + 1} (pipeline rank {rank})")
-    flows = dict(zip(_messages(timeline), ids, strict=False))
+    # The messages of which the timeline shows both ends.
+    arrivals = {message_into(action, timeline.placement) for _, _, action in timeline.passes}
+    departures = (message_out_of(action, timeline.placement) for _, _, action in timeline.passes)
+    flows = dict(zip((message for message in departures if message and message in arrivals), ids, strict=False))
     for rank, box, action in timeline.passes:
         where = {"pid": pid, "tid": rank + 1}
         start, end = (round(time * _NANOSECONDS[timeline.unit]) for time in (box.start, box.end))
@@ -252,35 +254,22 @@ def _events(pid: int, timeline: Timeline, ids: Iterator[int]) -> Iterator[dict[s
             **where,
             "ts": start / 1000,
             "dur": (end - start) / 1000,
-            "args": _arguments(action, timeline),
+            "args": {
+                "action": str(action),
+                "stage": action.stage,
+                "chunk": timeline.chunk_of(action),
+                "microbatch": action.microbatch,
+            },
         }
-        arrival = message_into(action, timeline.placement)
-        if arrival in flows:
-            yield {**_flow(arrival, flows[arrival]), **where, "ph": "f", "bp": "e", "ts": start / 1000}
-        departure = message_out_of(action, timeline.placement)
-        if departure in flows:
+        for message, flow_end in (
+            (message_into(action, timeline.placement), {"ph": "f", "bp": "e", "ts": start / 1000}),
             # The last nanosecond still belongs to the slice; its end is the next one's begin.
-            moment = max(start, end - 1)
-            yield {**_flow(departure, flows[departure]), **where, "ph": "s", "ts": moment / 1000}
+            (message_out_of(action, timeline.placement), {"ph": "s", "ts": max(start, end - 1) / 1000}),
+        ):
+            if message in flows:
+                flow = {"name": _TENSORS[message.kind], "cat": "message", "id": flows[message]}
+                yield {**flow, **where, **flow_end}
 
 
 def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _arguments(action: Action, timeline: Timeline) -> dict[str, Any]:
-    chunk = timeline.chunk_of(action)
-    return {"action": str(action), "stage": action.stage, "chunk": chunk, "microbatch": action.microbatch}
-
-
-def _flow(message: Message, id: int) -> dict[str, Any]:
-    return {"name": _TENSORS[message.kind], "cat": "message", "id": id}
-
-
-def _messages(timeline: Timeline) -> Iterator[Message]:
-    """The messages of which the timeline shows both ends."""
-    shown = {message_into(action, timeline.placement) for _, _, action in timeline.passes}
-    for _, _, action in timeline.passes:
-        message = message_out_of(action, timeline.placement)
-        if message is not None and message in shown:
-            yield message

@@ -1,8 +1,8 @@
 """What the page asks Python for, in a browser's worker or here: each answer is plain JSON data.
 
-The page computes nothing itself. `call` is the only entry: it takes the name of one of the functions in `ANSWERS` and
-its arguments as JSON, and returns {"answer": ...} or {"error": "one line"} as JSON. Nothing here imports numpy, pandas
-or torch.
+The page computes nothing itself. `call` is the only entry: it takes the name of one of the functions in `ANSWERS` or
+`ANSWERS_ON_CLUSTER` and its arguments as JSON, and returns {"answer": ...} or {"error": "one line"} as JSON. Nothing
+here imports numpy, pandas or torch.
 """
 
 import gc
@@ -38,9 +38,19 @@ SHOWN_PLANS = 8
 
 
 def call(name: str, arguments: str) -> str:
-    """The answer of a function of `ANSWERS` to JSON arguments, as JSON; a user's mistake is an 'error' of one line."""
+    """The answer of a function to JSON arguments, as JSON; a user's mistake is an 'error' of one line.
+
+    What is simulated is so on a `cluster`, by name, with `changes` of its numbers or, in its place, the `text` of a
+    file; the functions get what `load_cluster` takes.
+    """
     try:
-        return json.dumps({"answer": ANSWERS[name](**json.loads(arguments))})
+        given = json.loads(arguments)
+        if name in ANSWERS:
+            answer = ANSWERS[name](**given)
+        else:
+            file = _file(given.pop("cluster", "selene"), given.pop("changes", {}), given.pop("text", ""))
+            answer = ANSWERS_ON_CLUSTER[name](**given, cluster=file)
+        return json.dumps({"answer": answer})
     except (ReproduceError, ValueError) as error:
         return json.dumps({"error": str(error)})
 
@@ -102,7 +112,10 @@ def cluster(name: str, text: str = "") -> dict[str, Any]:
 
 
 def _file(name: str, changes: Mapping[str, float], text: str) -> str:
-    """What `load_cluster` takes for a cluster: its name, or the path of a file with the changes or the text in it."""
+    """What `load_cluster` takes for a cluster: its name, or the path of a file with the changes or the text in it.
+
+    Raises `ValueError` for a change of what is no number of a cluster, or out of its range.
+    """
     if not changes and not text:
         return name
     if not text:
@@ -114,30 +127,23 @@ def _file(name: str, changes: Mapping[str, float], text: str) -> str:
             p = parameters[key]
             if not p.low <= value <= p.high:
                 raise ValueError(f"{key}={value:g} lies outside its range; needs {p.low:g} to {p.high:g} {p.unit}")
-            number = int(value) if isinstance(p.value, int) else float(value)
             lines += [
                 f"[{key}]",
-                f"value = {number!r}",
+                f"value = {int(value) if isinstance(p.value, int) else float(value)!r}",
                 f"unit = {json.dumps(p.unit)}",
                 f"range = [{p.low!r}, {p.high!r}]",
+                'source = "changed in the page"',
+                'set_with = "nothing"',
             ]
-            lines += ['source = "changed in the page"', 'set_with = "nothing"']
         text = "\n".join(lines)
     path = Path(tempfile.gettempdir()) / f"cluster-{sha256(text.encode()).hexdigest()[:16]}.toml"
     path.write_text(text, encoding="utf-8")
     return str(path)
 
 
-def artifact(
-    id: str, cluster: str = "selene", changes: Mapping[str, float] | None = None, text: str = ""
-) -> dict[str, Any]:
-    """An artifact at its first fidelity and scale, computed now: points, claims with verdicts, notes."""
-    file = _file(cluster, changes or {}, text)
-    return _artifact(id, file)
-
-
 @lru_cache(maxsize=64)
-def _artifact(id: str, cluster: str) -> dict[str, Any]:
+def artifact(id: str, cluster: str) -> dict[str, Any]:
+    """An artifact at its first fidelity and scale, computed now: points, claims with verdicts, notes."""
     plan = runner.plan(catalog.load(id), Path(tempfile.gettempdir()), cluster=cluster)
     shown, evaluate_point = plan.artifact, evaluator(plan)
     points, claims, notes = runner.judge_points(evaluate_point, tuple(map(evaluate_point.evaluate, plan.points)))
@@ -183,24 +189,15 @@ def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
     }
 
 
-def what_if(
-    configuration: Mapping[str, Any],
-    cluster: str = "selene",
-    changes: Mapping[str, float] | None = None,
-    text: str = "",
-) -> dict[str, Any]:
+def what_if(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it."""
-    return evaluate(dict(configuration), 1, _file(cluster, changes or {}, text))
+    return evaluate(dict(configuration), 1, cluster)
 
 
-def plan(
-    model: Mapping[str, int], gpus: int, batch: int, cluster: str = "selene",
-    changes: Mapping[str, float] | None = None, text: str = "",
-) -> dict[str, Any]:  # fmt: skip
+def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
     """The fastest configurations of a model on so many GPUs, by `reproduce plan`'s search."""
-    file = _file(cluster, changes or {}, text)
     name, job = request({**model, "gpus": gpus, "batch": batch})
-    loaded, reference = open_cluster(file)
+    loaded, reference = open_cluster(cluster)
     result = make_plan(name, job, loaded, reference.name, SHOWN_PLANS)
     return {
         "simulated": len(result.search.ranked),
@@ -216,19 +213,14 @@ def plan(
     }
 
 
-def timeline(
-    configuration: Mapping[str, Any],
-    cluster: str = "selene",
-    changes: Mapping[str, float] | None = None,
-    text: str = "",
-) -> dict[str, Any]:
+def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
 
     The stash of a rank is a list of [second, microbatches of a chunk held from then on]. The critical path is a list of
     [rank, index of the pass in its row], from the last pass to the first.
     """
     config = TrainingConfig.from_plain(dict(configuration))
-    estimate = simulate(config, load_cluster(_file(cluster, changes or {}, text)), timeline=True)
+    estimate = simulate(config, load_cluster(cluster), timeline=True)
     return {
         "iteration_time": estimate.iteration_time,
         "bubble_fraction": estimate.bubble_fraction,
@@ -269,10 +261,8 @@ def _critical_path(rows: tuple[tuple[TimelineEvent[float], ...], ...], stages: i
     return path
 
 
-ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "start": start,
-    "artifacts": artifacts,
-    "cluster": cluster,
+ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {"start": start, "artifacts": artifacts, "cluster": cluster}
+ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
     "what_if": what_if,
     "plan": plan,

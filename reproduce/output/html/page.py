@@ -7,7 +7,7 @@ import base64
 import hashlib
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.records.units import with_unit
 from reproduce.experiment.artifact import NOT_IN_PAPER
-from reproduce.experiment.claims import Accuracy
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
 from reproduce.output.html.pictures import picture, png_image
-from reproduce.output.html.report import RecordFiles, ReportContents, provenance_of
+from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.latex import plain
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import VERDICT_LOOKS
@@ -112,26 +111,14 @@ def _stands_on(report: ReportContents) -> str:
     good = sum(point.status == "ok" for point in points)
     run = sum(bool(entry.results) for entry in report.entries)
     text = f"{run} of {len(report.entries)} artifacts have results, with {good:,} of {len(points):,} points."
-    by_fidelity: dict[str, list[RecordFiles]] = {}
-    for _, result in report.shown:
-        by_fidelity.setdefault(result.record.fidelity, []).append(result)
-    differences = [
-        f"{fidelity} {distance.mean:.1%} over {distance.count} points (worst {distance.worst_signed:+.1%})"
-        for fidelity in ORIGINS
-        if (distance := pooled(by_fidelity.get(fidelity, ())))
-    ]
+    differences = []
+    for fidelity in ORIGINS:
+        apart = [part for _, each in report.shown if each.record.fidelity == fidelity and (part := each.accuracy)]
+        if apart:
+            count, worst = sum(part.count for part in apart), max(apart, key=lambda part: part.worst)
+            mean = sum(part.mean * part.count for part in apart) / count
+            differences.append(f"{fidelity} {mean:.1%} over {count} points (worst {worst.worst_signed:+.1%})")
     return text + (f" Mean difference from the paper: {', '.join(differences)}." if differences else "")
-
-
-def pooled(results: Sequence[RecordFiles]) -> Accuracy | None:
-    """The differences from the paper of several results together."""
-    parts = [distance for result in results if (distance := result.accuracy)]
-    if not parts:
-        return None
-    count, worst = sum(part.count for part in parts), max(parts, key=lambda part: part.worst)
-    mean = sum(part.mean * part.count for part in parts) / count
-    equal = sum(part.equal for part in parts)
-    return Accuracy(count, equal, mean, worst.worst, worst.worst_label, worst.worst_signed)
 
 
 def _footer(report: ReportContents) -> str:
