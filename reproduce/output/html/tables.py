@@ -6,13 +6,20 @@ from typing import Any, NamedTuple
 
 from pandas import DataFrame
 
-from benchmarks.records import PointResult, Record
+from benchmarks.records import Record
 from reproduce.experiment import quantities as q
 from reproduce.output.frame import by_point, frame, of_metric
-from reproduce.output.tables import NONE, numeric, parts, shown_values, text_table
+from reproduce.output.tables import NONE, numeric, parts, shown_values
 
 LEADING_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
-SCORES = ("points", "mean_error", "bias", "worst_error", "rank_correlation")
+# The scores in their order, and how they are written; further ones follow as shares.
+SCORES = {
+    "points": "{:.0f}",
+    "mean_error": "{:.1%}",
+    "bias": "{:+.1%}",
+    "worst_error": "{:+.1%}",
+    "rank_correlation": "{:.3f}",
+}
 PLAN_COLUMNS = ("rank", "p", "t", "d", "v", "b", "recompute")
 PLAN_QUANTITIES = (
     replace(q.ITERATION, digits=3),
@@ -63,22 +70,17 @@ def leading_number(cell: Any) -> str | None:
 
 def score_table(accuracy: Record) -> DataFrame:
     """What `reproduce accuracy` found: the scores, next to the naive baselines."""
-    scores = [point for point in accuracy.points if point.series == "score"]
-    origins = {name: metric.origin for point in scores for name, metric in point.metrics.items()}
-    names = sorted(origins, key=lambda name: SCORES.index(name) if name in SCORES else len(SCORES))
-    headings = ["points of", *(f"{name.replace('_', ' ')} [{origins[name]}]" for name in names)]
-    return text_table(headings, [(point.label, *(_score(point, name) for name in names)) for point in scores])
-
-
-def _score(point: PointResult, name: str) -> str:
-    metric = point.metrics.get(name)
-    if metric is None or metric.value is None:
-        return NONE
-    if metric.unit == "count":
-        return f"{metric.value}"
-    if name == "rank_correlation":
-        return f"{metric.value:.3f}"
-    return f"{metric.value:+.1%}" if name in ("bias", "worst_error") else f"{metric.value:.1%}"
+    tidy = frame(accuracy).query("series == 'score'")
+    table = by_point(tidy)[["label"]].rename(columns={"label": "points of"})
+    known = list(SCORES)
+    for name in sorted(
+        tidy.metric.dropna().unique(), key=lambda name: known.index(name) if name in known else len(known)
+    ):
+        rows = of_metric(tidy, name)
+        origin = rows.origin.dropna().iloc[0]
+        shown = rows.value.map(SCORES.get(name, "{:.1%}").format, "ignore").fillna(NONE)
+        table[f"{name.replace('_', ' ')} [{origin}]"] = shown
+    return table.reset_index(drop=True)
 
 
 def plan_table(plan: Record) -> DataFrame:

@@ -6,6 +6,7 @@ import { ask, onStatus, restart } from "./python.js";
 
 const $ = (id) => document.getElementById(id);
 const element = (tag, text, attributes = {}) => { const node = document.createElement(tag); if (text !== undefined) node.textContent = text; for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); return node; };
+const option = (name) => element("option", name, { value: name });
 let state = store.START, offer, shown = {}, asked = {};
 
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
@@ -48,6 +49,14 @@ function refresh() {
   if (state.view === "whatif") return update("whatif", "what_if", { configuration: state.configuration, ...cluster() }, showAnswer);
   return showTimelines();
 }
+
+// What is shown changes, in part.
+function change(part) {
+  state = { ...state, ...part };
+  refresh();
+}
+
+const configure = (part) => change({ configuration: { ...state.configuration, ...part } });
 
 function showArtifact(answer) {
   $("artifact").value = answer.id;
@@ -138,6 +147,12 @@ async function showTimelines() {
   }
 }
 
+// Another cluster, or this one's own numbers again, or a file's.
+function useCluster(part) {
+  change({ changes: {}, text: "", ...part });
+  showCluster();
+}
+
 async function showCluster() {
   const answer = await ask("cluster", { name: state.cluster, text: state.text }).catch((error) => fail(error.message));
   if (!answer) return;
@@ -153,8 +168,7 @@ async function showCluster() {
       if (input.value.trim() === "" || Number.isNaN(value)) return fail(`${entry.name}=${input.value} is no number; needs ${entry.low} to ${entry.high} ${entry.unit}`);
       if (value < entry.low || value > entry.high) return fail(`${entry.name}=${value} lies outside its range; needs ${entry.low} to ${entry.high} ${entry.unit}`);
       const { [entry.name]: _, ...others } = state.changes;
-      state = { ...state, changes: value === entry.value ? others : { ...others, [entry.name]: value } };
-      refresh();
+      change({ changes: value === entry.value ? others : { ...others, [entry.name]: value } });
     });
     cell.append(input);
     row.append(element("th", entry.name, { scope: "row" }), cell, element("td", entry.unit), element("td", `${entry.low} to ${entry.high}`), element("td", `${entry.source} (set with: ${entry.set_with})`));
@@ -165,12 +179,12 @@ async function showCluster() {
 // ------------------------------------------------------------------------------------------------------------ controls
 
 function fillControls() {
-  $("cluster-select").replaceChildren(...offer.clusters.map((name) => element("option", name, { value: name })));
+  $("cluster-select").replaceChildren(...offer.clusters.map(option));
   $("cluster-select").value = state.cluster;
-  for (const id of ["schedule-a", "schedule-b"]) $(id).replaceChildren(element("option", id === "schedule-a" ? "default for v" : "nothing", { value: "" }), ...offer.schedules.map((name) => element("option", name, { value: name })));
+  for (const id of ["schedule-a", "schedule-b"]) $(id).replaceChildren(element("option", id === "schedule-a" ? "default for v" : "nothing", { value: "" }), ...offer.schedules.map(option));
   const model = element("label", "shipped"), select = element("select", undefined, { id: "model" });
-  select.append(element("option", "own", { value: "" }), ...Object.keys(offer.models).map((name) => element("option", name, { value: name })));
-  select.addEventListener("change", () => { if (select.value) { state = { ...state, configuration: { ...state.configuration, ...offer.models[select.value] } }; fillForm(); refresh(); } });
+  select.append(element("option", "own", { value: "" }), ...Object.keys(offer.models).map(option));
+  select.addEventListener("change", () => { if (select.value) { configure(offer.models[select.value]); fillForm(); } });
   model.append(select);
   $("configuration").replaceChildren(...["model", "parallelism"].map((part) => {
     const group = element("fieldset"), names = Object.keys(offer.fields).filter((name) => offer.fields[name].part === part);
@@ -188,8 +202,7 @@ function field(name) {
   input.addEventListener(choices || input.type === "checkbox" ? "change" : "input", () => {
     const value = input.type === "checkbox" ? input.checked : choices ? input.value : input.valueAsNumber;
     if (Number.isNaN(value)) return fail(`${name} is empty; needs a positive whole number`);
-    state = { ...state, configuration: { ...state.configuration, [name]: value } };
-    refresh();
+    configure({ [name]: value });
   });
   label.append(input);
   return label;
@@ -209,25 +222,23 @@ function fillForm() {
 function listen() {
   const tabs = [...document.querySelectorAll("[role=tab]")];
   tabs.forEach((tab, i) => {
-    tab.addEventListener("click", () => { state = { ...state, view: tab.dataset.view }; fillForm(); refresh(); });
+    tab.addEventListener("click", () => { change({ view: tab.dataset.view }); fillForm(); });
     tab.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (step) { const next = tabs[(i + step + tabs.length) % tabs.length]; next.focus(); next.click(); }
     });
   });
   $("configuration").addEventListener("submit", (event) => event.preventDefault());
-  $("artifact").addEventListener("change", (event) => { state = { ...state, artifact: event.target.value }; refresh(); });
-  $("cluster-select").addEventListener("change", (event) => { state = { ...state, cluster: event.target.value, changes: {}, text: "" }; refresh(); showCluster(); });
-  $("cluster-reset").addEventListener("click", () => { state = { ...state, changes: {}, text: "" }; refresh(); showCluster(); });
+  $("artifact").addEventListener("change", (event) => change({ artifact: event.target.value }));
+  $("cluster-select").addEventListener("change", (event) => useCluster({ cluster: event.target.value }));
+  $("cluster-reset").addEventListener("click", () => useCluster({}));
   $("cluster-use").addEventListener("click", async () => {
     const text = $("cluster-text").value;
     try { await ask("cluster", { name: state.cluster, text }); } catch (error) { return fail(error.message); }
-    state = { ...state, changes: {}, text };
-    refresh();
-    showCluster();
+    useCluster({ text });
   });
-  $("schedule-a").addEventListener("change", (event) => { state = { ...state, configuration: { ...state.configuration, schedule: event.target.value } }; refresh(); });
-  $("schedule-b").addEventListener("change", (event) => { state = { ...state, beside: event.target.value }; refresh(); });
+  $("schedule-a").addEventListener("change", (event) => configure({ schedule: event.target.value }));
+  $("schedule-b").addEventListener("change", (event) => change({ beside: event.target.value }));
   $("best").addEventListener("click", () => {
     if (!offer) return;
     const { p, t, d, B, ...values } = { ...Object.fromEntries(Object.entries(offer.fields).map(([name, { default: usual }]) => [name, usual])), ...state.configuration };
@@ -244,7 +255,7 @@ function showPlans(answer) {
   const list = element("ol");
   for (const { configuration, iteration_time, throughput_per_gpu, peak_memory } of answer.plans) {
     const { p, t, d, v, b, recompute } = configuration, button = element("button", "use");
-    button.addEventListener("click", () => { state = { ...state, configuration }; fillForm(); refresh(); });
+    button.addEventListener("click", () => { change({ configuration }); fillForm(); });
     const item = element("li", `p=${p} t=${t} d=${d} v=${v} b=${b}, recompute ${recompute}: ${iteration_time.toPrecision(4)} s, ${(throughput_per_gpu / 1e12).toFixed(1)} teraFLOP/s per GPU, ${(peak_memory / 1e9).toFixed(1)} GB `);
     item.append(button);
     list.append(item);
