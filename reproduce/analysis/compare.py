@@ -7,12 +7,12 @@ two environments stand beside the numbers, and nothing fails on them.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.records import Host, Metric, PointResult, Record, RecordedTimeline, read_record
+from benchmarks.records import Metric, PointResult, Record, RecordedTimeline, read_record
 from benchmarks.records.environment import MOMENTARY
 from benchmarks.records.errors import (
     DONE,
@@ -27,10 +27,21 @@ from reproduce.experiment.fidelity import FIDELITIES
 # Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
 TIMED = tuple(fidelity.name for fidelity in FIDELITIES.values() if fidelity.timed)
 # The rest of a host (kernel, memory) explains a number without making it another class of machine.
-OK = "ok"
 HOST_CLASS = ("machine", "cpu", "logical_cores", "gpus", "gpu_count")
+# Of statuses and verdicts; everything else that is neither ok nor decided stands between the best and the worst.
+BETTER = {"ok": 1, "holds": 1, "contradicted": -1}
 
-Key = tuple[str, str, str, str]  # kind, id, fidelity, scale
+
+class Key(NamedTuple):
+    """What a record of one set and that of the other must have in common to meet."""
+
+    kind: str
+    id: str
+    fidelity: str
+    scale: str
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.fidelity}, scale {self.scale})"
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,7 @@ class Difference:
     """A value of a point that is not the same in A and B.
 
     `samples_apart` says whether the samples of A and of B do not overlap; None where one of them has no samples.
+    `relative` is (b - a)/|a|; None where a is 0.
     """
 
     point: str
@@ -46,41 +58,57 @@ class Difference:
     b: int | float
     unit: str
     origin: str
-    samples_apart: bool | None = None
+    samples_apart: bool | None
+    relative: float | None
 
     @property
-    def relative(self) -> float | None:
-        """(b - a)/|a|, where a is not 0."""
-        return (self.b - self.a) / abs(self.a) if self.a else None
+    def size(self) -> float:
+        """The relative difference without its sign; infinite where A's value is 0."""
+        return math.inf if self.relative is None else abs(self.relative)
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change:
     """A status, a timeline or a verdict that is not the same in A and B, in words."""
 
     what: str
     a: str
     b: str
 
+    @property
+    def worse(self) -> bool:
+        """Whether a status is no longer ok, or a verdict further from 'holds' than it was."""
+        return BETTER.get(self.b, 0) < BETTER.get(self.a, 0)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.a} -> {self.b}"
+
 
 @dataclass(frozen=True)
 class Pair:
     """A record in A and in B: why they cannot be compared (empty: they can), and otherwise what differs.
 
-    `missing` are claims, points, or values or timelines of points, of one side only, as (side, what); `notes` explain
-    differences without forbidding them; `values` counts the values compared. `environments` are those of A and B where
-    their hosts are of different classes and were compared nevertheless.
+    `points` counts the points in both, `values` the values compared. `only_in_a` and `only_in_b` name claims, points,
+    or values or timelines of points, of one side only; `notes` explain differences without forbidding them.
+    `environments` are those of A and B where their hosts are of different classes and were compared nevertheless.
     """
 
     key: Key
-    title: str
     obstacles: tuple[str, ...] = ()
-    differences: tuple[Difference, ...] = ()
-    changes: tuple[Change, ...] = ()
-    missing: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
     points: int = 0
     values: int = 0
+    differences: tuple[Difference, ...] = ()
+    changes: tuple[Change, ...] = ()
+    only_in_a: tuple[str, ...] = ()
+    only_in_b: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether A and B could be compared, and nothing differs."""
+        differing = (self.obstacles, self.differences, self.changes, self.only_in_a, self.only_in_b, self.environments)
+        return not any(differing)
 
     def failures(self, share: float | None, claims: bool) -> list[str]:
         """Why B is no replacement of A; empty if it is one, or if the hosts are of different classes.
@@ -96,13 +124,13 @@ class Pair:
                 f"{difference.metric} of {difference.point} differs by more than {share:.3g}: "
                 + ("from 0" if difference.relative is None else f"{difference.relative:+.1%}")
                 for difference in self.differences
-                if difference.samples_apart is not False and abs(difference.relative or math.inf) > share
+                if difference.samples_apart is not False and difference.size > share
             ]
-            failures += [f"{what}: {a} -> {b}" for what, a, b in self.changes if what.startswith("status ") and a == OK]
-            failures += [f"only in A: {what}" for side, what in self.missing if side == "A" and not _is_claim(what)]
-        if claims:
-            failures += [f"{what}: {a} -> {b}" for what, a, b in self.changes if _is_claim(what) and _worse(a, b)]
-            failures += [f"only in A: {what}" for side, what in self.missing if side == "A" and _is_claim(what)]
+        for asked, claim in ((share is not None, False), (claims, True)):
+            if asked:
+                changes = [change for change in self.changes if _is_claim(change.what) == claim]
+                failures += [str(change) for change in changes if change.worse]
+                failures += [f"only in A: {what}" for what in self.only_in_a if _is_claim(what) == claim]
         return failures
 
 
@@ -111,15 +139,15 @@ class Comparison:
     """All pairs, and the records that only one set has."""
 
     pairs: tuple[Pair, ...]
-    only_a: tuple[Key, ...]
-    only_b: tuple[Key, ...]
+    only_in_a: tuple[Key, ...]
+    only_in_b: tuple[Key, ...]
 
     def failures(self, share: float | None, claims: bool) -> list[str]:
         """What `Pair.failures` says of each pair, and the records that only A has."""
         if share is None and not claims:
             return []
-        failures = [f"{name(pair.key)}: {why}" for pair in self.pairs for why in pair.failures(share, claims)]
-        return failures + [f"{name(key)}: only in A" for key in self.only_a]
+        failures = [f"{pair.key}: {why}" for pair in self.pairs for why in pair.failures(share, claims)]
+        return failures + [f"{key}: only in A" for key in self.only_in_a]
 
     def code(self, share: float | None = None, claims: bool = False) -> int:
         """The exit code: differences are a result, unless they are to fail; what cannot be compared is none."""
@@ -143,19 +171,13 @@ def load(path: Path) -> dict[Key, Record]:
     places: dict[Key, Path] = {}
     for file in files:
         record = read_record(file)
-        key = record.kind, record.id, record.fidelity, record.scale
+        key = Key(record.kind, record.id, record.fidelity, record.scale)
         if key in records:
             raise InvalidResultsError(
-                f"{file} and {places[key]} are both {name(key)}; needs one record of each; compare the files themselves"
+                f"{file} and {places[key]} are both {key}; needs one record of each; compare the files themselves"
             )
         records[key], places[key] = record, file
     return records
-
-
-def name(key: Key) -> str:
-    """A record in words."""
-    _, id, fidelity, scale = key
-    return f"{id} ({fidelity}, scale {scale})"
 
 
 def compare(a: Mapping[Key, Record], b: Mapping[Key, Record], across_hosts: bool = False) -> Comparison:
@@ -164,112 +186,93 @@ def compare(a: Mapping[Key, Record], b: Mapping[Key, Record], across_hosts: bool
     With `across_hosts`, times of other classes of hosts are compared, too, beside both environments.
     """
     pairs = [_pair(key, a[key], b[key], across_hosts) for key in a if key in b]
-    met = {key[:2] for key in a if key in b}
-    for kind, id in dict.fromkeys(key[:2] for key in a):
-        others = [key for key in b if key[:2] == (kind, id)]
-        if others and (kind, id) not in met:
-            mine = next(key for key in a if key[:2] == (kind, id))
-            pairs.append(Pair(mine, a[mine].title, tuple(_unlike(mine, others))))
-            met.add((kind, id))
-    if not pairs:
+    met = {pair.key[:2] for pair in pairs}
+    unlike: dict[tuple[str, str], Pair] = {}  # of experiments with no fidelity and scale in both, by kind and id
+    for key in a:
+        others = [other for other in b if other[:2] == key[:2]]
+        if others and key[:2] not in met:
+            unlike.setdefault(key[:2], Pair(key, (_unlike(key, others),)))
+    if not pairs and not unlike:
         raise NothingSelectedError(f"nothing in common: A has {_ids(a)}, B has {_ids(b)}")
-    matched = {pair.key[:2] for pair in pairs if pair.key not in b}
-
-    def only(records: Mapping[Key, Record], others: Mapping[Key, Record]) -> tuple[Key, ...]:
-        return tuple(key for key in records if key not in others and key[:2] not in matched)
-
-    return Comparison(tuple(pairs), only(a, b), only(b, a))
+    only_in_a, only_in_b = (
+        tuple(key for key in records if key not in others and key[:2] not in unlike)
+        for records, others in ((a, b), (b, a))
+    )
+    return Comparison((*pairs, *unlike.values()), only_in_a, only_in_b)
 
 
 def _ids(records: Mapping[Key, Record]) -> str:
-    ids = list(dict.fromkeys(id for _, id, _, _ in records))
+    ids = list(dict.fromkeys(key.id for key in records))
     return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
-def _unlike(mine: Key, others: Sequence[Key]) -> list[str]:
+def _unlike(mine: Key, others: Sequence[Key]) -> str:
     """Why records of one id do not meet."""
-    theirs = ", ".join(f"{fidelity} at scale {scale}" for _, _, fidelity, scale in others)
-    if all(other[2] != mine[2] for other in others):
-        return [f"fidelity: A is {mine[2]}, B is {theirs}"]
-    return [f"scale: A is {mine[2]} at scale {mine[3]}, B is {theirs}"]
+    theirs = ", ".join(f"{other.fidelity} at scale {other.scale}" for other in others)
+    if all(other.fidelity != mine.fidelity for other in others):
+        return f"fidelity: A is {mine.fidelity}, B is {theirs}"
+    return f"scale: A is {mine.fidelity} at scale {mine.scale}, B is {theirs}"
 
 
 def _is_claim(what: str) -> bool:
     return what.startswith("claim ")
 
 
-def _worse(old: str, new: str) -> bool:
-    """Whether a verdict is further from 'holds' than it was; all that is not decided stands between the two."""
-    rank = {"contradicted": 0, "holds": 2}
-    return rank.get(new, 1) < rank.get(old, 1)
-
-
 def _pair(key: Key, a: Record, b: Record, across_hosts: bool) -> Pair:
-    other_hosts = _host_obstacles(a, b)
-    obstacles = (*(() if across_hosts else other_hosts), *_cluster_obstacles(a, b))
     both = [(p, q) for p in a.points for q in b.points if p.key == q.key]
-    obstacles += tuple(text for p, q in both for text in _point_obstacles(p, q))
+    other_hosts = _other_hosts(a, b)
+    obstacles = [*([] if across_hosts else other_hosts), *_other_cluster(a, b)]
+    for p, q in both:
+        obstacles += _other_point(p, q)
     if obstacles:
-        return Pair(key, a.title, obstacles, points=len(both))
+        return Pair(key, tuple(obstacles), len(both))
     common = [(p, q, metric) for p, q in both for metric in p.metrics if metric in q.metrics]
-    alike = {p.key: p.status == q.status for p, q in both}
-    mine, theirs = _contents(a, alike), _contents(b, alike)
     candidates = [_difference(p.key, metric, p.metrics[metric], q.metrics[metric]) for p, q, metric in common]
+    mine, theirs = _contents(a, b), _contents(b, a)
     return Pair(
         key,
-        a.title,
+        points=len(both),
+        values=len(common),
         differences=tuple(difference for difference in candidates if difference is not None),
         changes=tuple(
             Change(what, _in_words(mine[what]), _in_words(theirs[what]))
             for what in mine
             if not isinstance(mine[what], Metric) and what in theirs and mine[what] != theirs[what]
         ),
-        missing=(
-            *(("A", what) for what in mine if what not in theirs),
-            *(("B", what) for what in theirs if what not in mine),
-        ),
+        only_in_a=tuple(what for what in mine if what not in theirs),
+        only_in_b=tuple(what for what in theirs if what not in mine),
         notes=tuple(_notes(a, b, both)),
-        points=len(both),
-        values=len(common),
         environments=(_environment(a), _environment(b)) if other_hosts else (),
     )
 
 
-def _host_obstacles(a: Record, b: Record) -> list[str]:
+def _unequal(rows: Iterable[tuple[str, object, object]]) -> list[str]:
+    """Of rows (what, in A, in B) those that are not the same in A and B, in words."""
+    return [f"{what}{in_a} in A, {in_b} in B" for what, in_a, in_b in rows if in_a != in_b]
+
+
+def _other_hosts(a: Record, b: Record) -> list[str]:
     if a.fidelity not in TIMED:
         return []
-    mine, theirs = a.provenance.host, b.provenance.host
-    return [
-        f"host: {field} is {_show(getattr(mine, field))} in A, {_show(getattr(theirs, field))} in B"
-        for field in HOST_CLASS
-        if getattr(mine, field) != getattr(theirs, field)
-    ]
+    mine, theirs = _host(a), _host(b)
+    return _unequal((f"host: {field} is ", mine[field], theirs[field]) for field in HOST_CLASS)
 
 
-def _show(value: object) -> str:
-    return (", ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
-
-
-def _cluster_obstacles(a: Record, b: Record) -> list[str]:
+def _other_cluster(a: Record, b: Record) -> list[str]:
     mine, theirs = a.provenance.cluster, b.provenance.cluster
-    if mine == theirs:
-        return []
-    if mine is None or theirs is None or mine.name != theirs.name:
-        names = [cluster.name if cluster else "none" for cluster in (mine, theirs)]
-        return [f"cluster: {names[0]} in A, {names[1]} in B"]
+    if mine is not None and theirs is not None and mine.name == theirs.name:
+        what, digests = f"cluster: the file of {mine.name} is another one", (mine.digest[:8], theirs.digest[:8])
+        return [f"{what} (digest {digests[0]} in A, {digests[1]} in B)"] if mine != theirs else []
+    return _unequal([("cluster: ", mine.name if mine else "none", theirs.name if theirs else "none")])
+
+
+def _other_point(p: PointResult, q: PointResult) -> list[str]:
+    parameters = dict.fromkeys([*p.parameters, *q.parameters])
+    units = [metric for metric in p.metrics if metric in q.metrics]
     return [
-        f"cluster: the file of {mine.name} is another one (digest {mine.digest[:8]} in A, {theirs.digest[:8]} in B)"
+        *_unequal((f"specification of {p.key}: {n}=", p.parameters.get(n), q.parameters.get(n)) for n in parameters),
+        *_unequal((f"unit of {name} of {p.key}: ", p.metrics[name].unit, q.metrics[name].unit) for name in units),
     ]
-
-
-def _point_obstacles(p: PointResult, q: PointResult) -> list[str]:
-    names = [n for n in dict.fromkeys([*p.parameters, *q.parameters]) if p.parameters.get(n) != q.parameters.get(n)]
-    texts = [f"specification of {p.key}: {n}={p.parameters.get(n)} in A, {q.parameters.get(n)} in B" for n in names]
-    for metric in p.metrics.keys() & q.metrics.keys():
-        units = p.metrics[metric].unit, q.metrics[metric].unit
-        if units[0] != units[1]:
-            texts.append(f"unit of {metric} of {p.key}: {units[0]} in A, {units[1]} in B")
-    return texts
 
 
 def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | None:
@@ -278,24 +281,32 @@ def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | N
     apart = None
     if a.samples and b.samples:
         apart = max(a.samples) < min(b.samples) or max(b.samples) < min(a.samples)
-    return Difference(point, metric, a.value, b.value, a.unit, a.origin, apart)
+    relative = (b.value - a.value) / abs(a.value) if a.value else None
+    return Difference(point, metric, a.value, b.value, a.unit, a.origin, apart, relative)
 
 
-def _contents(record: Record, alike: Mapping[str, bool]) -> dict[str, Any]:
+def _contents(record: Record, other: Record) -> dict[str, Any]:
     """What a record has, by name: points, statuses, values, timelines, verdicts.
 
-    `alike` has the keys of the points that both records have, and whether their statuses are the same: only then are
-    values and timelines compared.
+    Of a point that only this record has there is the name alone. Where the status is not the same in the other record,
+    one of them has no values, and the status says why: then there is what both have.
     """
+    others = {point.key: point for point in other.points}
     contents: dict[str, Any] = {}
     for point in record.points:
         contents[f"point {point.key}"] = ""
-        if point.key in alike:
+        if (twin := others.get(point.key)) is not None:
             contents[f"status of {point.key}"] = point.status
-        if alike.get(point.key):
-            contents |= {f"{name} of {point.key}": metric for name, metric in point.metrics.items()}
-            contents |= {f"{timeline.origin} timeline of {point.key}": timeline for timeline in point.timelines}
+            parts, its_parts = _parts(point), _parts(twin)
+            alike = point.status == twin.status
+            contents |= {what: part for what, part in parts.items() if alike or what in its_parts}
     return contents | {f"claim {claim.id}": claim.verdict for claim in record.claims}
+
+
+def _parts(point: PointResult) -> dict[str, Metric | RecordedTimeline]:
+    """The values and timelines of a point by name."""
+    values = {f"{name} of {point.key}": metric for name, metric in point.metrics.items()}
+    return values | {f"{timeline.origin} timeline of {point.key}": timeline for timeline in point.timelines}
 
 
 def _in_words(content: str | RecordedTimeline) -> str:
@@ -313,46 +324,41 @@ def _notes(a: Record, b: Record, both: Sequence[tuple[PointResult, PointResult]]
         notes.append(f"{same[0]} has the same fingerprint in A and B, and other values: one of them is not what ran")
     if a.fidelity in TIMED:
         notes.append("time was taken in two sessions: noise between them is not excluded; reproduce gate decides")
-    for what, of in _PROVENANCE.items():
-        mine, theirs = of(a), of(b)
-        if mine != theirs:
-            notes.append(f"{what}: {mine} in A, {theirs} in B")
-    return notes
+    mine, theirs = _origin(a), _origin(b)
+    return notes + _unequal((f"{what}: ", mine[what], theirs[what]) for what in mine)
 
 
 def _values(point: PointResult) -> dict[str, int | float | None]:
     return {metric: measurement.value for metric, measurement in point.metrics.items()}
 
 
-def _commit(record: Record) -> str:
+def _host(record: Record) -> dict[str, str]:
+    """The operating system and the class of the machine, in words."""
+    values = {field: getattr(record.provenance.host, field) for field in ("os", *HOST_CLASS)}
+    return {
+        field: (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
+        for field, value in values.items()
+    }
+
+
+def _origin(record: Record) -> dict[str, str]:
+    """What may explain a difference, in words.
+
+    Of the conditions of a run, what lasts: the frequency of the moment, which always differs, is left out.
+    """
     made_by = record.provenance
-    return "unknown" if made_by.commit is None else made_by.commit[:10] + (" with changes" if made_by.dirty else "")
-
-
-def _conditions(record: Record) -> str:
-    """What lasts of the conditions of a run; the frequency of the moment, which always differs, is left out."""
-    known = record.provenance.environment
-    return ", ".join(f"{what} {known[what]}" for what in sorted(known) if what not in MOMENTARY) or "not recorded"
+    commit = "unknown" if made_by.commit is None else made_by.commit[:10] + (" with changes" if made_by.dirty else "")
+    conditions = [f"{what} {value}" for what, value in sorted(made_by.environment.items()) if what not in MOMENTARY]
+    return {
+        "commit": commit,
+        "versions": ", ".join(f"{package} {version}" for package, version in sorted(made_by.versions.items())),
+        "host": ", ".join(_host(record).values()),
+        "conditions": ", ".join(conditions) or "not recorded",
+    }
 
 
 def _environment(record: Record) -> str:
     """The machine and all conditions of a run."""
-    known = record.provenance.environment
-    return "; ".join([_host(record), *(f"{what.replace('_', ' ')} {value}" for what, value in sorted(known.items()))])
-
-
-def _versions(record: Record) -> str:
-    return ", ".join(f"{package} {version}" for package, version in sorted(record.provenance.versions.items()))
-
-
-def _host(record: Record) -> str:
-    host = record.provenance.host
-    return ", ".join(_show(getattr(host, field.name)) for field in fields(Host) if field.name in ("os", *HOST_CLASS))
-
-
-_PROVENANCE: dict[str, Callable[[Record], str]] = {
-    "commit": _commit,
-    "versions": _versions,
-    "host": _host,
-    "conditions": _conditions,
-}
+    conditions = sorted(record.provenance.environment.items())
+    host = ", ".join(_host(record).values())
+    return "; ".join([host, *(f"{what.replace('_', ' ')} {value}" for what, value in conditions)])

@@ -2,13 +2,15 @@
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import INVALID_RESULTS, REGRESSED, UsageError
 from benchmarks.records.units import with_unit
-from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load, name
+from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load
 from reproduce.commands.options import add_json, path_of
 
 ROWS = 20  # values shown of an experiment
@@ -84,15 +86,11 @@ def run(parsed: Namespace) -> int:
         if letter != LETTERS[0]:
             print()
         _print(comparison, parsed.a, path, letter)
-        for line in _failures(comparison.failures(*limits)):
-            print(line)
+        if failures := comparison.failures(*limits):
+            print(f"\nfails (exit code {REGRESSED}):", *_some(failures), sep="\n")
     if parsed.others:
         print("\n" + "\n".join(_side_by_side(comparisons)))
     return code
-
-
-def _failures(failures: Sequence[str]) -> list[str]:
-    return [f"\nfails (exit code {REGRESSED}):", *_some(failures)] if failures else []
 
 
 def _document(comparison: Comparison, a: Path, b: Path, limits: tuple[float | None, bool]) -> dict[str, Any]:
@@ -101,42 +99,29 @@ def _document(comparison: Comparison, a: Path, b: Path, limits: tuple[float | No
         "b": str(b),
         "failures": comparison.failures(*limits),
         "pairs": [_pair_document(pair) for pair in comparison.pairs],
-        "only_in_a": [_key_document(key) for key in comparison.only_a],
-        "only_in_b": [_key_document(key) for key in comparison.only_b],
+        "only_in_a": [key._asdict() for key in comparison.only_in_a],
+        "only_in_b": [key._asdict() for key in comparison.only_in_b],
     }
-
-
-def _key_document(key: Key) -> dict[str, str]:
-    return dict(zip(("kind", "id", "fidelity", "scale"), key, strict=True))
 
 
 def _pair_document(pair: Pair) -> dict[str, Any]:
-    return _key_document(pair.key) | {
-        "comparable": not pair.obstacles,
-        "obstacles": list(pair.obstacles),
-        "points": pair.points,
-        "values": pair.values,
-        "differences": [{**vars(difference), "relative": difference.relative} for difference in pair.differences],
-        "changes": [change._asdict() for change in pair.changes],
-        "only_in_a": [what for side, what in pair.missing if side == "A"],
-        "only_in_b": [what for side, what in pair.missing if side == "B"],
-        "notes": list(pair.notes),
-        "environments": list(pair.environments),
-    }
+    document = asdict(pair)
+    del document["key"]
+    return pair.key._asdict() | {"comparable": not pair.obstacles} | document
 
 
 def _print(comparison: Comparison, a: Path, b: Path, letter: str) -> None:
     """The comparison of A with one other set; of several, `letter` is what the table of all calls the other."""
-    same = [pair for pair in comparison.pairs if _is_same(pair)]
+    same = [pair for pair in comparison.pairs if pair.same]
     title = f"B: {b}" if letter == LETTERS[0] else f"B: {b} ({letter} in the table of all)"
     blocks = [[f"A: {a}", title], *(_lines(pair) for pair in comparison.pairs if pair not in same)]
     rest = []
     if same:
         values = sum(pair.values for pair in same)
-        rest.append(f"the same: {_listed([name(pair.key) for pair in same])}: all of {values} values")
-    for side, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
+        rest.append(f"the same: {_listed([pair.key for pair in same])}: all of {values} values")
+    for side, keys in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if keys:
-            rest.append(f"only in {side}: {_listed([name(key) for key in keys])}")
+            rest.append(f"only in {side}: {_listed(keys)}")
     incomparable = sum(bool(pair.obstacles) for pair in comparison.pairs)
     counts = [f"{len(same)} the same", f"{len(comparison.pairs) - len(same) - incomparable} differ"]
     if incomparable:
@@ -146,20 +131,17 @@ def _print(comparison: Comparison, a: Path, b: Path, letter: str) -> None:
     print("\n\n".join("\n".join(block) for block in blocks))
 
 
-def _is_same(pair: Pair) -> bool:
-    return not (pair.obstacles or pair.differences or pair.changes or pair.missing or pair.environments)
-
-
 def _lines(pair: Pair) -> list[str]:
     if pair.obstacles:
-        return [f"{name(pair.key)}: cannot be compared", *_some(pair.obstacles)]
+        return [f"{pair.key}: cannot be compared", *_some(pair.obstacles)]
     head = f"{len(pair.differences)} of {pair.values} values differ, {pair.points} points in both"
-    lines = [f"{name(pair.key)}: {head}", *_table(pair.differences)]
+    lines = [f"{pair.key}: {head}", *_table(pair.differences)]
     if pair.environments:
         lines[0] += "; the machines differ, so this is no verdict"
         lines += [f"  {side}: {environment}" for side, environment in zip("AB", pair.environments, strict=True)]
-    lines += _some([f"{what}: {a} -> {b}" for what, a, b in pair.changes])
-    lines += _some([f"only in {side}: {what}" for side, what in pair.missing])
+    lines += _some(list(map(str, pair.changes)))
+    missing = [(side, what) for side, names in (("A", pair.only_in_a), ("B", pair.only_in_b)) for what in names]
+    lines += _some([f"only in {side}: {what}" for side, what in missing])
     return lines + _some(pair.notes)
 
 
@@ -168,8 +150,8 @@ def _some(texts: Sequence[str]) -> list[str]:
     return [f"  {text}" for text in texts[:LINES]] + ([f"  and {rest} more (--json has all)"] if rest > 0 else [])
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:LINES]) + (f" and {len(names) - LINES} more" if len(names) > LINES else "")
+def _listed(keys: Sequence[Key]) -> str:
+    return ", ".join(map(str, keys[:LINES])) + (f" and {len(keys) - LINES} more" if len(keys) > LINES else "")
 
 
 def _table(differences: Sequence[Difference]) -> list[str]:
@@ -199,10 +181,10 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
     most: dict[tuple[Key, str], Difference] = {}
     for column in columns:
         for (key, metric, _), difference in column.items():
-            most[key, metric] = max(most.get((key, metric), difference), difference, key=_size)
+            most[key, metric] = max(most.get((key, metric), difference), difference, key=attrgetter("size"))
     rows = [
         (
-            *(name(key), f"{metric.replace('_', ' ')} [{difference.origin}]", difference.point),
+            *(str(key), f"{metric.replace('_', ' ')} [{difference.origin}]", difference.point),
             with_unit(difference.a, difference.unit, DIGITS),
             *(_cell(column.get((key, metric, difference.point)), difference) for column in columns),
         )
@@ -220,12 +202,8 @@ def _cell(difference: Difference | None, shown: Difference) -> str:
     return with_unit(difference.b, shown.unit, DIGITS) + share
 
 
-def _size(difference: Difference) -> float:
-    return float("inf") if difference.relative is None else abs(difference.relative)
-
-
 def _row(differences: Sequence[Difference]) -> tuple[str, ...]:
-    most = max(differences, key=_size)
+    most = max(differences, key=attrgetter("size"))
     relative = "from 0" if most.relative is None else f"{100 * most.relative:+.3g}%"
     sampled = [difference.samples_apart for difference in differences if difference.samples_apart is not None]
     samples = f"{sum(sampled)} of {len(sampled)} apart" if sampled else "-"

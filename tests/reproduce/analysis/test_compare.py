@@ -22,7 +22,7 @@ from benchmarks.records import (
     errors,
     write_record,
 )
-from reproduce.analysis.compare import Pair, compare, load
+from reproduce.analysis.compare import Change, Key, Pair, compare, load
 from reproduce.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -51,8 +51,8 @@ def record(*points: PointResult, fidelity: str = "measured", host: Host = HOST, 
 
 
 def pair(a: Record, b: Record, across_hosts: bool = False) -> Pair:
-    key = a.kind, a.id, a.fidelity, a.scale
-    (only,) = compare({key: a}, {(b.kind, b.id, b.fidelity, b.scale): b}, across_hosts).pairs
+    sets = ({Key(each.kind, each.id, each.fidelity, each.scale): each} for each in (a, b))
+    (only,) = compare(*sets, across_hosts).pairs
     return only
 
 
@@ -72,13 +72,17 @@ def test_a_difference_says_point_metric_and_how_much() -> None:
 
 
 def test_timelines_of_one_origin_are_compared_and_others_are_missing() -> None:
-    def timelines(end: float, *origins: str) -> Record:
+    def timelines(end: float, *origins: str, **changes: Any) -> Record:
         rank = (RecordedEvent("F", 0, 0, 0.0, end),)
-        return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins)))
+        return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins), **changes))
 
     compared = pair(timelines(1.0, "emulated", "simulated"), timelines(1.5, "emulated"))
-    assert compared.changes == (("emulated timeline of x1", "ends at 1 s", "ends at 1.5 s"),)
-    assert compared.missing == (("A", "simulated timeline of x1"),)
+    apart = Change("emulated timeline of x1", "ends at 1 s", "ends at 1.5 s")
+    assert compared.changes == (apart,)
+    assert (compared.only_in_a, compared.only_in_b) == (("simulated timeline of x1",), ())
+    compared = pair(timelines(1.0, "emulated", "simulated"), timelines(1.5, "emulated", status="oom", reason="full"))
+    assert compared.changes == (Change("status of x1", "ok", "oom"), apart)
+    assert compared.only_in_a == ()  # the status says why
     assert pair(timelines(1.0, "emulated"), timelines(1.0, "emulated")).changes == ()
 
 
@@ -163,8 +167,8 @@ def test_another_fidelity_or_scale_is_said(changes: dict[str, str], says: str) -
 def test_a_status_a_verdict_and_what_one_side_lacks_are_said() -> None:
     failed = point(value=None, status="oom", reason="needs 99 GB", metrics={})
     compared = pair(record(point(), point("old")), record(failed, point("new")))
-    assert compared.changes == (("status of x1", "ok", "oom"),)
-    assert compared.missing == (("A", "point old"), ("B", "point new"))
+    assert compared.changes == (Change("status of x1", "ok", "oom"),)
+    assert (compared.only_in_a, compared.only_in_b) == (("point old",), ("point new",))
 
 
 def test_equal_fingerprints_with_other_simulated_values_are_noticed() -> None:
