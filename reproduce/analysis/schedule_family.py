@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks.records import Metric
 from benchmarks.records.errors import UsageError, did_you_mean
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import Schedule, Summary, Time, build, definition, exists, names, register_table, summary
-from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.schedules import Schedule, Time, build, definition, exists, names, summary
+from ptdp_core.simulator import Cluster, simulate
 from reproduce.experiment.parameters import KEYS
 
 # Of the model that schedules are simulated with, unless the command line says otherwise: layers as wide as GPT-3's.
@@ -15,14 +16,13 @@ LAYERS = 96
 
 
 class Member(NamedTuple):
-    """One schedule of a comparison. `estimate` is None unless it was simulated; `name` is as the simulator knows it."""
+    """One schedule of a comparison; `name` is as the simulator knows it. `fits`: into memory, if it was simulated."""
 
     name: str
     title: str
     v: int
-    summary: Summary
-    relative_messages: float
-    estimate: Estimate | None = None
+    metrics: Mapping[str, Metric]
+    fits: bool = True
 
 
 def family(p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[Schedule] = ()) -> list[Member]:
@@ -37,12 +37,18 @@ def family(p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[
     members = []
     for title, table in tables:
         costs = summary(table, *times)
-        members.append(Member(table.name, title, table.v, costs, costs.messages / reference if reference else 0.0))
+        metrics = {
+            "bubble_fraction": Metric(float(costs.bubble), "1", "derived"),
+            "own_bubble_fraction": Metric(float(costs.own_bubble), "1", "derived"),
+            "peak_stash": Metric(float(costs.peak_stash), "count", "derived"),
+            "relative_messages": Metric(costs.messages / reference if reference else 0.0, "1", "derived"),
+        }
+        members.append(Member(table.name, title, table.v, metrics))
     return members
 
 
 def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, Any], cluster: Cluster) -> list[Member]:
-    """The members with an estimate of a training iteration on a cluster. Raises `UsageError` for impossible settings.
+    """The members with the metrics of a training iteration on a cluster. Raises `UsageError` for impossible settings.
 
     Of `settings` what is not given is as in `MODEL`, with as many layers as make whole stages for all of them.
     """
@@ -50,21 +56,20 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
         if name not in KEYS:
             hint = did_you_mean(name, KEYS) or f"; known: {', '.join(KEYS)}"
             raise UsageError(f"unknown key {name!r}{hint}")
-    estimates = []
+    with_estimates = []
     for member in members:
         stages = p * member.v
         values = {"layers": max(LAYERS // stages, 1) * stages, **MODEL, **settings}
         values |= {"p": p, "v": member.v, "schedule": member.name}
         values["B"] = m * int(values.get("d", 1)) * int(values["b"])
         try:
-            estimates.append(simulate(TrainingConfig.from_plain(values), cluster))
+            estimate = simulate(TrainingConfig.from_plain(values), cluster)
         except (ValueError, TypeError) as error:
             raise UsageError(f"{member.title}: {error}") from None
-    return [member._replace(estimate=estimate) for member, estimate in zip(members, estimates, strict=True)]
-
-
-def own_member_first(table: Schedule, times: Sequence[Time]) -> list[Member]:
-    """A schedule of one's own, made known to the simulator, and the family for its p and m."""
-    members = family(table.p, table.m, times, [table])
-    register_table(table)
-    return members
+        metrics = {
+            "iteration_time": Metric(estimate.iteration_time, "s", "simulated"),
+            "throughput_per_gpu": Metric(estimate.throughput_per_gpu, "FLOP/s", "simulated"),
+            "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
+        }
+        with_estimates.append(member._replace(metrics={**member.metrics, **metrics}, fits=estimate.fits))
+    return with_estimates

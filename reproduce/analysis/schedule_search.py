@@ -26,6 +26,7 @@ from ptdp_core.schedules import (
     peak_stash,
     wave,
 )
+from ptdp_core.schedules.execution import needs
 from ptdp_core.schedules.list_scheduling import Progress, list_schedule
 
 Times = Sequence[Time]  # of a rank's forward pass (all chunks), backward pass, and its part for the weights
@@ -113,12 +114,14 @@ def exact(p: int, m: int, memory: Fraction, times: Times, start: Schedule, secon
     horizon = int(makespan(start, times) * denominator)
     model, stages = cp_model.CpModel(), p * v
     actions = [Action(kind, g, i) for kind in "FIW" for g in range(stages) for i in range(m)]
+    makers = {action.output: action for action in actions}
     begins = {action: model.new_int_var(0, horizon, str(action)) for action in actions}
     end = model.new_int_var(0, horizon, "end")
     for (kind, g, i), begin in begins.items():
         model.add(begin + cost[kind] <= end)
-        for action in map(Action._make, _inputs(kind, g, i, stages)):
-            model.add(begin >= begins[action] + cost[action.kind])
+        for output in needs(Action(kind, g, i), stages):
+            source = makers[output]
+            model.add(begin >= begins[source] + cost[source.kind])
         if i:  # microbatches are alike
             model.add(begin >= begins[Action(kind, g, i - 1)] + cost[kind])
     for group in placement.stages:
@@ -144,14 +147,3 @@ def exact(p: int, m: int, memory: Fraction, times: Times, start: Schedule, secon
     in_order = sorted(actions, key=lambda action: solver.value(begins[action]))
     ranks = tuple(tuple(action for action in in_order if action.stage in group) for group in placement.stages)
     return Schedule("exact", placement, m, ranks), bound
-
-
-def _inputs(kind: str, g: int, i: int, stages: int) -> Iterator[tuple[str, int, int]]:
-    if kind == "W":
-        yield "I", g, i
-    elif kind == "F" and g:
-        yield "F", g - 1, i
-    elif kind == "I":
-        yield "F", g, i
-        if g < stages - 1:
-            yield "I", g + 1, i

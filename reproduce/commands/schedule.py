@@ -1,10 +1,9 @@
 """`reproduce schedule`: the pipeline schedules side by side; one of one's own; a search under a memory limit."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records.documents import print_document
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from ptdp_core.launch.schedule_gradients import GradientDifference
     from ptdp_core.schedules import Schedule
     from reproduce.analysis.schedule_family import Member
+    from reproduce.output.traces import Timeline
 
 HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
 per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
@@ -64,7 +64,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
-    from reproduce.analysis.schedule_family import family, own_member_first, simulated
+    from ptdp_core.schedules import register_table
+    from reproduce.analysis.schedule_family import family, simulated
+    from reproduce.commands.timeline import print_timeline
+    from reproduce.output.traces import from_schedule
     from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward", "weight")]
@@ -75,18 +78,34 @@ def run(parsed: Namespace) -> int:
     p, m = (_size(parsed, name, usual) for name, usual in (("p", 4), ("m", 8)))
     table, notes = _own_table(parsed, p, m, times)
     p, m = (table.p, table.m) if table else (p, m)
-    members = own_member_first(table, times) if table else family(p, m, times)
+    members = family(p, m, times, [table] if table else [])
+    if table:
+        register_table(table)  # the simulator asks for it by its name; the family above has it once
     if parsed.simulate is not None:
         members = simulated(members, p, m, _settings(parsed.simulate), open_cluster(parsed.cluster)[0])
     folder = parsed.results / "schedule" / (f"{table.name}-p{p}-m{m}-v{table.v}" if table else f"all-p{p}-m{m}")
-    files = _files(table, times, parsed.export) if table else {}
+    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0]) if table else None
+    files = _files(table, timeline, parsed.export) if table and timeline else {}
     differences = _train(table) if parsed.train and table else []
     paths = write_files(folder, files)
     if parsed.json:
-        _print_json(members, p, m, times, notes, differences, folder, list(files))
+        document = {
+            "parameters": dict(zip(("p", "m", "t_f", "t_b", "t_w"), (p, m, *map(float, times)), strict=True)),
+            "schedules": [
+                {"schedule": member.name, "title": member.title, "v": member.v}
+                | {"metrics": {name: metric.to_json() for name, metric in member.metrics.items()}}
+                for member in members
+            ],
+            "gradients": [difference._asdict() for difference in differences],
+            "notes": notes,
+            "folder": str(folder),
+            "files": list(files),
+        }
+        print_document("schedule", 1, document)
         return DONE
-    if table:
-        _print_timeline(table, times)
+    if timeline:
+        print_timeline(timeline)
+        print()
     _print_family(members, p, m, times, parsed.cluster)
     for note in [*notes, *map(_sentence, differences)]:
         print(note)
@@ -163,12 +182,10 @@ def _search(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tu
     return replace(table, name=f"searched-{table.name}"), notes
 
 
-def _files(table: "Schedule", times: Sequence[Fraction], exports: Sequence[str]) -> dict[str, bytes]:
+def _files(table: "Schedule", timeline: "Timeline", exports: Sequence[str]) -> dict[str, bytes]:
     from reproduce.commands.timeline import timeline_files
     from reproduce.output.tikz import tikz
-    from reproduce.output.traces import from_schedule
 
-    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0])
     files, _ = timeline_files(table, timeline)
     if "tikz" in exports:
         files["timeline.tex"] = tikz(timeline).encode()
@@ -197,74 +214,27 @@ def _sentence(difference: "GradientDifference") -> str:
     return f"trained a step, {difference.exchange} exchanges: {equal}{far}"
 
 
-def _print_timeline(table: "Schedule", times: Sequence[Fraction]) -> None:
-    from reproduce.output.ascii import ascii_timeline
-    from reproduce.output.timeline_titles import title
-    from reproduce.output.traces import from_schedule
-
-    timeline = from_schedule(table, times[1] / times[0], weights=times[2] / times[0])
-    lines, legend = ascii_timeline(timeline)
-    print(title(timeline).replace("−", "-"), *lines, *legend, "", sep="\n")
-
-
 def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[Fraction], cluster: str) -> None:
     from reproduce.output.tables import print_table, text_table
     from reproduce.output.terminal import console
 
     headings = ["schedule", "v", "bubble (%)", "without flush (%)", "memory (microbatches)", "messages (of 1F1B's)"]
-    if any(member.estimate for member in members):
+    simulated = any("iteration_time" in member.metrics for member in members)
+    if simulated:
         headings += ["iteration (s)", "teraFLOP/s per GPU", "peak memory (GB)"]
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)
     print(f"p={p}, m={m}; t_f={t_f}, t_b={t_b}, of it t_w={t_w} [derived: executed tables]", end="")
-    print(f"; iterations [simulated on {cluster}]" if len(headings) > 6 else "")
+    print(f"; iterations [simulated on {cluster}]" if simulated else "")
     print_table(console(120), text_table(headings, [cells(member) for member in members]))
 
 
 def cells(member: "Member") -> list[str]:
     """A schedule as a row of the comparison."""
-    bubble, own_bubble, stash, _ = member.summary
-    row = [member.title, str(member.v), f"{float(100 * bubble):.1f}", f"{float(100 * own_bubble):.1f}"]
-    row += [f"{float(stash):g}", f"{member.relative_messages:.2f}"]
-    if member.estimate is not None:
-        estimate = member.estimate
-        row += [f"{estimate.iteration_time:.3f}", f"{estimate.throughput_per_gpu / 1e12:.1f}"]
-        row.append(f"{estimate.peak_memory / 1e9:.1f}" + ("" if estimate.fits else " (too much)"))
+    numbers = {name: metric.value or 0 for name, metric in member.metrics.items()}
+    row = [member.title, str(member.v)]
+    row += [f"{100 * numbers[name]:.1f}" for name in ("bubble_fraction", "own_bubble_fraction")]
+    row += [f"{numbers['peak_stash']:g}", f"{numbers['relative_messages']:.2f}"]
+    if "iteration_time" in numbers:
+        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['throughput_per_gpu'] / 1e12:.1f}"]
+        row.append(f"{numbers['peak_memory'] / 1e9:.1f}" + ("" if member.fits else " (too much)"))
     return row
-
-
-def _print_json(
-    members: "Sequence[Member]",
-    p: int,
-    m: int,
-    times: Sequence[Fraction],
-    notes: Sequence[str],
-    differences: "Sequence[GradientDifference]",
-    folder: Path,
-    files: Sequence[str],
-) -> None:
-    document: Mapping[str, Any] = {
-        "parameters": dict(zip(("p", "m", "t_f", "t_b", "t_w"), (p, m, *map(float, times)), strict=True)),
-        "schedules": [_document(member) for member in members],
-        "gradients": [difference._asdict() for difference in differences],
-        "notes": list(notes),
-        "folder": str(folder),
-        "files": list(files),
-    }
-    print_document("schedule", 1, document)
-
-
-def _document(member: "Member") -> dict[str, Any]:
-    derived = {
-        "bubble_fraction": (float(member.summary.bubble), "1", "derived"),
-        "own_bubble_fraction": (float(member.summary.own_bubble), "1", "derived"),
-        "peak_stash": (float(member.summary.peak_stash), "count", "derived"),
-        "relative_messages": (member.relative_messages, "1", "derived"),
-    }
-    if member.estimate is not None:
-        derived["iteration_time"] = (member.estimate.iteration_time, "s", "simulated")
-        derived["throughput_per_gpu"] = (member.estimate.throughput_per_gpu, "FLOP/s", "simulated")
-        derived["peak_memory"] = (member.estimate.peak_memory, "B", "simulated")
-    metrics = {
-        name: {"value": value, "unit": unit, "origin": origin} for name, (value, unit, origin) in derived.items()
-    }
-    return {"schedule": member.name, "title": member.title, "v": member.v, "metrics": metrics}

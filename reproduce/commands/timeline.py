@@ -60,9 +60,8 @@ def run(parsed: Namespace) -> int:
     timeline, numbers = from_schedule(schedule, factor, weights=weights), measure(schedule, factor, weights)
     folder = parsed.results / "timeline" / f"{schedule.name}-p{schedule.p}-m{schedule.m}-v{schedule.v}"
     if not parsed.json:
-        lines, legend = ascii_timeline(timeline)
         messages, neighbours = numbers["messages"][0], numbers["neighbour_messages"][0]
-        print(title(timeline).replace("−", "-"), *lines, *legend, sep="\n")
+        print_timeline(timeline)
         print(f"time: {numbers['makespan'][0]:g} t_f ({timeline.origin})")
         print(f"peak stash: {numbers['peak_stash'][0]:g} microbatches on the fullest device")
         print(f"messages: {messages}" + (f", {neighbours} of them between neighbours" * (neighbours < messages)))
@@ -77,6 +76,12 @@ def run(parsed: Namespace) -> int:
     else:
         print(*notes, files_line(paths), sep="\n")
     return DONE
+
+
+def print_timeline(timeline: Timeline) -> None:
+    """The timeline in letters, under its title."""
+    lines, legend = ascii_timeline(timeline)
+    print(title(timeline).replace("−", "-"), *lines, *legend, sep="\n")
 
 
 def timeline_files(schedule: Schedule, timeline: Timeline) -> tuple[dict[str, bytes], list[str]]:
