@@ -94,29 +94,21 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
 
 def _print(plan: "TrainingPlan", folder: Path) -> None:
     """The plan on a terminal."""
-    from reproduce.analysis.planning import plan_record
-    from reproduce.analysis.planning.plan_text import (
-        comparison_lines,
-        count_line,
-        memory_table,
-        note_lines,
-        ranking,
-        takeaway_lines,
-        title,
-    )
+    from reproduce.analysis.planning import plan_record, plan_text
     from reproduce.output.tables import print_table
     from reproduce.output.terminal import console, files_line
 
     out = console(WIDTH)
-    out.print(title(plan), style="bold")
-    for heading, lines in (("The paper's heuristics", takeaway_lines(plan)), ("The search", [count_line(plan)])):
+    out.print(plan_text.title(plan), style="bold")
+    search = [plan_text.count_line(plan)]
+    for heading, lines in (("The paper's heuristics", plan_text.takeaway_lines(plan)), ("The search", search)):
         out.print(f"\n{heading}")
         for line in lines:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
-    print_table(out, ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}", "table.md")
-    print_table(out, memory_table(plan), "Memory of the fullest GPU", "table.md")
-    for line in (*comparison_lines(plan), "", *note_lines(plan)):
+    print_table(out, plan_text.ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}", "table.md")
+    print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
+    for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
         out.print(_wrapped(line, out.width))
     out.print(files_line([folder / name for name in plan_record.FILES]), soft_wrap=True)
 

@@ -1,6 +1,6 @@
 """What was asked of `reproduce plan`, and the answer: the paper's takeaways against the best by simulation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from reproduce.experiment import published
 LIMITS = {"gpus": 1_000_000, "batch": 1_000_000, "layers": 10_000, "top": 100_000}
 MODEL_FIELDS = tuple(field.name for field in fields(ModelConfig))
 REQUIRED_SIZES = ("layers", "hidden", "heads")
-OnStep = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -85,12 +84,13 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
         raise UsageError(str(error)) from None
 
 
-def _silent(done: int) -> None:
-    """Tell nobody how far the search is."""
-
-
 def make_plan(
-    name: str, job: TrainingJob, cluster: Cluster, cluster_name: str, top: int, on_step: OnStep = _silent
+    name: str,
+    job: TrainingJob,
+    cluster: Cluster,
+    cluster_name: str,
+    top: int,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> TrainingPlan:
     """Find the best configurations for `job`; `on_step` is told how many are simulated.
 
@@ -145,28 +145,20 @@ def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceErr
 
 def paper_plan(job: TrainingJob, cluster: Cluster) -> PaperPlan | None:
     """The configuration that the paper's Table 1 or 2 shows for exactly this job, if there is one."""
-    row = table_1_row(job.model)
-    if row and (row["gpus"], row["B"]) == (job.n, job.B):
-        parallel = ParallelConfig(
-            p=row["p"],
-            t=row["t"],
-            d=job.n // (row["p"] * row["t"]),
-            v=row["v"],
-            b=row["b"],
-            B=job.B,
-            data_parallel=row["data_parallel"],
-        )
-        estimate = simulate(TrainingConfig(job.model, parallel), cluster)
-        return PaperPlan("Table 1", estimate, row["throughput_per_gpu"] * 1e12)
-    for row in published.rows("table_zero3"):
-        if row["scheme"] != "PTD-P" or (row["gpus"], row["B"]) != (job.n, job.B):
-            continue
-        if models()[f"{row['parameters_B']:g}b"] == job.model:
-            t = published.constants()["gpus_per_node"]  # M = t*p is printed; t is the node's, as the text has it
-            p = row["model_parallel_size"] // t
-            parallel = ParallelConfig(
-                p=p, t=t, d=job.n // (p * t), b=row["b"], B=job.B, data_parallel=data_parallel_kind(p)
-            )
+    for where, row, sizes in _printed(job.model):
+        if (row["gpus"], row["B"]) == (job.n, job.B):
+            parallel = ParallelConfig(**sizes, d=job.n // (sizes["p"] * sizes["t"]), b=row["b"], B=job.B)
             estimate = simulate(TrainingConfig(job.model, parallel), cluster)
-            return PaperPlan("Table 2", estimate, row["throughput_per_gpu"] * 1e12)
+            return PaperPlan(where, estimate, row["throughput_per_gpu"] * 1e12)
     return None
+
+
+def _printed(model: ModelConfig) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
+    """The paper's rows for a model: the table, the row, and how each of its replicas is parallelised."""
+    if row := table_1_row(model):
+        yield "Table 1", row, {name: row[name] for name in ("p", "t", "v", "data_parallel")}
+    t = published.constants()["gpus_per_node"]  # Table 2 prints M = t*p; t is the node's, as the text has it
+    for row in published.rows("table_zero3"):
+        if row["scheme"] == "PTD-P" and models()[f"{row['parameters_B']:g}b"] == model:
+            p = row["model_parallel_size"] // t
+            yield "Table 2", row, {"p": p, "t": t, "data_parallel": data_parallel_kind(p)}

@@ -18,21 +18,8 @@ from benchmarks.records import (
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
 from reproduce import ROOT
+from reproduce.analysis.planning import plan_text
 from reproduce.analysis.planning.plan import TrainingPlan
-from reproduce.analysis.planning.plan_text import (
-    PARAMETERS,
-    comparison_lines,
-    count_line,
-    marked,
-    memory_table,
-    note_lines,
-    ranking,
-    shown,
-    sizes,
-    slower,
-    takeaway_lines,
-    title,
-)
 from reproduce.experiment import margins
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running.simulated import simulated_metrics
@@ -60,15 +47,17 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
             "sizes_tried": [size._asdict() for size in plan.takeaways.sizes],
             "microbatches_tried": [entry(plan, e) for e in plan.takeaways.microbatches],
         },
-        "configurations": [{"rank": rank, "which": name or None, **entry(plan, e)} for rank, e, name in shown(plan)],
+        "configurations": [
+            {"rank": rank, "which": name or None, **entry(plan, e)} for rank, e, name in plan_text.shown(plan)
+        ],
         "comparisons": [
             {
                 "which": name,
                 "rank": search.rank(e.config),
-                "slower_by": slower(e, plan.best),
+                "slower_by": plan_text.slower(e, plan.best),
                 "seconds_more": time_differences(e, plan.best, plan.cluster),
             }
-            for name, e in marked(plan).items()
+            for name, e in plan_text.marked(plan).items()
         ],
         "folder": str(folder),
     }
@@ -76,17 +65,12 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
 
 def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     """A configuration and its numbers, as JSON."""
-    parallel = estimate.config.parallel
+    numbers = ("throughput_per_gpu", "bubble_fraction", "peak_memory", "memory_bytes", "traffic", "phase_times")
     return {
-        **{name: getattr(parallel, name) for name in PARAMETERS},
+        **{name: getattr(estimate.config.parallel, name) for name in plan_text.PARAMETERS},
         "iteration_time": estimate.iteration_time,
-        "slower_by": slower(estimate, plan.best),
-        "throughput_per_gpu": estimate.throughput_per_gpu,
-        "bubble_fraction": estimate.bubble_fraction,
-        "peak_memory": estimate.peak_memory,
-        "memory_bytes": dict(estimate.memory_bytes),
-        "traffic": dict(estimate.traffic),
-        "phase_times": dict(estimate.phase_times),
+        "slower_by": plan_text.slower(estimate, plan.best),
+        **{name: getattr(estimate, name) for name in numbers},
         "intervals": margins.of_estimate(estimate),
     }
 
@@ -99,18 +83,15 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
         name = f"l{model.layers}-h{model.hidden}-a{model.heads}-s{model.seq}-V{model.vocab}"
     folder = results / "plan" / f"{name}-n{plan.job.n}-B{plan.job.B}-{plan.cluster_name}"
     record = to_record(plan, provenance)
-    lines = [
-        f"# Plan: {title(plan)}",
-        "",
-        *(f"- {line}" for line in (*takeaway_lines(plan), count_line(plan))),
-        "",
-    ]
-    lines += [markdown_table(ranking(plan)), "", f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
-    lines += [markdown_table(memory_table(plan)), ""]
-    lines += [f"- {line.strip()}" for line in (*comparison_lines(plan), *note_lines(plan))]
-    texts = ("\n".join(lines) + "\n", csv_text(record))
-    write_files(folder, dict(zip(FILES[1:], (text.encode() for text in texts), strict=True)))
-    write_record(record, folder / FILES[0])
+    text = [f"# Plan: {plan_text.title(plan)}", ""]
+    text += [f"- {line}" for line in (*plan_text.takeaway_lines(plan), plan_text.count_line(plan))]
+    text += ["", markdown_table(plan_text.ranking(plan)), ""]
+    text += [f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
+    text += [markdown_table(plan_text.memory_table(plan)), ""]
+    text += [f"- {line.strip()}" for line in (*plan_text.comparison_lines(plan), *plan_text.note_lines(plan))]
+    files = {"table.md": "\n".join(text) + "\n", "table.csv": csv_text(record)}
+    write_files(folder, {name: content.encode() for name, content in files.items()})
+    write_record(record, folder / "record.json")
     return folder
 
 
@@ -118,7 +99,7 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
     """The plan as a record: a point for each configuration shown, the lines as notes."""
     points = []
     cluster = provenance.cluster.digest if provenance.cluster else None
-    for rank, estimate, name in shown(plan):
+    for rank, estimate, name in plan_text.shown(plan):
         parameters = {"rank": rank, **estimate.config.to_plain()}
         paper: Mapping[str, PaperValue] = {}
         if plan.paper and estimate.config == plan.paper.estimate.config:
@@ -127,7 +108,7 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
             PointResult(
                 key=f"rank_{rank}" if rank else name.replace(", ", "_and_").replace(" ", "_").replace("'", ""),
                 series=name,
-                label=sizes(estimate.config.parallel),
+                label=plan_text.sizes(estimate.config.parallel),
                 parameters=parameters,
                 status="ok",
                 reason=None,
@@ -138,11 +119,16 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
         )
     if known := margins.read(plan.cluster_name):
         points = list(map(known.applied, points))
-    lines = (*takeaway_lines(plan), count_line(plan), *comparison_lines(plan), *note_lines(plan))
+    lines = (
+        *plan_text.takeaway_lines(plan),
+        plan_text.count_line(plan),
+        *plan_text.comparison_lines(plan),
+        *plan_text.note_lines(plan),
+    )
     return Record(
         kind="comparison",
         id="plan",
-        title=f"Plan: {title(plan)}",
+        title=f"Plan: {plan_text.title(plan)}",
         paper=None,
         fidelity="simulated",
         scale=f"{plan.job.n} GPUs, batch {plan.job.B}",

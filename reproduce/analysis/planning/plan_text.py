@@ -12,7 +12,6 @@ from ptdp_core.simulator.space import tensor_sizes
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.experiment import margins
 from reproduce.experiment.results import argmax
-from reproduce.output.tables import text_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -68,41 +67,39 @@ def title(plan: TrainingPlan) -> str:
 
 
 def ranking(plan: TrainingPlan) -> "DataFrame":
-    """The configurations in the order of their simulated times."""
+    """The configurations in the order of their simulated times, as text."""
+    from pandas import DataFrame
+
     known = margins.read(plan.cluster_name)
-    headings = [
-        *("rank", "which", *SIZES, "schedule, recomputed, ...", "iteration (s)"),
-        *(["sure to (s)"] if known else []),
-        *("slower by (%)", "memory (GB)", "bubble (%)", "teraFLOP/s (per GPU)"),
-        *(f"{name} sent (GB)" for name in LINKS.values()),
-    ]
     rows = []
-    for rank, estimate, name in shown(plan):
+    for rank, estimate, which in shown(plan):
         parallel = estimate.config.parallel
-        interval = known.throughput.interval(estimate.iteration_time) if known else None
-        numbers = (
-            f"{estimate.iteration_time:.3f}",
-            *([f"{interval.low:.2f} to {interval.high:.2f}"] if interval else []),
-            f"{100 * slower(estimate, plan.best):.1f}",
-            f"{estimate.peak_memory / GB:.1f}",
-            f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}",
-            f"{estimate.throughput_per_gpu / 1e12:.1f}",
-            *(f"{estimate.traffic[link] / GB:.1f}" for link in LINKS),
-        )
-        sizes_of = (str(getattr(parallel, field)) for field in SIZES)
-        rows.append((str(rank or ""), name, *sizes_of, techniques(parallel), *numbers))
-    return text_table(headings, rows)
+        row = {"rank": str(rank or ""), "which": which}
+        row |= {size: str(getattr(parallel, size)) for size in SIZES}
+        row |= {"schedule, recomputed, ...": techniques(parallel), "iteration (s)": f"{estimate.iteration_time:.3f}"}
+        if known:
+            interval = known.throughput.interval(estimate.iteration_time)
+            row["sure to (s)"] = f"{interval.low:.2f} to {interval.high:.2f}"
+        row["slower by (%)"] = f"{100 * slower(estimate, plan.best):.1f}"
+        row["memory (GB)"] = f"{estimate.peak_memory / GB:.1f}"
+        row["bubble (%)"] = f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}"
+        row["teraFLOP/s (per GPU)"] = f"{estimate.throughput_per_gpu / 1e12:.1f}"
+        row |= {f"{name} sent (GB)": f"{estimate.traffic[link] / GB:.1f}" for link, name in LINKS.items()}
+        rows.append(row)
+    return DataFrame(rows, dtype=object)
 
 
 def memory_table(plan: TrainingPlan) -> "DataFrame":
-    """What the memory of the fullest GPU is taken by, for the same configurations."""
-    headings = ("rank", "which", *(f"{kind} (GB)" for kind in MEMORY), "together (GB)")
+    """What the memory of the fullest GPU is taken by, for the same configurations, as text."""
+    from pandas import DataFrame
+
     rows = []
-    for rank, estimate, name in shown(plan):
-        parts = (sum(estimate.memory_bytes[use] for use in uses) for uses in MEMORY.values())
-        sizes_of = (f"{size / GB:.1f}" for size in (*parts, estimate.peak_memory))
-        rows.append((str(rank or ""), name, *sizes_of))
-    return text_table(headings, rows)
+    for rank, estimate, which in shown(plan):
+        parts = {kind: sum(estimate.memory_bytes[use] for use in uses) for kind, uses in MEMORY.items()}
+        parts["together"] = estimate.peak_memory
+        sizes_of = {f"{kind} (GB)": f"{size / GB:.1f}" for kind, size in parts.items()}
+        rows.append({"rank": str(rank or ""), "which": which, **sizes_of})
+    return DataFrame(rows, dtype=object)
 
 
 def techniques(parallel: ParallelConfig) -> str:
@@ -167,10 +164,7 @@ def count_line(plan: TrainingPlan) -> str:
 
 def comparison_lines(plan: TrainingPlan) -> list[str]:
     """For each marked configuration, how far it is from the best, and what makes the difference."""
-    lines = []
-    for name, estimate in marked(plan).items():
-        lines += _comparison(plan, name, estimate)
-    return lines
+    return [line for name, estimate in marked(plan).items() for line in _comparison(plan, name, estimate)]
 
 
 def sizes(parallel: ParallelConfig) -> str:
