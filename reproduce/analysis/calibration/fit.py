@@ -180,8 +180,8 @@ def operator_rows(timings: Timings) -> list[FitPoint]:
     """
     width = timings.element_bytes / FP16_BYTES
     return [
-        FitPoint(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), sum(passes))
-        for size, passes in timings.busy.operators.items()
+        FitPoint(sum(w.kernels for w in size.passes), sum(width * w.traffic_bytes for w in size.passes), seconds)
+        for size, seconds in timings.busy.operators.items()
     ]
 
 

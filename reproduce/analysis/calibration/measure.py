@@ -31,7 +31,7 @@ from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.simulator.operators import Gemm
-from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, PassTimes, Timings, gemms_of, layers_for
+from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 
 REPEATS = 2
 ROUNDS, LIMIT_S = 10, 8.0
@@ -118,9 +118,9 @@ def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceT
     gemms = _gemms(gemms_of(layers), dtype, device, timer)
     beat()
     copies = {size: typical(memory.copy(size, device, ROUNDS)) for size in COPY_BYTES[device]}
-    passes = {size: _operators(size, dtype, where, timer, ROUNDS) for size in layers}
+    passes = {size: _operators(size, dtype, where, timer) for size in layers}
     beat()
-    host = _operators(layers[0], dtype, where, _together(wall_timer(device)), ROUNDS)
+    host = _operators(layers[0], dtype, where, _together(wall_timer(device)))
     calls = sum(work.kernels + work.host_calls for work in layers[0].passes)
     optimizer = dict(_optimizer(model, device, dtype) for model in _models(device))
     beat()
@@ -130,7 +130,7 @@ def device_timings(beat: Callable[[], None], device: str, ranks: int) -> DeviceT
         passes,
         optimizer,
         call=typical(memory.kernel_gap(device)),
-        launch=sum(host) / calls,
+        launch=host / calls,
         fetch=_fetch(),
         memory=total,
         reserved=reserved,
@@ -158,7 +158,7 @@ def _together(timer: Timer) -> Timer:
     return timed
 
 
-def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, rounds: int) -> PassTimes:
+def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer) -> float:
     """Forward and backward of a layer without its GEMMs, through autograd, by the engine's own operators."""
     forward = layer_operators(size, dtype, where, select("auto", where))
     outputs = forward()
@@ -169,10 +169,10 @@ def _operators(size: LayerSize, dtype: str, where: torch.device, timer: Timer, r
             "backward": Step(lambda ys: torch.autograd.backward(ys, gradients), prepare=forward),
         },
         timer,
-        rounds,
+        ROUNDS,
         limit_s=LIMIT_S,
     )
-    return PassTimes(typical(samples["forward"]), typical(samples["backward"]))
+    return typical(samples["forward"]) + typical(samples["backward"])
 
 
 def layer_operators(
@@ -245,17 +245,10 @@ def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
 
 def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], float]) -> DeviceTimings:
     """Reduce the timings to one: each number becomes the mean over ranks, or the minimum over repeats."""
-    numbers = {
-        field.name: _combined([getattr(p, field.name) for p in parts], reduce) for field in fields(DeviceTimings)
-    }
-    return DeviceTimings(**{**numbers, "multiprocessors": parts[0].multiprocessors})
 
+    def number(values: list[Any]) -> Any:
+        if isinstance(values[0], Mapping):
+            return {key: reduce([value[key] for value in values]) for key in values[0]}
+        return reduce(values)
 
-def _combined(values: Sequence[Any], reduce: Callable[[list[float]], float]) -> Any:
-    """The values, all of one form, reduced to one; maps and pass times entry by entry."""
-    first = values[0]
-    if isinstance(first, Mapping):
-        return {key: _combined([value[key] for value in values], reduce) for key in first}
-    if isinstance(first, PassTimes):
-        return PassTimes(*(_combined(passes, reduce) for passes in zip(*values, strict=True)))
-    return reduce(list(values))
+    return DeviceTimings(*(number([getattr(part, field.name) for part in parts]) for field in fields(DeviceTimings)))

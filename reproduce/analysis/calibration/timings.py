@@ -46,18 +46,11 @@ GPU_LAYERS = (
 )
 
 
-class PassTimes(NamedTuple):
-    """Seconds of a layer's operators without its GEMMs: forward, backward."""
-
-    forward: float
-    backward: float
-
-
 @dataclass(frozen=True)
 class DeviceTimings:
     """One device, in seconds.
 
-    - `gemms`: by shape; `copies`: by bytes; `operators`: a layer's without its GEMMs, by size
+    - `gemms`: by shape; `copies`: by bytes; `operators`: a layer's without its GEMMs, forward and backward, by size
     - `optimizer`: a step with gradients set before it, by parameters
     - `call`: the gap from one small operator to the next; `launch`: the host's time per operator of a layer, autograd
       included
@@ -68,14 +61,14 @@ class DeviceTimings:
 
     gemms: Mapping[Gemm, float]
     copies: Mapping[int, float]
-    operators: Mapping[LayerSize, PassTimes]
+    operators: Mapping[LayerSize, float]
     optimizer: Mapping[int, float]
     call: float
     launch: float
     fetch: Mapping[tuple[int, int], float]
     memory: float
     reserved: float
-    multiprocessors: int = 1
+    multiprocessors: float = 1
 
 
 @dataclass(frozen=True)

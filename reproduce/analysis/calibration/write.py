@@ -3,7 +3,7 @@
 import json
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from math import floor, log10
 from pathlib import Path
 from textwrap import wrap
@@ -12,7 +12,7 @@ from benchmarks.harness.timing import is_gpu
 from benchmarks.records import Host
 from benchmarks.records.errors import UnavailableError, UsageError
 from benchmarks.records.storage import StorageError, atomic_write_bytes
-from ptdp_core.simulator import ClusterParameter, cluster_path, read_parameters
+from ptdp_core.simulator import cluster_path, read_parameters
 from reproduce.analysis.calibration.fit import Calibration
 
 HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
@@ -45,24 +45,18 @@ def _unwritable(out: Path, error: OSError) -> UnavailableError:
 def text(calibration: Calibration, name: str, host: str, header: Sequence[str]) -> str:
     """The file: what and how in comments, then name, description and host, then a table for each number."""
     lines = [f"# {line}" for paragraph in header for line in wrap(paragraph, WIDTH - 2)]
-    lines += ["", *_strings({"name": name, "description": f"{host}, calibrated", HOST: host})]
-    lines += [f"gemm_tiles = {[list(tile) for tile in calibration.gemm_tiles]}"]
+    lines += ["", f"name = {_quoted(name)}", f"description = {_quoted(f'{host}, calibrated')}"]
+    lines += [f"{HOST} = {_quoted(host)}", f"gemm_tiles = {[list(tile) for tile in calibration.gemm_tiles]}"]
     for parameter in calibration.parameters.values():
-        lines += ["", *_table(parameter)]
+        low, high = _number(parameter.low), _number(parameter.high)
+        lines += ["", f"[{parameter.name}]", f"value = {_number(parameter.value)}", f'unit = "{parameter.unit}"']
+        lines += [f"range = [{low}, {high}]", f"source = {_quoted(parameter.source)}"]
+        lines += [f"set_with = {_quoted(parameter.set_with)}"]
     return "\n".join(lines) + "\n"
 
 
-def _strings(values: Mapping[str, str]) -> Iterator[str]:
-    for key, value in values.items():
-        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
-
-
-def _table(parameter: ClusterParameter) -> Iterator[str]:
-    yield f"[{parameter.name}]"
-    yield f"value = {_number(parameter.value)}"
-    yield f'unit = "{parameter.unit}"'
-    yield f"range = [{_number(parameter.low)}, {_number(parameter.high)}]"
-    yield from _strings({"source": parameter.source, "set_with": parameter.set_with})
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _number(value: float) -> str:

@@ -22,7 +22,6 @@ from reproduce.analysis.calibration.timings import (
     CPU_LAYERS,
     GPU_LAYERS,
     DeviceTimings,
-    PassTimes,
     Timings,
     gemms_of,
     layers_for,
@@ -73,7 +72,7 @@ def synthetic(cluster: Cluster, device: str, groups: tuple[int, ...] = (2, 4)) -
         gemms={shape: kernels.gemm(*shape) for shape in gemms_of(layers)},
         copies={size: 2 * size / cluster.memory_bandwidth for size in (2**22, 2**27)},
         operators={
-            size: PassTimes(*(kernels.memory_bound(width * work.traffic_bytes, work.kernels) for work in size.passes))
+            size: sum(kernels.memory_bound(width * work.traffic_bytes, work.kernels) for work in size.passes)
             for size in layers
         },
         optimizer={n: fixed + kernels.streamed(cluster.optimizer_bytes * n) for n in (10**5, 10**6, 10**7)},
