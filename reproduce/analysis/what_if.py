@@ -5,13 +5,11 @@ from typing import Any
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
-from ptdp_core.simulator.search import passes
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import check_keys
-from reproduce.running.simulated import oom_reason, open_cluster
+from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 
-MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
 NUMBERS = (
     *("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "bubble_times"),
     *("peak_memory", "phase_times", "memory_bytes", "traffic"),
@@ -31,7 +29,7 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
             software = software_of(entry.pop("software"))
         check_keys(entry)
         config = TrainingConfig.from_plain(entry)
-        check_size(config)
+        check_passes(config)
         model, _ = open_cluster(entry.get("cluster", cluster))
         estimate = simulate(config, model, software, bubble_times=True)
     except (ValueError, UsageError) as error:
@@ -46,16 +44,6 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
     if config.parallel.recompute == "auto":
         reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
     return answer(label, "ok", reason, estimate, model)
-
-
-def check_size(config: TrainingConfig) -> None:
-    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
-    parallel, executed = config.parallel, passes(config)
-    if executed > MAX_PASSES:
-        raise ValueError(
-            f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
-            f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
-        )
 
 
 def answer(

@@ -24,6 +24,7 @@ SOURCES = (
     "ptdp_core/schedules",
     "ptdp_core/simulator",
 )
+MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
 GPUS_PER_NODE, CLUSTER = "gpus_per_node", margins.CLUSTER
 
 
@@ -46,7 +47,9 @@ class Simulated(Evaluator):
         """Simulate the point."""
         assert self.cluster is not None
         cluster = cluster_of(point, self.cluster)
-        estimate = simulate(TrainingConfig.from_plain(point.parameters), cluster, bubble_times=True)
+        config = TrainingConfig.from_plain(point.parameters)
+        check_passes(config)
+        estimate = simulate(config, cluster, bubble_times=True)
         if not estimate.fits:
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
@@ -123,6 +126,18 @@ def _named(name: str) -> Cluster:
 @lru_cache(maxsize=64)
 def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
     return cluster.in_nodes_of(size)
+
+
+def check_passes(config: TrainingConfig) -> None:
+    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
+    from ptdp_core.simulator.search import passes  # not to be loaded by what simulates nothing
+
+    parallel, executed = config.parallel, passes(config)
+    if executed > MAX_PASSES:
+        raise ValueError(
+            f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
+            f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
+        )
 
 
 def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:

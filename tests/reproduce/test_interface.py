@@ -61,6 +61,8 @@ def test_simulate_agrees_with_the_artifact(figure_12):
     assert (invalid.label, invalid.status) == ("seven", "invalid")
     assert "b=7" in str(invalid.reason)
     assert reproduce.simulate(**GPT3, v=1).points[0].metrics == first.metrics
+    (long,) = reproduce.simulate({**GPT3, "B": 10**7, "schedule": "gpipe"}).points
+    assert (long.status, "passes to execute; needs at most" in str(long.reason)) == ("invalid", True)
 
 
 def test_plan_has_the_papers_configuration_among_the_ranked():

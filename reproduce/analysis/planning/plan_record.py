@@ -10,19 +10,18 @@ from benchmarks.records import (
     PointResult,
     Provenance,
     Record,
-    digest_files,
     fingerprint,
     write_files,
     write_record,
 )
 from ptdp_core.simulator import Estimate
 from ptdp_core.simulator.search import time_differences
-from reproduce import ROOT
 from reproduce.analysis.planning import plan_text
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.experiment import margins
 from reproduce.output.tables import csv_text, markdown_table
-from reproduce.running.simulated import simulated_metrics
+from reproduce.running import simulated
+from reproduce.running.evaluator import sources_digest
 
 FILES = ("record.json", "table.md", "table.csv")
 
@@ -113,7 +112,7 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
                 status="ok",
                 reason=None,
                 fingerprint=fingerprint({"parameters": parameters, "cluster": cluster, "code": provenance.code_digest}),
-                metrics=simulated_metrics(estimate),
+                metrics=simulated.simulated_metrics(estimate),
                 paper=paper,
             )
         )
@@ -141,6 +140,4 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
 
 def code_digest() -> str:
     """A digest of the sources that a plan's numbers come from."""
-    core = ROOT / "ptdp_core"
-    folders = (core / "schedules", core / "simulator")
-    return digest_files([core / "config.py", core / "formulas.py", *(p for f in folders for p in f.glob("*.py"))])
+    return sources_digest(simulated.SOURCES, None, simulated)
