@@ -75,39 +75,11 @@ def load_small(small: Artifact, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     return small
 
 
-Make = Callable[[Mapping[tuple[str, int], Mapping[str, float]]], Results]
-
-
 def result_of(point: Point, metrics: Mapping[str, Metric], status: str, reason: str | None) -> PointResult:
     """The result of a point, with the paper's values."""
     return PointResult(
         *(point.key, point.series, point.label, point.parameters, status, reason, "0" * 64, metrics), paper=point.paper
     )
-
-
-@pytest.fixture
-def make_results() -> Make:
-    """Results of Figure 12 with the values given by (series, B) and metric; the paper's are the real ones."""
-    units = {"throughput_per_gpu": "FLOP/s", "peak_memory": "B", "pipeline_traffic": "B"}
-
-    def make(values: Mapping[tuple[str, int], Mapping[str, float]]) -> Results:
-        points = []
-        for point in fig_interleaved.ARTIFACT.points("paper"):
-            given = values.get((point.series, int(str(point.parameters["B"]))))
-            metrics = {k: Metric(v, units.get(k, "s"), "simulated") for k, v in (given or {}).items()}
-            points.append(result_of(point, metrics, *(("ok", None) if given else ("failed", "not given"))))
-        return Results(tuple(points), "simulated")
-
-    return make
-
-
-def changed(record: Record, key: str, metric: str, value: float) -> Results:
-    """The results of a record in which one metric of the point `key` has another value."""
-    points = tuple(
-        replace(p, metrics={**p.metrics, metric: replace(p.metrics[metric], value=value)}) if p.key == key else p
-        for p in record.points
-    )
-    return Results(points, record.fidelity)
 
 
 @pytest.fixture
@@ -139,7 +111,6 @@ def figure_12(tmp_path_factory: pytest.TempPathFactory) -> runner.Run:
 @pytest.fixture
 def with_point(figure_12: runner.Run) -> Callable[..., Record]:
     """Figure 12's record with its first point changed."""
-    from dataclasses import replace
 
     def change(**changes: Scalar | Mapping[str, Metric]) -> Record:
         first, *rest = figure_12.record.points

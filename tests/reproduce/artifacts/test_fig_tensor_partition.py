@@ -6,22 +6,7 @@ import pytest
 
 from ptdp_core.layout import COLUMN, ROW, layer_parameters
 from reproduce.artifacts import fig_tensor_partition as module
-from reproduce.experiment.results import Results
 from reproduce.output import theme
-from reproduce.running import runner
-from tests.reproduce.conftest import changed
-
-
-@pytest.fixture(scope="module")
-def record(tmp_path_factory):
-    artifact = replace(module.ARTIFACT, draw=None)
-    return runner.run(
-        runner.plan(artifact, tmp_path_factory.mktemp("partition")), ["reproduce", module.ARTIFACT.id]
-    ).record
-
-
-def results_of(record):
-    return Results(record.points, "derived")
 
 
 def drawn(record):
@@ -45,33 +30,6 @@ def test_values(record):
     assert values["stage_t8"]["elements_per_gpu"] == 8 * 8 * bsh * 7 / 8  # 96 layers over 12 stages
     assert values["stage_t8"]["all_reduces_forward"] == 16
     assert {claim.verdict for claim in record.claims} == {"holds"}
-
-
-@pytest.mark.parametrize("metric", ["all_reduces_forward", "cost_model_all_reduces_backward"])
-def test_two_all_reduces_can_fail(record, metric):
-    assert module.two_all_reduces_each_way(changed(record, "layer_t8", metric, 3)).verdict == "contradicted"
-
-
-def test_volumes_can_fail(record):
-    for key, judge in (("layer_t2", module.layer_communication), ("stage_t2", module.stage_communication)):
-        value = next(p for p in record.points if p.key == key).metrics["elements_per_gpu"].value
-        assert judge(changed(record, key, "elements_per_gpu", value * 1.001)).verdict == "contradicted"
-
-
-def test_slices_that_do_not_meet_are_found(record, monkeypatch):
-    assert module.no_communication_between_the_gemms(results_of(record)).verdict == "holds"
-    monkeypatch.setattr(module, "layer_parameters", lambda model, layer: swapped(layer_parameters(model, layer)))
-    judgement = module.no_communication_between_the_gemms(results_of(record))
-    assert judgement.verdict == "contradicted"
-    assert "mlp, rank 1" in judgement.explanation
-    assert "attention" not in judgement.explanation
-
-
-def test_a_cut_head_is_found(record):
-    points = tuple(
-        replace(p, parameters={**p.parameters, "heads": 12}) if p.series == module.SHARDS else p for p in record.points
-    )
-    assert module.column_parallel_heads(Results(points, "derived")).verdict == "contradicted"
 
 
 def test_a_t_that_does_not_divide_is_invalid():

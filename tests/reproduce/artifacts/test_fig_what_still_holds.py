@@ -54,14 +54,3 @@ def test_every_row_is_a_claim_that_is_judged_by_its_figure(results):
 def test_crossings():
     assert artifact._crossing([(1.0, 2.0), (100.0, 0.0)], 1.0) == pytest.approx(10.0)
     assert artifact._crossing([(1.0, 2.0), (100.0, 1.5)], 1.0) is None
-
-
-def test_public_drops(results_for):
-    def drops(t, p):
-        rates = {"public_t8": 8.0, "public_t16": 16 * (1 + t), "public_p8": 8.0, "public_p16": 16 * (1 + p)}
-        results = results_for(ARTIFACT, {"sequences_per_s": lambda point: rates.get(point.key, 1.0)})
-        return judge(ARTIFACT.claims[-1], results).verdict
-
-    assert drops(-0.43, -0.14) == "holds"
-    assert drops(-0.10, -0.02) == "contradicted"
-    assert drops(-0.43, -0.40) == "contradicted"

@@ -6,15 +6,8 @@ from ptdp_core.config import TrainingConfig
 from reproduce.analysis.scoring.ledger import score_study, studies
 from reproduce.artifacts import table_selective_recompute as module
 from reproduce.experiment import quantities as q
-from reproduce.running import runner
 
 LEDGER = next(study for study in studies() if study.id == "korthikanti_full")
-
-
-@pytest.fixture(scope="module")
-def record(tmp_path_factory):
-    plan = runner.plan(module.ARTIFACT, tmp_path_factory.mktemp("selective"))
-    return runner.run(plan, ["test"]).record
 
 
 def test_the_published_values_are_the_ledgers_and_no_others(record):

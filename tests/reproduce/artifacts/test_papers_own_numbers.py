@@ -1,4 +1,4 @@
-"""Model sizes that the paper prints, held against eq. (2)."""
+"""Claims on the paper's own numbers, above all the model sizes that it prints, held against eq. (2)."""
 
 import pytest
 
@@ -33,13 +33,21 @@ def test_rounded_or_cut_off(printed, count, expected):
         ("fig_tensor_vs_data", "model_size", "holds"),
         ("fig_microbatch", "model_size", "holds"),
         ("fig_recomputation", "model_size", "holds"),
+        ("fig_pipeline_vs_data", "three_batch_sizes", "paper inconsistent"),
+        ("fig_zero3", "fixed_batch_sizes", "paper inconsistent"),
+        ("table_training_time", "about_40_months", "paper inconsistent"),
+        ("table_training_time", "much_larger", "paper inconsistent"),
+        ("table_weak_scaling", "interleaved_everywhere", "paper inconsistent"),
+        ("table_weak_scaling", "batch_and_gpus_grow", "paper inconsistent"),
+        ("table_weak_scaling", "aggregate_is_the_product", "holds"),
+        ("table_weak_scaling", "one_billion_to_one_trillion", "holds"),
+        ("table_zero3", "too_large_for_a_server", "holds"),
     ],
 )
-def test_the_papers_sizes(id, claim, verdict, results_for):
+def test_what_the_papers_own_numbers_say(id, claim, verdict, results_for):
     artifact = catalog.load(id)
     judged = judge(next(c for c in artifact.claims if c.id == claim), results_for(artifact, {}))
     assert judged.verdict == verdict
-    assert "billion" in judged.explanation
 
 
 def test_a_point_that_is_not_there_makes_it_inconclusive(small):

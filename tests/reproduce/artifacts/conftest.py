@@ -1,0 +1,16 @@
+"""The default result of the artifact that a module of tests is about."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.records import Record
+from reproduce.experiment import catalog
+from reproduce.running import runner
+
+
+@pytest.fixture(scope="module")
+def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The result of the artifact `ID` for the tests in `test_ID.py`; its figure is not drawn."""
+    artifact = replace(catalog.load(request.path.stem.removeprefix("test_")), draw=None)
+    return runner.run(runner.plan(artifact, tmp_path_factory.mktemp(artifact.id)), ["reproduce", artifact.id]).record
