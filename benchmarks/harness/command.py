@@ -22,9 +22,17 @@ class Parser(argparse.ArgumentParser):
         """Parse as argparse does, but report an unknown option here, where the known options can be compared."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            options = tuple(option for action in self._actions for option in action.option_strings)
-            self.error(f"unrecognized arguments: {shlex.join(unknown)}{did_you_mean(unknown[0], options)}")
+            self.error(f"unrecognized arguments: {shlex.join(unknown)}{self._options_like(unknown[0])}")
         return parsed, unknown
+
+    def _options_like(self, word: str) -> str:
+        """The option that was probably meant, or all that there are; '' for a word that is no option."""
+        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        if not word.startswith("-"):
+            return ""
+        # Without the dashes, which would make any two short options alike.
+        near = did_you_mean(word.partition("=")[0].lstrip("-"), [option.lstrip("-") for option in options])
+        return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -366,10 +366,11 @@ def write_record(record: Record, path: str | os.PathLike[str]) -> None:
     atomic_write_bytes(path, data)
 
 
-def read_record(path: str | os.PathLike[str]) -> Record:
+def read_record(path: str | os.PathLike[str], remedy: str = "move the file away") -> Record:
     """Read the record in `path`.
 
-    Raises `InvalidResultsError` for a file that holds none or cannot be read, `FileNotFoundError` if there is no file.
+    Raises `InvalidResultsError` for a file that holds none, with the `remedy`, or that cannot be read, and
+    `FileNotFoundError` if there is no file.
     """
     source = os.fspath(path)
     try:
@@ -380,4 +381,4 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     except OSError as error:
         raise InvalidResultsError(f"cannot read {source}: {error.strerror}") from None
     except RecordError as error:
-        raise InvalidResultsError(f"{error} (move the file away, or make it again with --fresh)") from None
+        raise InvalidResultsError(f"{error} ({remedy})") from None

@@ -179,10 +179,13 @@ def _is_whole(cached: Path) -> bool:
     return False
 
 
-def text_files(path: Path) -> Iterator[Path]:
-    """A file, or all files in a folder, in an order that does not change. Raises `ValueError` if there is none."""
+def text_files(path: Path, setting: str = "data") -> Iterator[Path]:
+    """A file, or all files in a folder, in an order that does not change.
+
+    Raises `ValueError`, naming the `setting` that asked for it, if there is none.
+    """
     if not path.exists():
-        raise ValueError(f"data={str(path)!r} does not exist; needs a file or a folder; try another path")
+        raise ValueError(f"{setting}={str(path)!r} does not exist; needs a file or a folder; try another path")
     yield from [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
 

@@ -64,7 +64,7 @@ def write_corpus(sources: Iterable[Path], prefix: Path, vocab: int = BYTE_VOCAB)
     if not BYTE_VOCAB <= vocab <= MAX_VOCAB:
         raise ValueError(f"vocab={vocab} is out of range; needs {BYTE_VOCAB} <= vocab <= {MAX_VOCAB}; try vocab=4096")
     try:
-        files = [file for source in sources for file in text_files(source)]
+        files = [file for source in sources for file in text_files(source, "TEXT")]
         if not files:
             raise ValueError("there is no text file; needs at least one; try another folder")
         bpe = _train(files, vocab) if vocab > BYTE_VOCAB else None

@@ -48,7 +48,7 @@ SMALL_MODEL: Mapping[str, Any] = {"layers": 32, "hidden": 2560, "heads": 32, "se
 
 
 @dataclass(frozen=True)
-class Judged:
+class Takeaway:
     """A claim of one of the paper's figures, judged again.
 
     `where_it_changes` reads from an era's results at which bandwidth or how many tokens per GPU the verdict changes,
@@ -159,29 +159,29 @@ def _zero3_equals_at(results: Results) -> str:
 
 
 ROWS = (
-    Judged(
+    Takeaway(
         "Tensor parallelism up to a node's GPUs (Takeaway 1)",
         fig_tensor_vs_pipeline.ARTIFACT,
         "best_at_node_size",
         _at_bandwidth,
     ),
-    Judged("Pipeline messages are cheap across nodes", fig_tensor_vs_pipeline.ARTIFACT, "pipeline_messages_cheap"),
-    Judged(
+    Takeaway("Pipeline messages are cheap across nodes", fig_tensor_vs_pipeline.ARTIFACT, "pipeline_messages_cheap"),
+    Takeaway(
         "Data before pipeline parallelism (Takeaway 2)",
         fig_pipeline_vs_data.ARTIFACT,
         "throughput_falls_with_p",
         _data_first_from,
     ),
-    Judged("All-reduces dominate across nodes", fig_tensor_vs_data.ARTIFACT, "especially_across_nodes"),
-    Judged("Interleaving gains 10+%", fig_interleaved.ARTIFACT, "improves_throughput", _gain_falls_at),
-    Judged(
+    Takeaway("All-reduces dominate across nodes", fig_tensor_vs_data.ARTIFACT, "especially_across_nodes"),
+    Takeaway("Interleaving gains 10+%", fig_interleaved.ARTIFACT, "improves_throughput", _gain_falls_at),
+    Takeaway(
         "Scatter/gather gains up to 11%",
         fig_scatter_gather.ARTIFACT,
         "up_to_11_percent",
         series=(fig_scatter_gather.OFF, fig_scatter_gather.ON),
     ),
-    Judged("Recomputation is needed for larger batches", fig_recomputation.ARTIFACT, "needed_for_larger_batches"),
-    Judged("PTD-P scales better than ZeRO-3", fig_zero3.ARTIFACT, "scales_more_gracefully", _zero3_equals_at),
+    Takeaway("Recomputation is needed for larger batches", fig_recomputation.ARTIFACT, "needed_for_larger_batches"),
+    Takeaway("PTD-P scales better than ZeRO-3", fig_zero3.ARTIFACT, "scales_more_gracefully", _zero3_equals_at),
 )
 FIGURES = {row.artifact.id: row for row in ROWS}
 # Figures that are about recomputation, or with points that do not fit without it.
@@ -304,7 +304,7 @@ ARTIFACT = Artifact(
 )
 
 
-def _register(row: Judged) -> None:
+def _register(row: Takeaway) -> None:
     """A claim that a sentence's verdict on H100s of today is 'holds'."""
 
     def judge(results: Results) -> Judgement:

@@ -48,36 +48,28 @@ def run(parsed: Namespace) -> int:
             hint = errors.did_you_mean(name, names)
             raise errors.UsageError(f"unknown step {name!r}{hint}; there are {', '.join(names)}")
     steps = [step for step in steps if not parsed.step or step.name in parsed.step]
-    if parsed.list and parsed.json:
-        _print_document(folder, steps, {})
-        return errors.DONE
-    if parsed.list:
+    outcomes = {} if parsed.list else _outcomes(parsed, steps, folder)
+    if parsed.json:
+        rows = [{**vars(step), "outcome": outcomes.get(step.name) and vars(outcomes[step.name])} for step in steps]
+        print_document("bench-gpu", 1, {"folder": str(folder), "steps": rows})
+    elif parsed.list:
         print("\n".join(f"{step.name:10} {step.title}\n           {shlex.join(step.command)}" for step in steps))
-        return errors.DONE
-    if not parsed.toy:
-        import torch
+    else:
+        statuses = [outcome.status for outcome in outcomes.values()]
+        counts = (f"{statuses.count(status)} {status}" for status in gpu_session.STATUSES)
+        print(f"{', '.join(counts)}; logs: {folder}")
+    return errors.DONE if all(outcome.good for outcome in outcomes.values()) else errors.POINTS_FAILED
 
-        if not torch.cuda.is_available():
-            raise errors.UnavailableError("no GPU that PyTorch can use; needs one; try --toy, which runs on the CPU")
+
+def _outcomes(parsed: Namespace, steps: "Sequence[Step]", folder: Path) -> "Mapping[str, Outcome]":
+    """Run the steps. Raises `UnavailableError` where there is no GPU for them."""
+    import torch
+
+    from reproduce.running import gpu_session
+
+    if not parsed.toy and not torch.cuda.is_available():
+        raise errors.UnavailableError("no GPU that PyTorch can use; needs one; try --toy, which runs on the CPU")
     progress = sys.stderr if parsed.json else sys.stdout
-    outcomes = gpu_session.run(
+    return gpu_session.run(
         steps, folder, lambda text: print(text, file=progress, flush=True) if not parsed.quiet else None
     )
-    good = (gpu_session.PASSED, gpu_session.SKIPPED)
-    counts = ", ".join(
-        f"{sum(outcome.status == status for outcome in outcomes.values())} {status}"
-        for status in (*good, gpu_session.FAILED, gpu_session.TOO_LONG)
-    )
-    if parsed.json:
-        _print_document(folder, steps, outcomes)
-    else:
-        print(f"{counts}; logs: {folder}")
-    return errors.DONE if all(outcome.status in good for outcome in outcomes.values()) else errors.POINTS_FAILED
-
-
-def _print_document(folder: Path, steps: "Sequence[Step]", outcomes: "Mapping[str, Outcome]") -> None:
-    rows = []
-    for step in steps:
-        outcome = vars(outcomes[step.name]) if step.name in outcomes else None
-        rows.append({"name": step.name, "title": step.title, "command": list(step.command), "outcome": outcome})
-    print_document("bench-gpu", 1, {"folder": str(folder), "steps": rows})

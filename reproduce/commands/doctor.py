@@ -9,7 +9,7 @@ import shutil
 import textwrap
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from benchmarks.records import provenance
@@ -41,26 +41,18 @@ class Check:
     needed: bool = True
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """What this machine has for one fidelity."""
-
-    fidelity: str
-    checks: tuple[Check, ...]
-
-    @property
-    def works(self) -> bool:
-        """Whether nothing that is needed is missing."""
-        return all(check.found is not None for check in self.checks if check.needed)
+def diagnose() -> dict[str, list[Check]]:
+    """What this machine has for each fidelity that needs anything, the least demanding first."""
+    return {
+        "simulated": [*map(_package, PACKAGES), _simulation()],
+        "emulated": _emulation(),
+        "measured": _measurement(),
+    }
 
 
-def diagnose() -> tuple[Diagnosis, ...]:
-    """All fidelities, the least demanding first."""
-    return (
-        Diagnosis("simulated", (*map(_package, PACKAGES), _simulation())),
-        Diagnosis("emulated", tuple(_emulation())),
-        Diagnosis("measured", tuple(_measurement())),
-    )
+def works(checks: Sequence[Check]) -> bool:
+    """Whether nothing that is needed is missing."""
+    return all(check.found is not None for check in checks if check.needed)
 
 
 def _package(name: str) -> Check:
@@ -89,14 +81,12 @@ def _emulation() -> list[Check]:
         checks.append(Check("a trial", f"ip, tc and network namespaces ({how}): a network of two nodes, made and gone"))
     allowed = os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] >= PRIORITY
     priority = "allowed: ranks wake on time also while other programs run" if allowed else None
-    checks.append(Check("real-time priority", priority, f"run as root, or ulimit -r {PRIORITY}", needed=False))
-    checks.append(_cores())
-    return checks
-
-
-def _cores() -> Check:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Check("cores", f"{cores} (2 are enough for 16 ranks, which sleep)")
+    return [
+        *checks,
+        Check("real-time priority", priority, f"run as root, or ulimit -r {PRIORITY}", needed=False),
+        Check("cores", f"{cores} (2 are enough for 16 ranks, which sleep)"),
+    ]
 
 
 def _measurement() -> list[Check]:
@@ -108,17 +98,17 @@ def _measurement() -> list[Check]:
     host, devices = provenance.host(), torch.cuda.device_count() if torch.cuda.is_available() else 0
     memory = f", {host.memory_bytes / 1e9:.0f} GB" if host.memory_bytes else ""
     scales = [scale for scale, gpus in FIDELITIES["measured"].scales.items() if gpus <= devices]
-    checks = [
+    slurm = [tool for tool in ("sbatch", "srun") if shutil.which(tool)]
+    tools = " and ".join(slurm) + (", in an allocation" if "SLURM_JOB_ID" in os.environ else "")
+    triton = "fused operators in Triton need it: pip install triton (Linux)"
+    return [
         Check("torch", f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"),
         Check("CPU", f"{host.cpu or platform.machine()}, {host.logical_cores} cores{memory}"),
         _gpus(torch, devices, host.gpu_count),
         Check("scales", f"{', '.join(scales)}: reproduce ID --fidelity measured --scale {scales[-1]}"),
-        _triton(),
+        Check("triton", _package("triton").found, triton, needed=False),
+        Check("Slurm", tools if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False),
     ]
-    slurm = [tool for tool in ("sbatch", "srun") if shutil.which(tool)]
-    tools = " and ".join(slurm) + (", in an allocation" if "SLURM_JOB_ID" in os.environ else "")
-    checks.append(Check("Slurm", tools if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False))
-    return checks
 
 
 def _gpus(torch, devices: int, installed: int) -> Check:  # type: ignore[no-untyped-def]
@@ -131,11 +121,6 @@ def _gpus(torch, devices: int, installed: int) -> Check:  # type: ignore[no-unty
     return Check("GPUs", None, get, needed=False)
 
 
-def _triton() -> Check:
-    check = _package("triton")
-    return Check("triton", check.found, "fused operators in Triton need it: pip install triton (Linux)", needed=False)
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce doctor`."""
     add_json(parser)
@@ -143,42 +128,34 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Print the diagnosis; 0 if the simulated fidelity works, else 3."""
-    diagnoses = diagnose()
+    diagnosis = diagnose()
+    system = f"{platform.system()} {platform.machine()}"
     if parsed.json:
-        print_document("doctor", 1, document(diagnoses))
-    else:
-        print(text(diagnoses))
-    return DONE if diagnoses[0].works else UNAVAILABLE
-
-
-def document(diagnoses: Sequence[Diagnosis]) -> dict[str, object]:
-    """The diagnosis as JSON has it."""
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "fidelities": {
-            diagnosis.fidelity: {
-                "works": diagnosis.works,
-                "purpose": FIDELITIES[diagnosis.fidelity].purpose,
-                "checks": [asdict(check) for check in diagnosis.checks],
+        fidelities = {
+            fidelity: {
+                "works": works(checks),
+                "purpose": FIDELITIES[fidelity].purpose,
+                "checks": [asdict(check) for check in checks],
             }
-            for diagnosis in diagnoses
-        },
-    }
+            for fidelity, checks in diagnosis.items()
+        }
+        document = {"python": platform.python_version(), "system": system, "fidelities": fidelities}
+        print_document("doctor", 1, document)
+    else:
+        print(f"Python {platform.python_version()} on {system}", *_table(diagnosis), sep="\n")
+    return DONE if works(diagnosis["simulated"]) else UNAVAILABLE
 
 
-def text(diagnoses: Sequence[Diagnosis]) -> str:
-    """The diagnosis as a table: a block for each fidelity."""
+def _table(diagnosis: Mapping[str, Sequence[Check]]) -> Iterator[str]:
+    """The lines of a table: a block for each fidelity."""
     width = max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
-    lines = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
-    names = max(len(check.what) for diagnosis in diagnoses for check in diagnosis.checks)
-    for diagnosis in diagnoses:
-        verdict = "works" if diagnosis.works else "does not work here"
-        lines += ["", f"{diagnosis.fidelity}: {verdict} ({FIDELITIES[diagnosis.fidelity].purpose})"]
-        for check in diagnosis.checks:
+    names = max(len(check.what) for checks in diagnosis.values() for check in checks)
+    for fidelity, checks in diagnosis.items():
+        verdict = "works" if works(checks) else "does not work here"
+        yield from ("", f"{fidelity}: {verdict} ({FIDELITIES[fidelity].purpose})")
+        for check in checks:
             mark = "ok" if check.found is not None else "MISSING" if check.needed else "none"
             head = f"  {mark:<9}{check.what:<{names + 2}}"
-            lines += textwrap.wrap(
+            yield from textwrap.wrap(
                 check.found or check.get, width, initial_indent=head, subsequent_indent=" " * len(head)
             )
-    return "\n".join(lines)

@@ -3,7 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -18,7 +18,8 @@ from reproduce.analysis.what_if import evaluate
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import REQUIRED
-from reproduce.output.terminal import shown_path
+from reproduce.output.tables import NONE, print_table, text_table
+from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
 from reproduce.running.simulated import open_cluster
 
@@ -94,92 +95,74 @@ def read_points(file: str) -> list[Any]:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
+
+    def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """A JSON object with each key once: of two values json itself would drop the first without a word."""
+        if len(values := dict(pairs)) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for i, key in enumerate(keys) if key in keys[:i])
+            raise UsageError(f"{name}: key {repeated!r} stands twice in one object; needs every key once")
+        return values
+
+    def wrong(before: str, what: str) -> UsageError:
+        """An error at the place after the text `before`."""
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        return UsageError(f"{name}: line {line}, column {column}: {what}")
+
     try:
         text = data.decode("utf-8-sig")
-        points = json.loads(text, object_pairs_hook=_object)
+        points = json.loads(text, object_pairs_hook=as_object)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{name}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+        raise wrong(error.doc[: error.pos], f"not valid JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
-        line, column = _place(data[: error.start].decode("utf-8", "replace"))
-        raise UsageError(f"{name}: line {line}, column {column}: not UTF-8 text; needs JSON") from None
-    except _RepeatedKeyError as error:
-        raise UsageError(f"{name}: key {str(error)!r} stands twice in one object; needs every key once") from None
+        raise wrong(data[: error.start].decode("utf-8", "replace"), "not UTF-8 text; needs JSON") from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, nested too deep
-        raise UsageError(f"{name}: line 1, column 1: cannot be read as JSON: {error}") from None
+        raise wrong("", f"cannot be read as JSON: {error}") from None
     if not isinstance(points, list):
-        line, column = _place(text[: len(text) - len(text.lstrip())])
-        kind = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}.get(
-            type(points), "a number"
-        )
-        raise UsageError(f"{name}: line {line}, column {column}: found {kind}; needs a list: [{{...}}, ...]")
+        kinds = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}
+        found = f"found {kinds.get(type(points), 'a number')}; needs a list: [{{...}}, ...]"
+        raise wrong(text[: len(text) - len(text.lstrip())], found)
     if not points:
         raise NothingSelectedError(f"{name} holds no points; needs a list of at least one: [{{...}}]")
     return points
 
 
-class _RepeatedKeyError(ValueError):
-    """A key that stands twice in a JSON object."""
+def _interval(point: Mapping[str, Any]) -> str:
+    interval = point["intervals"].get("iteration_time")
+    return f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else NONE
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object with each key once: of two values json itself would drop the first without a word."""
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise _RepeatedKeyError(key)
-        values[key] = value
-    return values
-
-
-def _place(before: str) -> tuple[int, int]:
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-
-
-HEADINGS = (
-    "point",
-    "status",
-    "GPUs",
-    "iteration (s)",
-    "interval (s)",
-    "teraFLOP/s per GPU",
-    "sequences/s",
-    "bubble (%)",
-    "memory (GB)",
-    "bubble by cause (%)",
-)
-
-
-def _bubble_parts(point: Mapping[str, Any]) -> list[float]:
+def _bubble_parts(point: Mapping[str, Any]) -> str:
     """The parts of `bubble_fraction` by cause, in percent."""
     percent = 100 * point["bubble_fraction"] / (point["phase_times"]["bubble"] or 1)
-    return [percent * seconds for seconds in point["bubble_times"].values()]
+    return "{:.1f} {:+.1f} {:+.1f}".format(*(percent * seconds for seconds in point["bubble_times"].values()))
+
+
+# The columns of the table: how a point with numbers is shown, by heading.
+COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "GPUs": lambda point: str(point["gpus"]),
+    "iteration (s)": lambda point: f"{point['iteration_time']:.3f}",
+    "interval (s)": _interval,
+    "teraFLOP/s per GPU": lambda point: f"{point['throughput_per_gpu'] / 1e12:.1f}",
+    "sequences/s": lambda point: f"{point['sequences_per_s']:.2f}",
+    "bubble (%)": lambda point: f"{100 * point['bubble_fraction']:.1f}",
+    "memory (GB)": lambda point: f"{point['peak_memory'] / 1e9:.1f}",
+    "bubble by cause (%)": _bubble_parts,
+}
 
 
 def _print(points: Sequence[Mapping[str, Any]]) -> None:
-    from reproduce.output.tables import NONE, print_table, text_table
-    from reproduce.output.terminal import console, wrapped
-
-    def row(point: Mapping[str, Any]) -> tuple[str, ...]:
-        if point["iteration_time"] is None:
-            return (point["label"], point["status"], *[NONE] * (len(HEADINGS) - 2))
-        interval = point["intervals"].get("iteration_time")
-        return (
-            point["label"],
-            point["status"],
-            str(point["gpus"]),
-            f"{point['iteration_time']:.3f}",
-            f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else NONE,
-            f"{point['throughput_per_gpu'] / 1e12:.1f}",
-            f"{point['sequences_per_s']:.2f}",
-            f"{point['bubble_fraction']:.1%}".rstrip("%"),
-            f"{point['peak_memory'] / 1e9:.1f}",
-            "{:.1f} {:+.1f} {:+.1f}".format(*_bubble_parts(point)),
+    rows = [
+        (
+            *(point["label"], point["status"]),
+            *(NONE if point["iteration_time"] is None else shown(point) for shown in COLUMNS.values()),
         )
-
+        for point in points
+    ]
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
-    print_table(out, text_table(HEADINGS, [row(point) for point in points]), title)
+    print_table(out, text_table(("point", "status", *COLUMNS), rows), title)
     wrapped(out, "bubble by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
         for line in margins.lines(margins.read(cluster)):

@@ -5,6 +5,7 @@ A step that has passed is not run again. Whether it passed, how long it took and
 """
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,18 +17,66 @@ from pathlib import Path
 from benchmarks.records.storage import PROJECT, atomic_write_bytes
 
 LIMIT_S = 600.0  # of a step
-ARTIFACTS = ("fig_microbatch_single_gpu", "fig_recomputation", "table_fused_operators", "table_checkpoint")
-PASSED, FAILED, SKIPPED, TOO_LONG = "passed", "failed", "skipped", "too long"
+STATUSES = PASSED, SKIPPED, FAILED, TOO_LONG = "passed", "skipped", "failed", "too long"
+
+
+ON_GPU = {
+    "device": "cuda", "quick": "", "tests": "tests", "check": "--check", "scale": "gpu",
+    "artifacts": "fig_microbatch_single_gpu fig_recomputation table_fused_operators table_checkpoint",
+    "recipe": "small", "steps": "60", "dtype": "bf16",
+}  # fmt: skip
+TOY = {
+    "device": "cpu", "quick": "--quick", "tests": "tests/benchmarks/harness/test_timing.py", "check": "",
+    "scale": "cpu", "artifacts": "table_fused_operators", "recipe": "tiny", "steps": "2", "dtype": "fp32",
+}  # fmt: skip
+REPRODUCE = "{python} -m reproduce"
+BENCH = f"{REPRODUCE} bench run --results {{results}} --device {{device}} {{quick}}"
+TRAIN = (
+    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 -m ptdp_core.launch --recipe {recipe} "
+    "--resume auto --set device={device} --set steps={steps} --set validation=0.01 --set dtype={dtype}"
+)
+STEPS = (
+    ("tests", "the tests that need a GPU", "{python} -m pytest -q -m gpu {tests}"),
+    (
+        "sanitizer",
+        "the Triton kernels under compute-sanitizer",
+        "compute-sanitizer --error-exitcode 9 {python} -m pytest -q -n 0 tests/kernels/test_bias_gelu.py",
+    ),
+    ("peaks", "matrix products and memory", f"{BENCH} gemm memory"),
+    ("operators", "fused operators against eager PyTorch", f"{BENCH} fused_kernels"),
+    ("steps", "training steps, MFU and where the time goes", f"{BENCH} gpu_step"),
+    ("parts", "a layer, AdamW and a checkpoint", f"{BENCH} layer optimizer_step checkpoint"),
+    (
+        "calibrate",
+        "this GPU as a cluster to simulate, and how well it predicts",
+        f"{REPRODUCE} calibrate --force --out {{results}}/gpu.toml --results {{results}} --device {{device}} {{check}}",
+    ),
+    (
+        "artifacts",
+        "the paper's experiments that one GPU can do",
+        f"{REPRODUCE} {{artifacts}} --fidelity measured --scale {{scale}} --results {{results}}",
+    ),
+    (
+        "train",
+        "training, saving and going on under torchrun with one rank",
+        f"{TRAIN} --set save={{results}}/checkpoints",
+    ),
+    ("zero3", "the FSDP2 baseline", f"{TRAIN} --set save={{results}}/checkpoints-zero3 --set data_parallel=zero3"),
+    (
+        "generate",
+        "text from what was trained",
+        f"{REPRODUCE} generate {{results}}/checkpoints --prompt 'def ' --tokens 40",
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command, what it shows, and the program without which it is left out."""
+    """A command, and what it shows."""
 
     name: str
     title: str
     command: tuple[str, ...]
-    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,61 +87,16 @@ class Outcome:
     seconds: float
     said: str
 
+    @property
+    def good(self) -> bool:
+        """Whether nothing went wrong."""
+        return self.status in (PASSED, SKIPPED)
+
 
 def steps(results: Path, toy: bool) -> list[Step]:
     """The steps of a session that writes its results there; `toy`: on a CPU, at toy sizes."""
-    python = (sys.executable, "-m")
-    bench = (*python, "reproduce", "bench", "run", "--results", str(results), "--device", "cpu" if toy else "cuda")
-    quick = ("--quick",) if toy else ()
-    reproduce = (*python, "reproduce")
-    tests = ("tests/benchmarks/harness/test_timing.py",) if toy else ("tests",)
-    kernels = ("tests/kernels/test_bias_gelu.py",)
-    train = (
-        *(*python, "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "ptdp_core.launch"),
-        *("--recipe", "tiny" if toy else "small", "--resume", "auto"),
-    )
-    options = {
-        "device": "cpu" if toy else "cuda",
-        "steps": "2" if toy else "60",
-        "validation": "0.01",
-        "dtype": "fp32" if toy else "bf16",
-    }
-    sets = tuple(word for name, value in options.items() for word in ("--set", f"{name}={value}"))
-    save, save_zero3 = (("--set", f"save={results / name}") for name in ("checkpoints", "checkpoints-zero3"))
-    scale = ("--scale", "cpu" if toy else "gpu", "--results", str(results))
-    return [
-        Step("tests", "the tests that need a GPU", (*python, "pytest", "-q", "-m", "gpu", *tests)),
-        Step(
-            "sanitizer",
-            "the Triton kernels under compute-sanitizer",
-            ("compute-sanitizer", "--error-exitcode", "9", *python, "pytest", "-q", "-n", "0", *kernels),
-            needs="compute-sanitizer",
-        ),
-        Step("peaks", "matrix products and memory", (*bench, *quick, "gemm", "memory")),
-        Step("operators", "fused operators against eager PyTorch", (*bench, *quick, "fused_kernels")),
-        Step("steps", "training steps, MFU and where the time goes", (*bench, *quick, "gpu_step")),
-        Step("parts", "a layer, AdamW and a checkpoint", (*bench, *quick, "layer", "optimizer_step", "checkpoint")),
-        Step(
-            "calibrate",
-            "this GPU as a cluster to simulate, and how well it predicts",
-            (
-                *(*reproduce, "calibrate", "--force", "--out", str(results / "gpu.toml"), "--results", str(results)),
-                *("--device", "cpu" if toy else "cuda", *(() if toy else ("--check",))),
-            ),
-        ),
-        Step(
-            "artifacts",
-            "the paper's experiments that one GPU can do",
-            (*reproduce, *(ARTIFACTS[2:3] if toy else ARTIFACTS), "--fidelity", "measured", *scale),
-        ),
-        Step("train", "training, saving and going on under torchrun with one rank", (*train, *sets, *save)),
-        Step("zero3", "the FSDP2 baseline", (*train, *sets, *save_zero3, "--set", "data_parallel=zero3")),
-        Step(
-            "generate",
-            "text from what was trained",
-            (*reproduce, "generate", str(results / "checkpoints"), "--prompt", "def ", "--tokens", "40"),
-        ),
-    ]
+    words = {"python": shlex.quote(sys.executable), "results": shlex.quote(str(results)), **(TOY if toy else ON_GPU)}
+    return [Step(name, title, tuple(shlex.split(command.format(**words)))) for name, title, command in STEPS]
 
 
 def run(
@@ -117,8 +121,8 @@ def run(
 
 
 def _run(step: Step, log: Path, limit_s: float) -> Outcome:
-    if step.needs and shutil.which(step.needs) is None:
-        return Outcome(SKIPPED, 0.0, f"{step.needs} is not on the path")
+    if shutil.which(step.command[0]) is None:
+        return Outcome(SKIPPED, 0.0, f"{step.command[0]} is not on the path")
     start = time.monotonic()
     with log.open("w", encoding="utf-8") as file:
         try:

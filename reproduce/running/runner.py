@@ -267,7 +267,7 @@ def earlier_records(folder: Path) -> list[Record]:
     records = []
     for path in (folder / PARTIAL, folder / RECORD):
         try:
-            records.append(read_record(path))
+            records.append(read_record(path, "move the file away, or make it again with --fresh"))
         except FileNotFoundError:
             continue
     return records

@@ -69,7 +69,8 @@ def test_list_as_json(capsys):
         ([], errors.USAGE, "required"),
         (["rum"], errors.USAGE, "'rum' is unknown; there are list, run, exact; did you mean 'run'?"),
         (["run", "gemm", "--device", "tpu"], errors.USAGE, "'tpu' is unknown; there are cpu, cuda"),
-        (["run", "gemm", "--fast"], errors.USAGE, "--fast"),
+        (["run", "gemm", "--quik"], errors.USAGE, "unrecognized arguments: --quik; did you mean '--quick'?"),
+        (["run", "gemm", "--set", "a=1"], errors.USAGE, "--set a=1; there are --help, "),
         (["run", "gemm", "--device", "cuda"], errors.UNAVAILABLE, "device=cuda cannot be used; needs a GPU"),
     ],
 )

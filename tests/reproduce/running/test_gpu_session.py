@@ -15,8 +15,8 @@ from reproduce.running.gpu_session import Step
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 
 
-def python(name: str, text: str, *words: str, needs: str = "") -> Step:
-    return Step(name, f"the {name} step", (sys.executable, "-c", text, *words), needs)
+def python(name: str, text: str, *words: str) -> Step:
+    return Step(name, f"the {name} step", (sys.executable, "-c", text, *words))
 
 
 def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path)
         python("good", ONCE, str(mark)),
         python("bad", fails),
         python("slow", "import time; time.sleep(60)"),
-        python("lacking", "", needs="a-program-that-is-nowhere"),
+        Step("lacking", "a step that cannot be", ("a-program-that-is-nowhere",)),
     ]
     outcomes = gpu_session.run(steps, tmp_path / "session", told.append, limit_s=3)
     assert [row.status for row in outcomes.values()] == ["passed", "failed", "too long", "skipped"]
