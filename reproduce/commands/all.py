@@ -1,9 +1,12 @@
 """`reproduce all`: run every artifact, and answer whether the paper holds."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
+from benchmarks.records.errors import NothingSelectedError
 from reproduce.commands import run as run_ids
 from reproduce.experiment import catalog
+from reproduce.experiment.artifact import Artifact
 
 HELP = run_ids.HELP
 
@@ -16,4 +19,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Run every artifact that has the fidelity and the scale asked for."""
     artifacts = [catalog.load(id) for id in catalog.ids()]
-    return run_ids.run_artifacts(run_ids.offered(artifacts, parsed), parsed, brief=True)
+    return run_ids.run_artifacts(offered(artifacts, parsed), parsed, brief=True)
+
+
+def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
+    """Those of the artifacts that have the fidelity and the scale asked for. Raises `NothingSelectedError` for none."""
+
+    def offers(artifact: Artifact) -> bool:
+        fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
+        return any(parsed.scale in (None, *artifact.scales_at(name)) for name in fidelities)
+
+    if selected := [artifact for artifact in artifacts if offers(artifact)]:
+        return selected
+    asked = {"fidelity": parsed.fidelity, "scale": parsed.scale}
+    what = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
+    raise NothingSelectedError(f"no artifact has {what} (reproduce list shows which has what)")

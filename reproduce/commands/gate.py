@@ -31,7 +31,13 @@ from benchmarks.records.errors import (
 from benchmarks.records.storage import PROJECT, atomic_write_bytes
 from reproduce.commands import options
 
-SELF_TEST = {DONE: "works", INTERNAL: "errs", INCONCLUSIVE: "inconclusive", NOTHING_SELECTED: "nothing measured"}
+# What a self-test says, by its exit code: in a word, and in a sentence.
+SELF_TEST = {
+    DONE: ("works", "identical code is ok, and an injected slow-down is found"),
+    INTERNAL: ("errs", "a verdict below is wrong"),
+    INCONCLUSIVE: ("inconclusive", "whether the gate works here could not be told"),
+    NOTHING_SELECTED: ("nothing measured", "no pair was measured"),
+}
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 HELP = f"""First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
@@ -165,28 +171,20 @@ def _print(
 ) -> int:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    head = _self_test_headline(result, code) if parsed.self_test else report.headline(result)
+    verdict, head = {}, report.headline(result)
+    if parsed.self_test:
+        word, outcome = SELF_TEST[code]
+        verdict, head = {"verdict": word}, f"**{word}**: {outcome} (self-test of {result.trees[BASE]})"
     text = "\n\n".join([head, report.body(result), *([exact["text"]] if exact else [])])
     path = parsed.results / report.ID / "measured" / "record.json"
     write_record(report.record(result, parsed.command, started), path)
     if parsed.json:
-        verdict = {"verdict": SELF_TEST[code]} if parsed.self_test else {}
         document = report.document(result) | verdict | {"exit_code": code, "exact": exact, "record": str(path)}
         print_document("gate", 1, document)
     else:
         print(f"{text}\n\nrecord: {path}")
     append_summary(parsed.summary, text)
     return code
-
-
-def _self_test_headline(result: gate.CheckResult, code: int) -> str:
-    outcome = {
-        DONE: "identical code is ok, and an injected slow-down is found",
-        INTERNAL: "a verdict below is wrong",
-        INCONCLUSIVE: "whether the gate works here could not be told",
-        NOTHING_SELECTED: "no pair was measured",
-    }[code]
-    return f"**{SELF_TEST[code]}**: {outcome} (self-test of {result.trees[BASE]})"
 
 
 def append_summary(summary: Path | None, text: str) -> None:

@@ -24,25 +24,21 @@ def run(parsed: Namespace) -> int:
         print_document("list", 1, {"artifacts": [summary(artifact) for artifact in artifacts]})
         return DONE
     rows = [("id", "paper", "how", "title")]
-    rows += [(a.id, place(a), "".join(name[0].upper() for name in a.fidelities), a.title) for a in artifacts]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for artifact in artifacts:
+        place = artifact.label if artifact.label[-1].isdigit() else "-"  # of what has no number
+        how = "".join(name[0].upper() for name in artifact.fidelities)
+        rows.append((artifact.id, place, how, artifact.title))
+    widths, most = (
+        [max(map(len, column)) for column in zip(*rows, strict=True)],
+        shutil.get_terminal_size((80, 24)).columns,
+    )
     for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[3]
-        print(shortened(line, shutil.get_terminal_size((80, 24)).columns))
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        print(line if len(line) <= most else f"{line[: most - 3].rstrip()}...")
     how = ", ".join(f"{name[0].upper()} {name}" for name in FIDELITIES)
     print(f"\nhow: {how}; the first by default")
     print("next: reproduce describe ID says more; reproduce ID runs it; reproduce all.")
     return DONE
-
-
-def place(artifact: Artifact) -> str:
-    """Where it is in the paper: 'Figure 12', or '-' for what has no number."""
-    return artifact.label if artifact.label[-1].isdigit() else "-"
-
-
-def shortened(line: str, width: int) -> str:
-    """The line, cut to a width."""
-    return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`reproduce ID ...`: run artifacts, print ours against the paper, say what to do next."""
 
 import os
+import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -17,18 +18,19 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.parameters import ranks_of
 from reproduce.output import export
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
 from reproduce.output.terminal import console, files_line, shown_path
 from reproduce.running import runner
-from reproduce.running.batch_script import batch_script, check_request
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
 
 WIDTH = 120
+PRINT_SCRIPT = "--print-script"
 _COMMANDS = "\n".join(
     f"\n{title}:\n" + "\n".join(f"  {name:<13} {text}" for name, text in group.items())
     for title, group in GROUPS.items()
@@ -74,7 +76,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="what starts the ranks of a measured run (default: local)",
     )
     parser.add_argument(
-        "--print-script", action="store_true", help="with --launcher slurm: print a batch script, run nothing"
+        PRINT_SCRIPT, action="store_true", help="with --launcher slurm: print a batch script, run nothing"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would run and where; run nothing")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
@@ -110,7 +112,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     job = _job(parsed)
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
-        print(batch_script(plans, job, parsed.command), end="")
+        print(_batch_script(plans, job, parsed.command), end="")
         return errors.DONE
     if parsed.dry_run:
         return _print_plans(plans, parsed)
@@ -150,10 +152,28 @@ def version() -> str:
 
 def _job(parsed: Namespace) -> slurm.Job:
     """What a printed batch script asks for. Raises `UsageError` for what it cannot, before devices are looked for."""
-    if parsed.print_script:
-        check_request(parsed.launcher, parsed.scale)
+    if parsed.print_script and parsed.launcher != "slurm":
+        raise UsageError(f"{PRINT_SCRIPT} with --launcher {parsed.launcher}; needs --launcher slurm")
+    if parsed.print_script and parsed.scale is None:
+        raise UsageError(f"{PRINT_SCRIPT} needs the devices of the allocation: add --scale cpu, gpu or gpus")
     try:
         return slurm.job_of(parsed, parsed.print_script)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _batch_script(plans: Sequence[Plan], job: slurm.Job, command: Sequence[str]) -> str:
+    """A script that runs the command on an allocation with a task for every rank of the largest point.
+
+    Raises `UsageError` for what is not measured, and for nodes that would not be full.
+    """
+    if any(plan.fidelity != "measured" for plan in plans):
+        raise UsageError(f"{PRINT_SCRIPT} is for measured runs; add --fidelity measured")
+    words = slurm.without_options(command[command.index("reproduce") + 1 :], PRINT_SCRIPT)
+    ranks = max(ranks_of(point.parameters) for plan in plans for point in plan.points)
+    again = shlex.join(["python", "-m", "reproduce", *words])
+    try:
+        return slurm.script(ranks, job, plans[0].scale != "cpu", f"exec {again}")
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -167,20 +187,6 @@ def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
     return plans
-
-
-def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:
-    """Those of the artifacts that have the fidelity and the scale asked for. Raises `NothingSelectedError` for none."""
-
-    def offers(artifact: Artifact) -> bool:
-        fidelities = [name for name in artifact.fidelities if parsed.fidelity in (None, name)]
-        return any(parsed.scale in (None, *artifact.scales_at(name)) for name in fidelities)
-
-    if selected := [artifact for artifact in artifacts if offers(artifact)]:
-        return selected
-    asked = {"fidelity": parsed.fidelity, "scale": parsed.scale}
-    what = " at ".join(f"{name} {value!r}" for name, value in asked.items() if value)
-    raise NothingSelectedError(f"no artifact has {what} (reproduce list shows which has what)")
 
 
 def exit_code(done: Run, strict: bool) -> int:

@@ -180,19 +180,10 @@ def _groups(points: Sequence[PointResult]) -> Iterator[tuple[str, list[PointResu
 
 def _moved(results: Results, shifts: Mapping[str, float], share: float) -> Results:
     """The results with the throughputs of some points moved by a shift, a logarithm, and their times the other way."""
-    points = []
-    for point in results.points:
-        if point.key not in shifts:
-            points.append(point)
-            continue
-        shift = share * shifts[point.key]
-        changed = {
-            name: replace(metric, value=metric.value * exp(SIGNS[name] * shift), interval=None)
-            for name, metric in point.metrics.items()
-            if name in SIGNS and metric.value is not None
-        }
-        points.append(replace(point, metrics={**point.metrics, **changed}))
-    return Results(tuple(points), results.fidelity, results.scale)
+    points = (
+        _shifted(point, SIGNS, share * shifts[point.key]) if point.key in shifts else point for point in results.points
+    )
+    return replace(results, points=tuple(points))
 
 
 def _moved_memory(results: Results, shift: float, usable: float, share: float) -> Results:
@@ -202,18 +193,23 @@ def _moved_memory(results: Results, shift: float, usable: float, share: float) -
     """
     points = []
     for point in results.points:
-        changed = {
-            name: replace(metric, value=metric.value * exp(share * shift), interval=None)
-            for name, metric in point.metrics.items()
-            if name in MEMORY and metric.value is not None and CLUSTER not in point.parameters
-        }
-        point = replace(point, metrics={**point.metrics, **changed})
-        peak = changed.get("peak_memory")
-        if peak is not None and peak.value is not None and point.status in ("ok", "oom"):
-            fits = peak.value <= usable
-            if fits and point.status == "oom":
-                point = replace(point, status="ok", reason=None)
-            elif not fits and point.status == "ok" and not point.paper:
-                point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
+        if CLUSTER not in point.parameters:
+            point = _shifted(point, dict.fromkeys(MEMORY, 1), share * shift)
+            peak = point.metrics.get("peak_memory")
+            if peak is not None and peak.value is not None:
+                if point.status == "oom" and peak.value <= usable:
+                    point = replace(point, status="ok", reason=None)
+                elif point.status == "ok" and peak.value > usable and not point.paper:
+                    point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
         points.append(point)
-    return Results(tuple(points), results.fidelity, results.scale)
+    return replace(results, points=tuple(points))
+
+
+def _shifted(point: PointResult, signs: Mapping[str, int], shift: float) -> PointResult:
+    """The point with the metrics of these names moved by a shift, a logarithm, in the direction of their signs."""
+    shifted = {
+        name: replace(metric, value=metric.value * exp(signs[name] * shift), interval=None)
+        for name, metric in point.metrics.items()
+        if name in signs and metric.value is not None
+    }
+    return replace(point, metrics={**point.metrics, **shifted})

@@ -4,10 +4,10 @@ A point that ran keeps the simulator's answer beside its own: the metrics `predi
 'simulated'. The tolerances were fixed before anything had run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.records import Metric, PointResult
+from benchmarks.records import PointResult
 from reproduce.experiment.results import argmax
 
 PREFIX = "predicted_"
@@ -30,44 +30,33 @@ class Differences:
 
 def predicted(point: PointResult, name: str) -> float | None:
     """What was predicted for a metric of the point, in base units; None if nothing was."""
-    return _value(point.metrics.get(PREFIX + name))
-
-
-def ratio_to_prediction(point: PointResult, name: str) -> float | None:
-    """The metric over its prediction, where there are both."""
-    ours, theirs = _value(point.metrics.get(name)), predicted(point, name)
-    return ours / theirs if ours is not None and theirs else None
-
-
-def _value(metric: Metric | None) -> float | None:
+    metric = point.metrics.get(PREFIX + name)
     return None if metric is None or metric.value is None else float(metric.value)
 
 
 def time_differences(points: Sequence[PointResult]) -> Differences | None:
     """Relative differences of the iteration times from the predicted ones; None if nothing was predicted."""
-    differences = {
-        where(point): ratio - 1 for point in points if (ratio := ratio_to_prediction(point, TIME)) is not None
-    }
-    return _differences(differences)
+    return _differences({place: ours / theirs - 1 for place, ours, theirs in _pairs(points, TIME)})
 
 
 def bubble_differences(points: Sequence[PointResult]) -> Differences | None:
     """Differences of the bubbles from the predicted ones, as fractions of compute time; None if none was predicted."""
-    differences = {}
+    return _differences({place: ours - theirs for place, ours, theirs in _pairs(points, BUBBLE)})
+
+
+def _pairs(points: Sequence[PointResult], name: str) -> Iterator[tuple[str, float, float]]:
+    """Where, a metric and what was predicted for it: of the points that have both."""
     for point in points:
-        ours, theirs = _value(point.metrics.get(BUBBLE)), predicted(point, BUBBLE)
-        if ours is not None and theirs is not None:
-            differences[where(point)] = ours - theirs
-    return _differences(differences)
+        ours, theirs = point.metrics.get(name), predicted(point, name)
+        if ours is not None and ours.value is not None and theirs is not None:
+            yield where(point), float(ours.value), theirs
 
 
-def _differences(differences: dict[str, float]) -> Differences | None:
+def _differences(differences: Mapping[str, float]) -> Differences | None:
     if not differences:
         return None
-    label = argmax(differences, abs)
-    return Differences(
-        len(differences), sum(map(abs, differences.values())) / len(differences), differences[label], label
-    )
+    label, mean = argmax(differences, abs), sum(map(abs, differences.values())) / len(differences)
+    return Differences(len(differences), mean, differences[label], label)
 
 
 def where(point: PointResult) -> str:
@@ -99,21 +88,16 @@ def notes(points: Sequence[PointResult], fidelity: str) -> list[str]:
     if orders:
         kept = "equals its schedule's" if all(orders) else "does NOT equal its schedule's at every point"
         lines.append(f"the executed order of every rank {kept} ({counted(len(orders))})")
-    return lines + _links(points)
-
-
-def _links(points: Sequence[PointResult]) -> list[str]:
-    """What the links between nodes did against what they were asked for."""
-    rates, asked = _rates(points, LINK_RATE), _rates(points, ASKED_RATE)
-    if not rates or not asked:
-        return []
-    return [
-        f"links between nodes, measured before each run in bytes of the cluster: {min(rates):.1f} to {max(rates):.1f} "
-        f"GB/s of the {max(asked):.1f} GB/s that each was shaped to"
-    ]
+    achieved, asked = _rates(points, LINK_RATE), _rates(points, ASKED_RATE)
+    if achieved and asked:
+        lines.append(
+            f"links between nodes, measured before each run in bytes of the cluster: {min(achieved):.1f} to "
+            f"{max(achieved):.1f} GB/s of the {max(asked):.1f} GB/s that each was shaped to"
+        )
+    return lines
 
 
 def _rates(points: Sequence[PointResult], prefix: str) -> list[float]:
     """The metrics whose names begin so, in GB/s."""
-    rates = [_value(metric) for point in points for name, metric in point.metrics.items() if name.startswith(prefix)]
-    return [rate / 1e9 for rate in rates if rate is not None]
+    metrics = (metric for point in points for name, metric in point.metrics.items() if name.startswith(prefix))
+    return [metric.value / 1e9 for metric in metrics if metric.value is not None]

@@ -22,28 +22,26 @@ SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)
 DIRECTION = (PAPER, LAPTOP)  # the scales of a claim that is about a direction, not a number
 # Ranks of a run at each small scale, unless its sweep says otherwise.
 RANKS = {LAPTOP: 8, CPU: 4, GPU: 1, GPUS: 4}
+_ON_CUDA: Mapping[str, Any] = {
+    "vocab": 51200, "device": "cuda", "dtype": "fp16", "loss_scale": 8192.0, "dropout": 0.1, "kernels": "auto",
+}  # fmt: skip
+# What every run at a scale has, unless its sweep says otherwise.
+#
 # On GPUs a stage's forward pass has to take at least 5 ms, or a measurement tells how fast the host issues kernels. A
 # pass takes no less than its FLOPs over the peak, 989 TFLOP/s on an H100 (16 bits, dense): so 4.95 TFLOP at least. With
 # 24sh^2 + 4s^2h FLOPs a layer and sequence, one GPU's 24 layers here have 5.8 TFLOP. On four GPUs with p*t*v <= 8 a
 # stage has at least the work of three layers: 5.8 TFLOP, too. The states of this model, 18 bytes a parameter, are
 # 45 GB on each of two GPUs, and 23 GB on each of four. (No GPU has run these sizes yet.)
-_DEVICE: Mapping[str, Any] = {
-    "vocab": 51200, "device": "cuda", "dtype": "fp16", "loss_scale": 8192.0, "dropout": 0.1, "kernels": "auto",
-}  # fmt: skip
-_ON_GPU: Mapping[str, Any] = {**_DEVICE, "layers": 24, "hidden": 2048, "heads": 16, "seq": 2048}
-_ON_GPUS: Mapping[str, Any] = {**_DEVICE, "layers": 24, "hidden": 4096, "heads": 32, "seq": 4096}
-_ON_CPU: Mapping[str, Any] = {
-    "layers": 8, "hidden": 128, "heads": 4, "seq": 64, "vocab": 256,
-    "device": "cpu", "dtype": "fp32", "kernels": "reference",
-}  # fmt: skip
-# What every run at a scale has, unless its sweep says otherwise.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     # With few layers a stage, a large vocabulary would slow the last one down.
     LAPTOP: {"seq": 2048, "vocab": 8192, "v": 1},
-    CPU: _ON_CPU,
-    GPU: _ON_GPU,
-    GPUS: _ON_GPUS,
-}
+    CPU: {
+        "layers": 8, "hidden": 128, "heads": 4, "seq": 64, "vocab": 256,
+        "device": "cpu", "dtype": "fp32", "kernels": "reference",
+    },
+    GPU: {**_ON_CUDA, "layers": 24, "hidden": 2048, "heads": 16, "seq": 2048},
+    GPUS: {**_ON_CUDA, "layers": 24, "hidden": 4096, "heads": 32, "seq": 4096},
+}  # fmt: skip
 # How texts abbreviate parameters; those without a letter are not told.
 LETTERS = {"layers": "l", "hidden": "h", "heads": "a", "seq": "s", "vocab": "V"} | {name: name for name in "ptdvbB"}
 
