@@ -90,11 +90,11 @@ def run_program(name: str, main: Callable[[], int]) -> NoReturn:
     `main` best imports what it needs itself: a signal during that is then handled, too. A signal that this process
     was started to ignore stays ignored. What `main` has finished cannot be interrupted any more.
     """
-    for number, default in SIGNALS.items():
-        if signal.getsignal(number) == default:
-            signal.signal(number, _handle)
-    signal.signal(signal.SIGALRM, _handle)
     try:
+        signal.signal(signal.SIGALRM, _handle)
+        for number, default in SIGNALS.items():
+            if signal.getsignal(number) == default:
+                signal.signal(number, _handle)
         code = main()
         settle()
     except KeyboardInterrupt:

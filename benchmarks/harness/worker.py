@@ -38,9 +38,12 @@ def run(job: Job, folder: Path) -> None:
     dist.barrier()  # no rank ends while another one still receives from it
 
 
-def follow_parent(parent: int) -> None:
-    """Wait for the parent process to end, then end this one: a rank must not go on alone."""
-    while os.getppid() == parent:
+def follow_parent(parent: int, folder: Path) -> None:
+    """Wait for the parent process to end, then end this one: a rank must not go on alone.
+
+    A parent that had ended before this process knew it has taken the job's folder with it.
+    """
+    while os.getppid() == parent and folder.is_dir():
         time.sleep(PARENT_EVERY_S)
     os._exit(FAILED_EXIT)
 
@@ -50,7 +53,7 @@ def main() -> None:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         import ptdp_core.launch.end_with_parent  # noqa: F401  torchrun's main thread starts its ranks; srun's need not
     folder = Path(sys.argv[1])
-    threading.Thread(target=follow_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=follow_parent, args=(os.getppid(), folder), daemon=True).start()
     code = 0
     try:
         run(read_job(folder), folder)

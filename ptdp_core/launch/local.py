@@ -140,17 +140,19 @@ def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     ends them. The server ends with this process.
     """
     # On Linux a process ends with the thread that started it, and other threads may end long before this process.
-    first = (END_WITH_PARENT,) if threading.current_thread() is threading.main_thread() else ()
+    in_main = threading.current_thread() is threading.main_thread()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*first, *PRELOAD, *preload])
+    context.set_forkserver_preload([*([END_WITH_PARENT] if in_main else []), *PRELOAD, *preload])
     resource_tracker.ensure_running()  # started before the signals are masked, as starting it changes the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    unset = [name for name in THREADING if name not in os.environ]
-    os.environ.update({name: THREADING[name] for name in unset})
+    added = {name: value for name, value in THREADING.items() if name not in os.environ}
+    if in_main:
+        added["PTDP_PARENT"] = str(os.getpid())  # END_WITH_PARENT takes it out again
+    os.environ.update(added)
     try:
         forkserver.ensure_running()
     finally:
-        for name in unset:
+        for name in added:
             del os.environ[name]
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return context

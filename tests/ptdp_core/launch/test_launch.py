@@ -1,6 +1,9 @@
 """The launcher: results, and every way a rank can fail. The run ends soon, names the rank, and leaves no process."""
 
 import multiprocessing
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +89,15 @@ def test_ranks_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
         assert run.processes() >= {run.process.pid, *jobs.pids(tmp_path, 4)}
         run.process.kill()
         run.wait_until_gone()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_the_server_ends_with_a_launcher_that_is_gone_already(gone: bool) -> None:
+    parent = str(0 if gone else os.getpid())
+    script = "import os, ptdp_core.launch.end_with_parent; print('PTDP_PARENT' in os.environ)"
+    environment = {**os.environ, "PTDP_PARENT": parent}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == ((1, "") if gone else (0, "False\n"))
 
 
 @pytest.mark.parametrize(("said", "died"), [(("result", 7), False), (None, True)])
