@@ -77,11 +77,6 @@ def comparable_memory(results: Results) -> Judgement:
     return holds_if(increases[batch] <= 0.10, text, numbers)
 
 
-def _half_step(results: Results) -> float:
-    steps = [p.paper[q.THROUGHPUT.name].quantum or 0.0 for p in results.points if q.THROUGHPUT.name in p.paper]
-    return max(steps, default=0.0) / 2
-
-
 @ARTIFACT.claim(
     "judged on the paper's own points: a gain above 10% by more than their rounding contradicts it",
     "Section 1",
@@ -93,10 +88,10 @@ def as_much_as_10_percent(results: Results) -> Judgement:
     """
     default, interleaved = (results.paper_series(series, q.THROUGHPUT, "B") for series in (DEFAULT, INTERLEAVED))
     gains = _gains(results.papers())
-    numbers = numbers_of("paper", **{f"paper_gain_b{B}": gain for B, gain in gains.items()})
+    numbers = numbers_of("paper", paper_gain_b=gains)
     # Each plotted value may be off by half its rounding step; a contradiction must be larger than that.
     best_batch = argmax(gains)
-    half = _half_step(results)
+    half = max(point.paper[q.THROUGHPUT.name].quantum or 0.0 for point in results.points) / 2
     least = (interleaved[best_batch] - half) / (default[best_batch] + half) - 1
     if least > GAIN:
         text = f"the paper's own Figure 12 shows more than 10%; gain by batch size: {listed(gains)}"
@@ -122,9 +117,7 @@ def gap_closes(results: Results) -> Judgement:
     communication increases (the interleaved schedule features more communication per sample).
     """
     gains = _gains(results)
-    numbers = results.numbers(**{f"gain_b{B}": gain for B, gain in gains.items()})
-    shown = listed(gains, "{:+.1%}")
-    return holds_if(falls(gains), f"gain by batch size: {shown}", numbers)
+    return holds_if(falls(gains), f"gain by batch size: {listed(gains, '{:+.1%}')}", results.numbers(gain_b=gains))
 
 
 def _per_sequence(results: Results, metric: str) -> list[dict[int, float]]:

@@ -81,7 +81,7 @@ def best_microbatch_2(results: Results) -> Judgement:
     """
     lines = results.by_batch(q.THROUGHPUT, "b")
     best = {B: argmax(line) for B, line in lines.items()}
-    numbers = results.numbers("count", **{f"best_b_at_batch_{B}": b for B, b in best.items()})
+    numbers = results.numbers("count", best_b_at_batch_=best)
     text = f"teraFLOP/s per GPU: {listed_by_batch(lines, 'b', '{:.1f}', 1e12)}"
     return holds_if(set(best.values()) == {BEST}, text, numbers)
 
@@ -98,8 +98,7 @@ def increases_throughput_15_percent(results: Results) -> Judgement:
     """
     gains = {B: max(line.values()) / line[1] - 1 for B, line in results.by_batch(q.THROUGHPUT, "b").items()}
     text = f"the best microbatch size over b=1, by batch size: {listed(gains, '{:+.1%}')}"
-    numbers = results.numbers(**{f"gain_at_batch_{B}": gain for B, gain in gains.items()})
-    return holds_if(0.10 <= max(gains.values()) <= 0.20, text, numbers)
+    return holds_if(0.10 <= max(gains.values()) <= 0.20, text, results.numbers(gain_at_batch_=gains))
 
 
 @ARTIFACT.claim(

@@ -91,9 +91,9 @@ def fits_model_parallel_2(results: Results) -> Judgement:
     shallowest = [point for point in results.points if point.parameters["p"] == 2]
     out = [point.series for point in shallowest if point.status == "oom"]
     peaks = {point.series: results.value(point.key, "peak_memory") for point in shallowest if point.series not in out}
-    text = "peak memory with p=2, t=1: " + listed({k: v / 1e9 for k, v in peaks.items()}, "{:.1f} GB")
+    text = "peak memory with p=2, t=1: " + listed(peaks, "{:.1f} GB", 1e9)
     text += f"; out of memory: {', '.join(out)}" if out else ""
-    numbers = results.numbers("B", **{f"peak_memory_{i}": peak for i, peak in enumerate(peaks.values())})
+    numbers = results.numbers("B", peak_memory_=dict(enumerate(peaks.values())))
     return holds_if(bool(peaks) and not out, text, numbers)
 
 

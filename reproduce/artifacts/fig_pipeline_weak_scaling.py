@@ -58,7 +58,7 @@ def higher_batch_scales_better(results: Results) -> Judgement:
     return holds_if(
         kept[high] > kept[low],
         f"share of the throughput of p=1 that is left at the largest p, by batch size: {listed(kept, '{:.0%}')}",
-        results.numbers(**{f"kept_b{B}": share for B, share in kept.items()}),
+        results.numbers(kept_b=kept),
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import PointResult
-from ptdp_core.schedules import Summary, build, definition, names, summary
+from ptdp_core.config import TrainingConfig
+from ptdp_core.schedules import build, definition, names, summary
 from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -71,23 +72,14 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
     below = f"{record.fidelity}; black marks: simulated" if "predicted" in handles else record.fidelity
-    theme.add_origin(
-        figure,
-        [
-            "above: derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B",
-            f"below: {below}",
-        ],
-    )
+    above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
+    theme.add_origin(figure, [f"above: {above}", f"below: {below}"])
     return figure
 
 
-def _summary(point: PointResult) -> Summary:
-    p, v, b, d, batch = (point.parameters[size] for size in ("p", "v", "b", "d", "B"))
-    return summary(build(point.parameters["schedule"], p, batch // (b * d), v))
-
-
 def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
-    costs = {point.label: _summary(point) for point in points}
+    configs = {point.label: TrainingConfig.from_plain(point.parameters).parallel for point in points}
+    costs = {label: summary(build(config.schedule, config.p, config.m, config.v)) for label, config in configs.items()}
     flush = costs[definition("1f1b").title]
     places = {}
     for name, cost in costs.items():
@@ -98,17 +90,16 @@ def _plane(axes: "Axes", points: Sequence[PointResult]) -> None:
         hollow, filled = (axes.plot(memory, y, "o", color=theme.PALETTE[0], zorder=3)[0] for y in (own_bubble, bubble))
         hollow.set_markerfacecolor("white")
         hollow.set_zorder(2)
-    best = [place for place in sorted(places.values()) if all(_is_better(place, other) for other in places.values())]
+    best = [  # no other one has less of both, or less of one and as much of the other
+        (memory, bubble)
+        for memory, bubble in sorted(places.values())
+        if all(memory < m or bubble < b or (memory, bubble) == (m, b) for m, b in places.values())
+    ]
     (front,) = axes.step(*zip(*best, strict=True), where="post", color="#999999", linewidth=0.9, zorder=1)
     _name(axes, places)
     axes.set(xlim=(0, 2.6), ylim=(-0.05, 1.15), xlabel="Activation memory, over 1F1B's", ylabel="Bubble, over 1F1B's")
     texts = ("with a pipeline flush", "without a flush: first to last pass", "Pareto front")
     axes.legend((filled, hollow, front), texts, loc="upper left")
-
-
-def _is_better(place: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether memory or bubble is less than the other's, or both are the same."""
-    return place[0] < other[0] or place[1] < other[1] or place == other
 
 
 def _name(axes: "Axes", places: Mapping[str, tuple[float, float]]) -> None:

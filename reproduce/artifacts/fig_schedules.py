@@ -5,7 +5,6 @@ is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configurati
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import RecordedTimeline
@@ -76,19 +75,18 @@ def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ..
 
 def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
     """The four schedules as timelines above each other, and as one trace: if emulated as executed, else as derived."""
-    if record.fidelity == "emulated":
-        if not any(point.timelines for point in record.points):
-            return {}
-        with theme.style():
-            drawn = theme.figure_files(executed_timelines.draw(record), artifact.title, "timelines")
-        return {**drawn, **executed_timelines.files(record)}
     from reproduce.output import timelines
 
-    sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
-    shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v), Fraction(2)) for name, v in sizes]
+    if record.fidelity == "emulated" and not any(point.timelines for point in record.points):
+        return {}
     with theme.style():
-        drawn = theme.figure_files(timelines.draw(shown), artifact.title, "timelines")
-    return {**drawn, "trace.json": trace(shown)}
+        if record.fidelity == "emulated":
+            figure, traces = executed_timelines.draw(record), executed_timelines.files(record)
+        else:
+            sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
+            shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v)) for name, v in sizes]
+            figure, traces = timelines.draw(shown), {"trace.json": trace(shown)}
+        return {**theme.figure_files(figure, artifact.title, "timelines"), **traces}
 
 
 ARTIFACT = Artifact(

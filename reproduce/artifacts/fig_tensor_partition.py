@@ -1,6 +1,5 @@
 """Figure 5: blocks of a transformer layer split by tensor parallelism, drawn from the shards of `ptdp_core.layout`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchmarks.records import Metric, PaperValue, Record
@@ -35,9 +34,8 @@ def points() -> tuple[Point, ...]:
     model, t, b = model_of(plain), SIZES[-1], 1
     points: list[Point] = []
     for parameter in layer_parameters(model, 0):
-        shape, part_shape = parameter.shape, parameter.shard(t, 0).shape
-        split = SPLITS[parameter.split]
-        shown = {"name": parameter.name, "split": split, "whole": _by(shape), "own": _by(part_shape)}
+        whole, own = (" x ".join(map(str, part.shape)) for part in (parameter, parameter.shard(t, 0)))
+        shown = {"name": parameter.name, "split": SPLITS[parameter.split], "whole": whole, "own": own}
         points.append(Point(parameter.name, SHARDS, parameter.name, {**plain, "t": t, "b": b, **shown}))
     for series, layers in ((LAYER, 1), (STAGE, model.layers // p)):
         for t in SIZES:
@@ -59,10 +57,6 @@ def _weights(model: ModelConfig, block: str) -> list[Parameter]:
     return [q for q in layer_parameters(model, 0) if f".{block}." in q.name and len(q.shape) == 2]
 
 
-def _by(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
-
-
 def derive(point: Point) -> dict[str, Metric]:
     """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
     parameters = point.parameters
@@ -76,18 +70,15 @@ def derive(point: Point) -> dict[str, Metric]:
         }
     layers = parameters["stage_layers"]
     # A stage in the middle: layers only, and none of the model's ends.
-    parameters_held = chunk_parameters(model, range(1, 1 + layers), t)
-    forward, backward = all_reduces(parameters_held)
+    forward, backward = all_reduces(chunk_parameters(model, range(1, 1 + layers), t))
     costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
     sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
-    counts = {
-        FORWARD: forward,
-        BACKWARD: backward,
-        COST_FORWARD: layers * len(costs[0]),
-        COST_BACKWARD: layers * len(costs[1]),
-    }
-    return {ELEMENTS: Metric(sent, "count", "derived")} | {
-        name: Metric(value, "count", "derived") for name, value in counts.items()
+    return {
+        ELEMENTS: Metric(sent, "count", "derived"),
+        FORWARD: Metric(forward, "count", "derived"),
+        BACKWARD: Metric(backward, "count", "derived"),
+        COST_FORWARD: Metric(layers * len(costs[0]), "count", "derived"),
+        COST_BACKWARD: Metric(layers * len(costs[1]), "count", "derived"),
     }
 
 

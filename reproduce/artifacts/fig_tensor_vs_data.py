@@ -57,8 +57,7 @@ def tensor_every_microbatch(results: Results) -> Judgement:
         f"over the batch sizes, tensor-parallel bytes per sequence vary by at most {spreads['tensor']:.1%}, and "
         f"data-parallel bytes per iteration by at most {spreads['data']:.1%}"
     )
-    numbers = results.numbers(**{f"spread_{name}": value for name, value in spreads.items()})
-    return holds_if(max(spreads.values()) <= 0.05, text, numbers)
+    return holds_if(max(spreads.values()) <= 0.05, text, results.numbers(spread=spreads))
 
 
 def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:

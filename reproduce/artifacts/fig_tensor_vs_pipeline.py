@@ -65,9 +65,8 @@ def best_at_node_size(results: Results) -> Judgement:
     """
     lines, node = results.by_batch(q.THROUGHPUT, "t"), results.gpus_per_node
     best = {B: argmax(line) for B, line in lines.items()}
-    numbers = results.numbers("count", **{f"best_t_b{B}": t for B, t in best.items()})
     text = f"teraFLOP/s by tensor-parallel size: {listed_by_batch(lines, 't', '{:.0f}', 1e12)}"
-    return holds_if(all(t == node for t in best.values()), text, numbers)
+    return holds_if(set(best.values()) == {node}, text, results.numbers("count", best_t_b=best))
 
 
 @ARTIFACT.claim(
@@ -81,10 +80,8 @@ def up_to_two_times_lower(results: Results) -> Judgement:
     """
     lines = results.by_batch(q.THROUGHPUT, "t")
     ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
-    worst = max(ratios.values())
     text = f"fastest over slowest combination of t and p, by batch size: {listed(ratios, '{:.2f}')}"
-    numbers = results.numbers(**{f"ratio_b{B}": value for B, value in ratios.items()})
-    return holds_if(1.6 <= worst <= 2.4, text, numbers)
+    return holds_if(1.6 <= max(ratios.values()) <= 2.4, text, results.numbers(ratio_b=ratios))
 
 
 @ARTIFACT.claim(
@@ -136,10 +133,6 @@ def bubble_falls_with_t(results: Results) -> Judgement:
     return holds_if(falls(*bubbles.values()), text)
 
 
-def _has_ends(results: Results) -> bool:
-    return {1} <= {p.parameters["p"] for p in results.points} & {p.parameters["t"] for p in results.points}
-
-
 @ARTIFACT.claim(
     "both ends of the figure, in the paper (2, 32) and (32, 2), are slower than its best at both sizes",
     scales=DIRECTION,
@@ -154,10 +147,11 @@ def both_in_conjunction(results: Results) -> Judgement:
     shares = {
         B: [v / max(line.values()) for v in (list(line.values())[i] for i in (0, -1))] for B, line in lines.items()
     }
+    has_ends = all(1 in {point.parameters[size] for point in results.points} for size in ("p", "t"))
     text = (
         "share of the best throughput at the figure's two ends, most tensor and most pipeline parallel: "
         + "; ".join(f"B={B}: {a:.0%} and {b:.0%}" for B, (a, b) in shares.items())
-        + ("" if _has_ends(results) else ". The figure has neither p=1 nor t=1")
+        + ("" if has_ends else ". The figure has neither p=1 nor t=1")
     )
     return holds_if(all(share < 1 for ends in shares.values() for share in ends), text)
 

@@ -5,7 +5,7 @@ Sweeps and judges are those of the paper's own figures; this artifact runs them 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
@@ -304,24 +304,16 @@ ARTIFACT = Artifact(
 )
 
 
-def _register(row: Takeaway) -> None:
-    """A claim that a sentence's verdict on H100s of today is 'holds'."""
-
-    def judge(results: Results) -> Judgement:
-        then, now = (row.judge(results, era) for era in (A100, H100))
-        text = f"{A100}: {then.verdict} ({then.explanation}); {H100}: {now.verdict} ({now.explanation})"
-        return Judgement(now.verdict, text)
-
-    ARTIFACT.claim(row.original.tolerance, sentence=f"{row.text}: also on H100s of today.", id=row.claim)(judge)
+def _today(row: Takeaway, results: Results) -> Judgement:
+    """The verdict on H100s of today, beside that on A100s."""
+    then, now = (row.judge(results, era) for era in (A100, H100))
+    text = f"{A100}: {then.verdict} ({then.explanation}); {H100}: {now.verdict} ({now.explanation})"
+    return Judgement(now.verdict, text)
 
 
 for _row in ROWS:
-    _register(_row)
-
-
-def _drops(results: Results) -> dict[str, float]:
-    rates = {name: [results.value(f"public_{name}{size}", q.SEQUENCES) for size in (8, 16)] for name in "tp"}
-    return {name: two / one / 2 - 1 for name, (one, two) in rates.items()}
+    _add = ARTIFACT.claim(_row.original.tolerance, sentence=f"{_row.text}: also on H100s of today.", id=_row.claim)
+    _add(partial(_today, _row))
 
 
 @ARTIFACT.claim("of a 3B model: from t=8 to 16 a loss of 30% to 55%; from p=8 to 16, m=p-1, of less than half of that")
@@ -329,7 +321,8 @@ def public_measurements(results: Results) -> Judgement:
     """On H100s, tensor parallelism over two nodes in place of one costs 43% of the throughput per GPU, pipeline
     parallelism 14% (public measurements).
     """
-    drops = _drops(results)
+    rates = {name: [results.value(f"public_{name}{size}", q.SEQUENCES) for size in (8, 16)] for name in "tp"}
+    drops = {name: two / one / 2 - 1 for name, (one, two) in rates.items()}
     names = {"t": f"t=8 to 16 (measured {PUBLIC_TENSOR:.0%})", "p": f"p=8 to 16 (measured {PUBLIC_PIPELINE:.0%})"}
     text = f"throughput per GPU, {listed({names[name]: drop for name, drop in drops.items()})}"
     return holds_if(-0.55 <= drops["t"] <= -0.30 and drops["p"] > drops["t"] / 2, text, results.numbers(**drops))

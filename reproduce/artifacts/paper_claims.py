@@ -72,13 +72,13 @@ def takeaway_1(results: Results) -> Judgement:
     larger models across servers.
     """
     batches = _by("B", _speeds(results, paper_points.TENSOR_VS_PIPELINE))
-    speeds = {B: {parameters["t"]: speed / 1e12 for parameters, speed in points} for B, points in batches.items()}
+    speeds = {B: {parameters["t"]: speed for parameters, speed in points} for B, points in batches.items()}
     best = {B: argmax(by_t) for B, by_t in speeds.items()}
     text = "; ".join(
-        f"B={B}: fastest with t={best[B]}; teraFLOP/s by t: {listed(by_t, '{:.0f}')}" for B, by_t in speeds.items()
+        f"B={B}: fastest with t={best[B]}; teraFLOP/s by t: {listed(by_t, '{:.0f}', 1e12)}"
+        for B, by_t in speeds.items()
     )
-    numbers = results.numbers("count", **{f"best_t_at_b{B}": t for B, t in best.items()})
-    return holds_if(set(best.values()) == {published.gpus_per_node()}, text, numbers)
+    return holds_if(set(best.values()) == {published.gpus_per_node()}, text, results.numbers("count", best_t_at_b=best))
 
 
 @ARTIFACT.claim(
@@ -100,10 +100,10 @@ def takeaway_2(results: Results) -> Judgement:
         best, smallest = dict(sorted(best.items())), min(best)
         gap = max(best.values()) / best[smallest] - 1
         holds = holds and gap <= 0.01
-        shown = listed({size: speed / 1e12 for size, speed in best.items()}, "{:.0f}")
+        shown = listed(best, "{:.0f}", 1e12)
         texts.append(f"B={B}: smallest that fits M={smallest}; best teraFLOP/s by M: {shown}")
-        numbers |= results.numbers("count", **{f"smallest_m_at_b{B}": smallest})
-        numbers |= results.numbers(**{f"faster_than_smallest_at_b{B}": gap})
+        numbers |= results.numbers("count", smallest_m_at_b={B: smallest})
+        numbers |= results.numbers(faster_than_smallest_at_b={B: gap})
     return holds_if(holds, "; ".join(texts), numbers)
 
 
@@ -120,7 +120,7 @@ def takeaway_3(results: Results) -> Judgement:
     the model, as well as the pipeline depth $p$, data-parallel size $d$, and batch size $B$.
     """
     by_batch = _best_b("B", _speeds(results, paper_points.BY_B))
-    texts = [f"by B {listed(by_batch, '{}')}"]
+    texts = [f"by B {listed(by_batch, '{:.0f}')}"]
     different = {"batch_size": len(set(by_batch.values()))}
     families = (
         ("model", "h", "hidden", paper_points.BY_MODEL),
@@ -130,11 +130,10 @@ def takeaway_3(results: Results) -> Judgement:
     for name, letter, parameter, series in families:
         batches = _by("B", _speeds(results, series))
         best = {B: _best_b(parameter, points) for B, points in batches.items()}
-        texts += [f"by {letter} at B={B} {listed(by_value, '{}')}" for B, by_value in best.items()]
+        texts += [f"by {letter} at B={B} {listed(by_value, '{:.0f}')}" for B, by_value in best.items()]
         different[name] = max(len(set(by_value.values())) for by_value in best.values())
     text = "best b around the 91B model at (t, p, d) = (8, 8, 1): " + "; ".join(texts)
-    numbers = results.numbers("count", **{f"different_optima_by_{name}": count for name, count in different.items()})
-    return holds_if(min(different.values()) > 1, text, numbers)
+    return holds_if(min(different.values()) > 1, text, results.numbers("count", different_optima_by=different))
 
 
 @ARTIFACT.claim(
@@ -163,8 +162,7 @@ def more_microbatches_less_flush(results: Results) -> Judgement:
     bubbles = {m: float(bubble_fraction(build("1f1b", 8, m), 1, 2)) for m in (8, 16, 32, 64, 128)}
     shares = {m: bubble / (1 + bubble) for m, bubble in bubbles.items()}
     text = f"1F1B executed with p=8: share of time in the bubble by m: {listed(shares, '{:.1%}')}"
-    numbers = numbers_of("derived", **{f"share_at_m{m}": share for m, share in shares.items()})
-    return holds_if(falls(shares), text, numbers)
+    return holds_if(falls(shares), text, numbers_of("derived", share_at_m=shares))
 
 
 @ARTIFACT.claim(
@@ -225,8 +223,7 @@ def eq_4_approximates(results: Results) -> Judgement:
         for name, model in models.items()
     }
     text = f"8TP/(nX) over the time by eq. 3: {listed(off, '{:+.1%}')}"
-    numbers = numbers_of("derived", **{f"difference_for_{name.lower()}": value for name, value in off.items()})
-    return holds_if(max(map(abs, off.values())) <= 0.05, text, numbers)
+    return holds_if(max(map(abs, off.values())) <= 0.05, text, numbers_of("derived", difference_for=off))
 
 
 @ARTIFACT.claim(

@@ -18,7 +18,6 @@ BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bi
 CROSSINGS = "crossings"
 PIPELINE, DATA = "pipeline point-to-point", "data-parallel all-reduce"
 FACTOR = 2.0  # how far a reading of an undefined quantity may be away
-CLUSTER = "selene"  # the data file whose parameters were set with the paper's numbers
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
@@ -80,8 +79,8 @@ def _data(estimate: Estimate) -> tuple[int, float, float]:
 
 
 def set_with_these() -> Mapping[str, float]:
-    """The simulator's parameters that were set with this section's numbers."""
-    return {name: p.value for name, p in read_parameters(CLUSTER).items() if ID in p.set_with}
+    """The parameters of Selene's data file that were set with this section's numbers."""
+    return {name: p.value for name, p in read_parameters("selene").items() if ID in p.set_with}
 
 
 TOLERANCE = "within a factor of 2, since the paper defines neither the bytes nor the time"
@@ -103,7 +102,6 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
-LARGEST = models.table_1()[-1]
 TRAFFIC = (Level(PIPELINE, "pipeline", {"traffic": PIPELINE}), Level(DATA, "data", {"traffic": DATA}))
 
 ARTIFACT = Artifact(
@@ -123,7 +121,7 @@ ARTIFACT = Artifact(
         Quantity(SECONDS, "time", "s", "s", 1, 3),
         Quantity(WHOLE, "mean over the iteration", "B/s", "GB/s", 1e9, 0),
     ),
-    sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **LARGEST.parameters)},
+    sweeps={"paper": Sweep(x=TRAFFIC, paper=ID, **models.table_1()[-1].parameters)},
     columns={"traffic": "traffic"},
     further=further,
     notes=notes,

@@ -1,7 +1,6 @@
 """Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric
@@ -68,10 +67,6 @@ def measured(layouts: Sequence[Level], **model: Any) -> Sweep:
 
 def measure(launcher: "Launcher") -> Take:
     """A function that measures saving and loading a checkpoint of a point's model, in the folder of the results."""
-    return partial(_measure, launcher)
-
-
-def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     import tempfile
 
     from benchmarks.harness.points import rate, seconds
@@ -79,15 +74,18 @@ def _measure(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
     from benchmarks.suite.checkpoint import measure_here
     from ptdp_core.interrupts import allowed, held
 
-    config, device = TrainingConfig.from_plain(point.parameters), point.parameters["device"]
-    setup = Setup(device, samples=SAMPLES)
-    with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
-        arguments = (config.model, config.parallel, setup, folder)
-        timings = launcher(measure_here, config.parallel.n, arguments, device)[0]
-    metrics = {SIZE: Metric(timings.size, "B", "derived")}
-    for what, samples in (("save", timings.save), ("load", timings.load)):
-        metrics |= {f"{what}_time": seconds(samples), f"{what}_bandwidth": rate(timings.size, samples, "B/s")}
-    return metrics
+    def take(point: Point) -> Mapping[str, Metric]:
+        config, device = TrainingConfig.from_plain(point.parameters), point.parameters["device"]
+        setup = Setup(device, samples=SAMPLES)
+        with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
+            arguments = (config.model, config.parallel, setup, folder)
+            timings = launcher(measure_here, config.parallel.n, arguments, device)[0]
+        metrics = {SIZE: Metric(timings.size, "B", "derived")}
+        for what, samples in (("save", timings.save), ("load", timings.load)):
+            metrics |= {f"{what}_time": seconds(samples), f"{what}_bandwidth": rate(timings.size, samples, "B/s")}
+        return metrics
+
+    return take
 
 
 ARTIFACT = Artifact(

@@ -73,24 +73,19 @@ def measured(kernels: str, **model: Any) -> Sweep:
 def measure(launcher: "Launcher") -> Take:
     """A function that gives a point's metrics; all points are measured together, when it is first called."""
     from benchmarks.harness.points import Once
+    from benchmarks.suite.fused_step import measure_here
 
     shared: list[Once[Fusion]] = []
 
     def take(point: Point) -> Mapping[str, Metric]:
         if not shared:
-            shared.append(Once(lambda: _fusion(launcher, point)))
+            device = point.parameters["device"]
+            arguments = settings_of(point.parameters), SAMPLES[device]
+            shared.append(Once(lambda: launcher(measure_here, 1, arguments, device)[0]))
         fusion = shared[0]()
         return _of_step(point, fusion) if point.parameters["what"] == STEP else _of_operator(point, fusion)
 
     return take
-
-
-def _fusion(launcher: "Launcher", point: Point) -> "Fusion":
-    from benchmarks.suite.fused_step import measure_here
-
-    device = point.parameters["device"]
-    fusion: Fusion = launcher(measure_here, 1, (settings_of(point.parameters), SAMPLES[device]), device)[0]
-    return fusion
 
 
 def _of_step(point: Point, fusion: "Fusion") -> dict[str, Metric]:
@@ -129,8 +124,7 @@ def _of_operator(point: Point, fusion: "Fusion") -> dict[str, Metric]:
     for name, passes in (("unfused", unfused), ("fused", fused)):
         both = tuple(map(sum, zip(passes["forward"], passes["backward"], strict=False)))
         metrics[f"{name}_time"] = Metric(sum(map(median, passes.values())), "s", "measured", both)
-    speedup = sum(map(median, unfused.values())) / sum(map(median, fused.values()))
-    return {**metrics, "speedup": _ratio(speedup)}
+    return {**metrics, "speedup": _ratio(sum(map(median, unfused.values())) / sum(map(median, fused.values())))}
 
 
 def _ratio(value: float) -> Metric:

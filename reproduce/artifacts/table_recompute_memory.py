@@ -31,7 +31,8 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
     rates = [candidate.throughput_per_gpu for candidate in tried.values()]
     best = min(peaks, key=lambda k: peaks[k])
     none = _with(estimate, cluster, recompute="none", checkpoint_layers=1)
-    counts = {STAGE: layers, CHECKPOINTS: c, EVERY: nearest_layers(layers, c), BEST: best}
+    every = min(max(1, round(layers / c)), layers)  # there is no checkpoint within a layer
+    counts = {STAGE: layers, CHECKPOINTS: c, EVERY: every, BEST: best}
     sizes = {
         INPUT: kept,
         INTERMEDIATE: intermediate,
@@ -50,11 +51,6 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
 def _with(estimate: Estimate, cluster: Cluster, **changes: Any) -> Estimate:
     config = estimate.config
     return simulate(replace(config, parallel=replace(config.parallel, **changes)), cluster)
-
-
-def nearest_layers(layers: int, c: float) -> int:
-    """Whole layers per checkpoint nearest to l/c, at least 1 and at most l: there is no checkpoint within a layer."""
-    return min(max(1, round(layers / c)), layers)
 
 
 ARTIFACT = Artifact(

@@ -196,17 +196,13 @@ def both_make_it_fit(results: Results) -> Judgement:
     """Korthikanti et al. (2022, Figure 1): without recomputation no model fits in 80 GB, with both techniques all
     do.
     """
-    status = {
-        name: {model: results.point(f"{model}_{name}").status for model in PUBLISHED_S} for name in (NOTHING, BOTH)
-    }
-    if any(value not in ("ok", "oom") for line in status.values() for value in line.values()):
-        raise MissingResultError("a point was not evaluated")
-    peaks = {
-        name: listed(
-            {model: (results.point(f"{model}_{name}").metrics["peak_memory"].value or 0) / 1e9 for model in line},
-            "{:.0f}",
-        )
-        for name, line in status.items()
-    }
+    status, peaks = {}, {}
+    for name in (NOTHING, BOTH):
+        points = {model: results.point(f"{model}_{name}") for model in PUBLISHED_S}
+        status[name] = {point.status for point in points.values()}
+        if not status[name] <= {"ok", "oom"}:
+            raise MissingResultError("a point was not evaluated")
+        needed = {model: float(point.metrics["peak_memory"].value or 0) for model, point in points.items()}
+        peaks[name] = listed(needed, "{:.0f}", 1e9)
     text = f"GB needed with nothing recomputed {peaks[NOTHING]}; with both techniques {peaks[BOTH]}"
-    return holds_if(set(status[NOTHING].values()) == {"oom"} and set(status[BOTH].values()) == {"ok"}, text)
+    return holds_if(status == {NOTHING: {"oom"}, BOTH: {"ok"}}, text)

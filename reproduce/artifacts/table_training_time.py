@@ -10,7 +10,7 @@ from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, numbers_of, word
+from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 
 ID = "table_training_time"
@@ -156,8 +156,7 @@ def about_40_months(results: Results) -> Judgement:
         f"months at 37.6 petaFLOP/s for 450 billion tokens: {listed(months, '{:.1f}')}; only to one significant digit "
         "is that 40"
     )
-    numbers = numbers_of("derived", "d", **{f"time_{i}": value for i, value in enumerate(days.values())})
-    return consistent_if(near, text, numbers)
+    return consistent_if(near, text, numbers_of("derived", "d", time_=dict(enumerate(days.values()))))
 
 
 @ARTIFACT.claim("at least ten times larger, for all ten models", fidelity="derived")
@@ -177,6 +176,5 @@ def much_larger(results: Results) -> Judgement:
         short[row.label] = training_time_approximate(parameters(model), 1.0, 1, 1.0) / exact - 1
     text = "smallest ratios: " + ", ".join(f"{name} = {value:.1f} ({label})" for name, (value, label) in least.items())
     text += f"; eq. (4) against eq. (3), by model: {listed(short, '{:+.1%}')}"
-    numbers = numbers_of("derived", **{f"least_{word(name)}": value for name, (value, _) in least.items()})
-    holds = min(value for value, _ in least.values()) >= 10
-    return consistent_if(holds, text, numbers)
+    ratios = {name: value for name, (value, _) in least.items()}
+    return consistent_if(min(ratios.values()) >= 10, text, numbers_of("derived", least=ratios))

@@ -12,7 +12,7 @@ from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.parameters import ranks_of
-from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, word
+from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed
 from reproduce.experiment.sweep import Level, Sweep, level
 
 SMALLEST, LARGEST = 0, -1
@@ -87,7 +87,7 @@ def _shares(results: Results, said: dict[int, float]) -> Judgement:
     values = {index: results.value(results.points[index].key, q.SHARE_OF_PEAK) for index in said}
     labels = {index: results.points[index].label for index in said}
     text = "share of peak: " + ", ".join(f"{labels[i]} {values[i]:.1%} (said {said[i]:.0%})" for i in said)
-    numbers = results.numbers(**{f"share_of_peak_{word(labels[i])}": values[i] for i in said})
+    numbers = results.numbers(share_of_peak={labels[i]: values[i] for i in said})
     return holds_if(all(abs(values[i] - said[i]) <= 0.02 for i in said), text, numbers)
 
 
@@ -127,7 +127,7 @@ def super_linear(results: Results) -> Judgement:
     computation time.
     """
     values = results.by_label(q.THROUGHPUT)
-    text = f"teraFLOP/s per GPU by model: {listed({k: v / 1e12 for k, v in values.items()}, '{:.0f}')}"
+    text = f"teraFLOP/s per GPU by model: {listed(values, '{:.0f}', 1e12)}"
     smallest, largest = _ends(values)
     share = largest / smallest
     return holds_if(share > 1, text, results.numbers(largest_over_smallest=share))
@@ -140,7 +140,7 @@ def super_linear(results: Results) -> Judgement:
 )
 def larger_matrix_multiplications(results: Results) -> Judgement:
     rates = results.by_label(q.GEMM_RATE)
-    text = f"teraFLOP/s inside GEMMs by model: {listed({k: v / 1e12 for k, v in rates.items()}, '{:.0f}')}"
+    text = f"teraFLOP/s inside GEMMs by model: {listed(rates, '{:.0f}', 1e12)}"
     smallest, largest = _ends(rates)
     return holds_if(largest > smallest, text)
 
@@ -220,7 +220,7 @@ def one_billion_to_one_trillion(results: Results) -> Judgement:
     """Weak-scaling throughput for GPT models ranging from 1 billion to 1 trillion parameters."""
     counts = {point.label: parameters(model_of(point.parameters)) for point in results.points}
     wrong = [label for label, count in counts.items() if not agrees(f"{float(label.rstrip('B')):.1f}", count)]
-    text = f"billions of parameters by eq. (2): {listed({k: v / 1e9 for k, v in counts.items()}, '{:.2f}')}"
+    text = f"billions of parameters by eq. (2): {listed(counts, '{:.2f}', 1e9)}"
     smallest, largest = _ends(counts)
     ends = 1e9 <= smallest < 2e9 and round(largest / 1e12) == 1
     return consistent_if(not wrong and ends, text)

@@ -14,7 +14,7 @@ from reproduce.artifacts.shared.models import model_of, sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of, word
+from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 
 ID = "table_zero3"
@@ -126,8 +126,7 @@ def _near(results: Results, doubling: int, said: Mapping[str, float], slack: flo
     """Judge PTD-P's advantage after `doubling` doublings of the GPUs by what is said of each model."""
     ours, papers = ({model: advantage(of, model, doubling) for model in MODELS} for of in (results, results.papers()))
     text = f"PTD-P over ZeRO-3: {listed(ours, '{:+.1%}')}; by the paper's rows: {listed(papers, '{:+.1%}')}"
-    numbers = results.numbers(**{f"gain_{word(model)}": gain for model, gain in ours.items()})
-    numbers |= numbers_of("paper", **{f"paper_gain_{word(model)}": gain for model, gain in papers.items()})
+    numbers = results.numbers(gain=ours) | numbers_of("paper", paper_gain=papers)
     return holds_if(all(abs(ours[model] - value) <= slack for model, value in said.items()), text, numbers)
 
 
@@ -162,7 +161,7 @@ def did_not_fit_on_560(results: Results) -> Judgement:
         + (f"{point.status}: {point.reason}" if point.reason else f"fits, {(peaks.get(point.key) or 0) / 1e9:.1f} GB")
         for point in (small, large)
     )
-    numbers = results.numbers("B", **{f"peak_memory_{key}": value for key, value in peaks.items() if value})
+    numbers = results.numbers("B", peak_memory={key: value for key, value in peaks.items() if value})
     return holds_if(small.status == "oom" and large.status == "ok", text, numbers)
 
 
@@ -177,5 +176,5 @@ def too_large_for_a_server(results: Results) -> Judgement:
         f"{model} {size / 1e12:.2f} TB" for model, size in states.items()
     )
     text += f"; {GPUS_PER_SERVER} GPUs have {GPUS_PER_SERVER * GPU_BYTES / 1e12:.2f} TB"
-    numbers = numbers_of("derived", "B", **{f"states_{word(model)}": size for model, size in states.items()})
-    return holds_if(min(states.values()) > GPUS_PER_SERVER * GPU_BYTES, text, numbers)
+    fits = min(states.values()) <= GPUS_PER_SERVER * GPU_BYTES
+    return holds_if(not fits, text, numbers_of("derived", "B", states=states))

@@ -118,7 +118,7 @@ class Results:
         sizes = {point.parameters["gpus_per_node"] for point in self.points if "gpus_per_node" in point.parameters}
         return sizes.pop() if sizes else published.gpus_per_node()
 
-    def numbers(self, unit: str = "1", /, **values: float) -> dict[str, Number]:
+    def numbers(self, unit: str = "1", /, **values: float | Mapping[Any, float]) -> dict[str, Number]:
         """Numbers that a judgement keeps, whose origin is that of these results."""
         return numbers_of(self.fidelity, unit, **values)
 
@@ -194,9 +194,19 @@ def on_papers_points(judge: Judge) -> Judge:
     return judge_paper
 
 
-def numbers_of(origin: str, unit: str = "1", /, **values: float) -> dict[str, Number]:
-    """Numbers that a judgement keeps, of one origin and unit."""
-    return {name: Number(value, unit, origin) for name, value in values.items()}
+def numbers_of(origin: str, unit: str = "1", /, **values: float | Mapping[Any, float]) -> dict[str, Number]:
+    """Numbers that a judgement keeps, of one origin and unit.
+
+    Values by x are a number each: `gain_b={12: 0.4, 24: 0.2}` is 'gain_b12' and 'gain_b24', `gain={"175B": 0.1}` is
+    'gain_175b'.
+    """
+    named: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            named |= {f"{name}_{word(x)}" if isinstance(x, str) else f"{name}{x}": each for x, each in value.items()}
+        else:
+            named[name] = value
+    return {name: Number(value, unit, origin) for name, value in named.items()}
 
 
 def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
@@ -229,14 +239,14 @@ def word(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
-def listed(values: Mapping[Any, float], show: str = "{:+.0%}") -> str:
-    """'12: +45%, 24: +23%': values by x, as explanations list them."""
-    return ", ".join(f"{x}: {show.format(value)}" for x, value in values.items())
+def listed(values: Mapping[Any, float], show: str = "{:+.0%}", factor: float = 1.0) -> str:
+    """'12: +45%, 24: +23%': values by x, in units of `factor`, as explanations list them."""
+    return ", ".join(f"{x}: {show.format(value / factor)}" for x, value in values.items())
 
 
 def listed_by_batch(lines: Mapping[int, Mapping[Any, float]], letter: str, show: str, factor: float = 1.0) -> str:
     """'B=32: t=2: 56, t=4: 54; B=128: ...': what `Results.by_batch` gives, as explanations list it."""
     return "; ".join(
-        f"B={B}: {listed({f'{letter}={x}': value / factor for x, value in line.items()}, show)}"
+        f"B={B}: {listed({f'{letter}={x}': value for x, value in line.items()}, show, factor)}"
         for B, line in lines.items()
     )

@@ -89,13 +89,11 @@ def _timeline(point: PointResult, origin: str, shown_origin: str) -> Timeline:
     bubble = point.metrics[(PREFIX if origin == "simulated" else "") + BUBBLE].value
     assert bubble is not None
     timeline = next(timeline for timeline in point.timelines if timeline.origin == origin)
-    rows = tuple(tuple(map(_event, rank)) for rank in timeline.ranks)
+    rows = tuple(
+        tuple(TimelineEvent(e.kind, Action(e.kind, e.stage, e.microbatch), float(e.start), float(e.end)) for e in rank)
+        for rank in timeline.ranks
+    )
     return Timeline(parallel.schedule, parallel.placement, parallel.m, "s", rows, (), float(bubble), shown_origin)
-
-
-def _event(event: RecordedEvent) -> TimelineEvent[float]:
-    action = Action(event.kind, event.stage, event.microbatch)
-    return TimelineEvent(event.kind, action, float(event.start), float(event.end))
 
 
 def _both(record: Record) -> tuple[list[Timeline], list[Timeline]]:

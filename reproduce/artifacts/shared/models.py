@@ -66,8 +66,8 @@ def size_claim(
             f"hidden size {model.hidden} ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
             for said, model in models
         )
-        counts = {f"parameters_{i}": parameters(model) for i, (_, model) in enumerate(models)}
-        return consistent_if(not wrong, text, numbers_of("derived", "count", **counts))
+        counts = {i: parameters(model) for i, (_, model) in enumerate(models)}
+        return consistent_if(not wrong, text, numbers_of("derived", "count", parameters_=counts))
 
 
 # Figure 12's layers, fewer of them, on 4 stages of 2 GPUs, each stage a node: what its schedules are emulated with.

@@ -4,6 +4,7 @@ All sizes are the paper's own: the models of its figures and tables, its batch s
 """
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from reproduce.artifacts.shared.models import table_1
@@ -13,7 +14,6 @@ from reproduce.experiment.sweep import Point
 TENSOR_VS_PIPELINE = "takeaway 1: t against p"
 MODEL_PARALLEL = "takeaway 2: (p, t, d)"
 BY_MODEL, BY_P, BY_D, BY_B = (f"takeaway 3: by {what}" for what in ("model", "p", "d", "B"))
-MICROBATCHES = (1, 2, 4, 8, 16)
 
 
 def _point(series: str, label: str, parameters: dict[str, Any]) -> Point:
@@ -35,17 +35,11 @@ def model_parallel() -> Iterator[Point]:
     model, pipeline = published.model(figures[0]), published.configuration(figures[0])
     gpus, b = pipeline["gpus"], pipeline["b"]
     powers = [2**k for k in range(gpus.bit_length()) if 2**k <= gpus]
-    for B in sorted({row["B"] for id in figures for row in published.rows(id)}):
-        for t in powers:
-            for p in powers:
-                d = gpus // (p * t)
-                if p * t > gpus or pipeline["heads"] % t or pipeline["layers"] % p or B % (d * b):
-                    continue
-                yield _point(
-                    MODEL_PARALLEL,
-                    f"p={p}, t={t}, d={d}, B={B}",
-                    {**model, "p": p, "t": t, "d": d, "b": b, "B": B},
-                )
+    for B, t, p in product(sorted({row["B"] for id in figures for row in published.rows(id)}), powers, powers):
+        d = gpus // (p * t)
+        if p * t <= gpus and not (model["heads"] % t or model["layers"] % p or B % (d * b)):
+            sizes = {"p": p, "t": t, "d": d, "B": B}
+            yield _point(MODEL_PARALLEL, "p={p}, t={t}, d={d}, B={B}".format(**sizes), {**model, **sizes, "b": b})
 
 
 def microbatches() -> Iterator[Point]:
@@ -65,12 +59,10 @@ def microbatches() -> Iterator[Point]:
         BY_B: [{**bases[0], "B": B} for B in (32, 64, 128, 256, 512, 1024, 2048)],
     }
     for series, settings in families.items():
-        for setting in settings:
-            for b in MICROBATCHES:
-                if setting["B"] % (setting["d"] * b):
-                    continue
-                name = "l={layers}, h={hidden}, p={p}, d={d}, B={B}".format(**setting)
-                yield Point(f"{series}: {name}, b={b}".replace(" ", "_"), series, f"{name}, b={b}", {**setting, "b": b})
+        for setting, b in product(settings, (1, 2, 4, 8, 16)):
+            if setting["B"] % (setting["d"] * b) == 0:
+                label = "l={layers}, h={hidden}, p={p}, d={d}, B={B}, b={b}".format(**setting, b=b)
+                yield Point(f"{series}: {label}".replace(" ", "_"), series, label, {**setting, "b": b})
 
 
 def points() -> tuple[Point, ...]:
