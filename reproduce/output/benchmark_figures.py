@@ -46,12 +46,10 @@ class Panel:
     target: float | None = None
 
     def chosen(self, tidy: DataFrame) -> DataFrame:
-        """What the panel shows: series, group, x, value; most samples are between low and high, all without samples."""
+        """What the panel shows: series, group, x, value; low and high, between which most samples lie (80%), if any."""
         rows = tidy[tidy.metric == self.metric]
         rows = rows.query(self.where) if self.where else rows
-        numbers = DataFrame(
-            {"value": rows.value, "low": rows.low.fillna(rows.value), "high": rows.high.fillna(rows.value)}
-        )
+        numbers = rows[["value"]].assign(low=rows.low.fillna(rows.value), high=rows.high.fillna(rows.value))
         groups = rows[self.group].map(_broken)
         return (numbers / self.factor).assign(series=rows.series, group=groups, x=rows.get(self.x))
 

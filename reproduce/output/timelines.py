@@ -8,7 +8,7 @@ lines, and what comes after the first batch is left out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -200,24 +200,17 @@ def _numbers(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale
 def _idle(axes: "Axes", timeline: Timeline, tops: Sequence[float], until: float, scale: float) -> None:
     """Says 'devices idle' in the widest gap before the first flush (the end), if it fits there."""
     end = min(float(timeline.flushes[0] if timeline.flushes else timeline.end), until)
-    gaps = [gap for top, row in zip(tops, timeline.rows, strict=True) for gap in _gaps(top, row, end)]
+    gaps = []
+    for top, row in zip(tops, timeline.rows, strict=True):
+        before = [box for box in row if box.start < end]
+        begins, ends = [0.0, *(float(box.end) for box in before)], [*(float(box.start) for box in before), end]
+        gaps += [(end - begin, top, begin) for begin, end in zip(begins, ends, strict=True)]
     width, top, left = max(gaps, key=lambda gap: (gap[0], -gap[1]), default=(0.0, 0.0, 0.0))
     for text, needed in (("devices idle", 52), ("idle", 20)):
         if width * scale >= needed:
             look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7, "style": "italic"}
             axes.text(left + width / 2, top + 0.52, text, **look)
             break
-
-
-def _gaps(top: float, row: Sequence[TimelineEvent[Time]], end: float) -> Iterator[tuple[float, float, float]]:
-    """The idle stretches of a row up to `end`: width, the row's top, begin."""
-    now = 0.0
-    for box in row:
-        if box.start >= end:
-            break
-        yield float(box.start) - now, top, now
-        now = float(box.end)
-    yield end - now, top, now
 
 
 def _time_axis(axes: "Axes", timeline: Timeline, narrow: bool) -> None:

@@ -93,14 +93,13 @@ def artifacts() -> dict[str, Any]:
     return {"artifacts": [_heading(catalog.load(id)) for id in catalog.ids()]}
 
 
-def _heading(artifact: Artifact) -> dict[str, str]:
-    return {
-        "id": artifact.id,
-        "label": artifact.label,
-        "title": artifact.title,
-        "place": artifact.place,
-        "fidelity": artifact.fidelities[0],
-    }
+def _heading(artifact: Artifact) -> dict[str, Any]:
+    return _fields(artifact, "id", "label", "title", "place") | {"fidelity": artifact.fidelities[0]}
+
+
+def _fields(shown: object, *names: str) -> dict[str, Any]:
+    """Some of an object's values, by name."""
+    return {name: getattr(shown, name) for name in names}
 
 
 def cluster(name: str, text: str = "") -> dict[str, Any]:
@@ -156,14 +155,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [_point(shown, point) for point in points],
         "claims": [
-            {
-                "id": claim.id,
-                "sentence": plain(claim.sentence),
-                "place": claim.place,
-                "tolerance": claim.tolerance,
-                "verdict": claim.verdict,
-                "explanation": claim.explanation,
-            }
+            _fields(claim, "id", "place", "tolerance", "verdict", "explanation") | {"sentence": plain(claim.sentence)}
             for claim in claims
         ],
         "notes": list(notes),
@@ -171,13 +163,8 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
 
 
 def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
-    return {
-        "key": point.key,
-        "series": point.series,
-        "label": point.label,
+    return _fields(point, "key", "series", "label", "status", "reason") | {
         "parameters": dict(point.parameters),
-        "status": point.status,
-        "reason": point.reason,
         "agreement": agreement(shown, point),
         "metrics": {name: metric.value for name, metric in point.metrics.items()},
         "intervals": {
@@ -202,12 +189,8 @@ def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[
     return {
         "simulated": len(result.search.ranked),
         "plans": [
-            {
-                "configuration": estimate.config.to_plain(),
-                "iteration_time": estimate.iteration_time,
-                "throughput_per_gpu": estimate.throughput_per_gpu,
-                "peak_memory": estimate.peak_memory,
-            }
+            {"configuration": estimate.config.to_plain()}
+            | _fields(estimate, "iteration_time", "throughput_per_gpu", "peak_memory")
             for estimate in result.search.ranked[:SHOWN_PLANS]
         ],
     }
@@ -221,11 +204,8 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """
     config = TrainingConfig.from_plain(dict(configuration))
     estimate = simulate(config, load_cluster(cluster), timeline=True)
-    return {
-        "iteration_time": estimate.iteration_time,
-        "bubble_fraction": estimate.bubble_fraction,
+    return _fields(estimate, "iteration_time", "bubble_fraction") | {
         "p": config.parallel.p,
-        "v": config.parallel.v,
         "rows": [
             [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]
             for row in estimate.timeline
