@@ -18,10 +18,15 @@ from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures, origins, theme
 
 
+def drawn_from(record, artifact=fig_interleaved.ARTIFACT):
+    with theme.style():
+        return artifact.draw(artifact, record)
+
+
 @pytest.fixture
 def figure(figure_12):
     with theme.style():
-        yield fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
+        yield drawn_from(figure_12.record)
 
 
 def lines(figure):
@@ -110,16 +115,14 @@ def test_the_users_settings_do_not_matter_and_stay(figure_12):
 
 def test_points_without_a_result_are_left_out(with_point):
     record = with_point(status="oom", reason="needs more", metrics={})
-    with theme.style():
-        drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record))
+    drawn = lines(drawn_from(record))
     assert list(drawn["Non-interleaved"].get_xdata()) == [24, 36, 48, 60]
     assert len(drawn["Non-interleaved (paper)"].get_xdata()) == 5
 
 
 def test_category_axis_has_the_points_labels(figure_12):
     artifact = replace(fig_interleaved.ARTIFACT, x_axis=XAxis("B", "Which", scale="category"))
-    with theme.style():
-        figure = artifact.draw(artifact, figure_12.record)
+    figure = drawn_from(figure_12.record, artifact)
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [f"B={B}" for B in (12, 24, 36, 48, 60)]
     assert list(lines(figure)["Interleaved"].get_xdata()) == [0, 1, 2, 3, 4]
 
@@ -130,8 +133,7 @@ def test_fig_bubble_is_over_log2(figure_12):
                 metrics=fig_bubble.derive(p))
         for p in fig_bubble.ARTIFACT.points("paper")
     ]  # fmt: skip
-    with theme.style():
-        figure = fig_bubble.ARTIFACT.draw(fig_bubble.ARTIFACT, replace(figure_12.record, points=tuple(points)))
+    figure = drawn_from(replace(figure_12.record, points=tuple(points)), fig_bubble.ARTIFACT)
     axes = figure.axes[0]
     assert axes.get_xscale() == "log"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "32", "64"]
@@ -159,8 +161,7 @@ def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12
 
 def test_points_out_of_memory_are_marked(with_point):
     record = with_point(status="oom", reason="needs more", metrics={})
-    with theme.style():
-        figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record)
+    figure = drawn_from(record)
     cross = lines(figure)["Non-interleaved (out of memory)"]
     assert (list(cross.get_xdata()), list(cross.get_ydata()), cross.get_marker()) == ([12], [1.03], "x")
     assert cross.get_transform() == figure.axes[0].get_xaxis_transform()  # above the axes, at no throughput
@@ -170,8 +171,7 @@ def test_points_out_of_memory_are_marked(with_point):
 
 def test_looks_of_a_series(figure_12):
     artifact = replace(fig_interleaved.ARTIFACT, looks={"Interleaved": {"color": "#123456", "linestyle": ":"}})
-    with theme.style():
-        drawn = lines(figures.line_plot(artifact, figure_12.record))
+    drawn = lines(drawn_from(figure_12.record, artifact))
     assert (drawn["Interleaved"].get_color(), drawn["Interleaved"].get_linestyle()) == ("#123456", ":")
     assert drawn["Interleaved (paper)"].get_markeredgecolor() == "#123456"
     assert drawn["Non-interleaved"].get_linestyle() == "-"
@@ -188,8 +188,7 @@ def test_the_legend_keeps_series_and_paper_apart(figure):
 def test_a_series_under_another_one_is_broader(figure_12):
     above = {p.parameters["B"]: p.metrics for p in figure_12.record.points if p.series == "Interleaved"}
     points = tuple(replace(p, metrics=above[p.parameters["B"]]) for p in figure_12.record.points)
-    with theme.style():
-        drawn = lines(fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, replace(figure_12.record, points=points)))
+    drawn = lines(drawn_from(replace(figure_12.record, points=points)))
     assert drawn["Non-interleaved"].get_linewidth() > 2 * drawn["Interleaved"].get_linewidth()
     assert drawn["Non-interleaved"].get_markersize() > drawn["Interleaved"].get_markersize()
 
@@ -215,8 +214,7 @@ def test_bars_span_most_samples(with_point):
     samples = tuple(80e12 + 1e12 * i for i in range(11))
     record = with_point(metrics={"throughput_per_gpu": Metric(85e12, "FLOP/s", "measured", samples)})
     record = replace(record, fidelity="measured")
-    with theme.style():
-        axes = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, record).axes[0]
+    axes = drawn_from(record).axes[0]
     spans = [segment[:, 1].tolist() for each in axes.collections for segment in each.get_segments() if segment.size]
     assert [81.0, 89.0] in spans
     assert lines(axes.figure)["Non-interleaved"].get_ydata()[0] == 85.0
@@ -290,8 +288,7 @@ def test_an_overlay_has_every_result_and_the_paper_once(figure_12, with_point):
 
 def test_a_cpu_run_that_reverses_the_paper_says_so():
     record = read_record(ROOT / "results" / "reference" / "fig_interleaved" / "measured" / "record.json")
-    with theme.style():
-        figure = figures.line_plot(fig_interleaved.ARTIFACT.at(record.scale), record)
+    figure = drawn_from(record, fig_interleaved.ARTIFACT.at(record.scale))
     assert "opposite to the paper's claim" in figure.axes[0].get_title()
     assert "opposite to its claims: improves throughput, interleaved higher" in figure._supxlabel.get_text()
 

@@ -85,17 +85,13 @@ def test_slices_are_the_boxes_in_order_and_never_overlap(name):
         assert all(begin <= end for begin, end in expected)
         assert all(end <= begin for (_, end, _), (begin, _, _) in pairwise(row))
         for (_, _, event), box in zip(row, boxes, strict=True):
-            if box.action is None:
-                assert event["name"] == event["cat"] == box.kind
-                assert event["args"] == {}
-            else:
-                kind, stage, microbatch = box.action
-                assert event["name"] == event["args"]["action"] == str(box.action)
-                assert event["cat"] == CATEGORIES[kind]
-                chunk = stage // timeline.p
-                assert event["args"] == {
-                    "action": str(box.action), "stage": stage, "chunk": chunk, "microbatch": microbatch,
-                }  # fmt: skip
+            kind, stage, microbatch = box.action
+            assert event["name"] == event["args"]["action"] == str(box.action)
+            assert event["cat"] == CATEGORIES[kind]
+            chunk = stage // timeline.p
+            assert event["args"] == {
+                "action": str(box.action), "stage": stage, "chunk": chunk, "microbatch": microbatch,
+            }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TIMELINES)
