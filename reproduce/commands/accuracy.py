@@ -1,66 +1,47 @@
-"""`reproduce accuracy`: print the assessment, or give it as JSON, and write its record and figures."""
+"""`reproduce accuracy`: print an assessment of the simulator, or give it as JSON, and write its record and figures."""
 
 import json
-import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.records import atomic_write_bytes
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, POINTS_FAILED
-from benchmarks.records.units import with_unit
 from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
-from reproduce.analysis.scoring import fits, intervals, ledger_text, measured, measured_text, refit, slopes
-from reproduce.analysis.scoring.accuracy import (
-    Assessment,
-    OnDone,
-    Scored,
-    ScoredGroup,
-    assess,
-    evaluators_of,
-    predict,
-)
-from reproduce.analysis.scoring.accuracy_figures import by_effect
-from reproduce.analysis.scoring.accuracy_record import FOLDER, as_json, notes, write
-from reproduce.analysis.scoring.ledger import ledger
-from reproduce.analysis.scoring.published_points import published_points
-from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, Move
 from reproduce.commands import options
 from reproduce.experiment import catalog, margins
-from reproduce.experiment.artifact import Artifact
 from reproduce.output.progress import progress
-from reproduce.output.tables import NONE, print_table, text_table
-from reproduce.output.terminal import WIDTH, console, files_line, percent, wrapped
+from reproduce.output.tables import print_table
+from reproduce.output.terminal import console, files_line, wrapped
 from reproduce.running.runner import require_folder
 from reproduce.running.simulated import open_cluster
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from reproduce.analysis.scoring.accuracy import Assessment, OnDone
+    from reproduce.analysis.scoring.measured import MeasuredAssessment
 
 PAPER, MEASURED = "paper", "measured"
-NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble": "bubble"}
-HELP = f"""Predicts every point of the paper that has a published value, and says how far off the predictions are:
+FOLDER = "accuracy"
+HELP = """Predicts every point of the paper that has a published value, and says how far off the predictions are:
 mean absolute relative error, worst point, bias (mean signed error), Spearman's rank correlation, by artifact and over
 all, where a configuration that the paper plots twice counts once. Beside them naive baselines, each fitted to the very
 points it is scored on: a constant, a straight line in the hidden size h, and a constant divided by 1 + (p-1)/(vm).
 Then every number of the cluster, and how the mean error over all moves when that number is set to the low and to the
 high end of its range, or its mechanism is dropped; one at a time.
 
-Writes DIR/{FOLDER}/: record.json, figure.pdf and .png (predicted against published), sensitivity.pdf and .png.
+Writes DIR/accuracy/: record.json, figure.pdf and .png (predicted against published), sensitivity.pdf and .png.
 
 With a --cluster that reproduce calibrate made, or --against measured, the predictions are of training steps instead:
-of all that were measured on that machine and lie in --results ({measured_text.PLACES}), each in one line, with
+of all that were measured on that machine and lie in --results (ID/measured*/record.json), each in one line, with
 two baselines: the FLOPs of a step over the fastest GEMM rate in the file, alone and with the bubble (p-1)/(vm) more.
-Writes DIR/{measured_text.FOLDER}/: record.json, figure.pdf and .png.
+Writes DIR/accuracy_measured/: record.json, figure.pdf and .png.
 
 The column "left out" is the mean error on an artifact when the parameters that were set with it are fitted without it.
---refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/{FOLDER}/{refit.FILE},
-and from these errors the margins of simulated numbers, DIR/{FOLDER}/{margins.FILE.name} (docs/margins.md).
+--refit does that for every artifact (Nelder-Mead, deterministic, some minutes) and writes DIR/accuracy/refit.json,
+and from these errors the margins of simulated numbers, DIR/accuracy/margins.json (docs/margins.md).
 Where DIR has none, those of results/reference hold, until parameters, published values or predictions change.
 
 With --slopes: where the paper publishes several batch sizes of a configuration, the straight line of its iteration
@@ -100,32 +81,39 @@ def run(parsed: Namespace) -> int:
 
 
 def _against_paper(parsed: Namespace) -> int:
-    artifacts = [catalog.load(id) for id in catalog.ids()]
+    from reproduce.analysis.scoring import accuracy, accuracy_record, refit
+
     started = datetime.now(UTC)
-    require_folder(parsed.results / FOLDER)
+    folder = parsed.results / FOLDER
+    require_folder(folder)
     if parsed.refit:
-        _refit(artifacts, parsed)
+        _refit(parsed)
     with ExitStack() as stack:
 
-        def start(total: int) -> OnDone:
+        def start(total: int) -> "OnDone":
             return stack.enter_context(progress("accuracy", total, quiet=parsed.quiet))
 
-        refitted = refit.read(parsed.results / FOLDER)
-        assessment = assess(artifacts, parsed.cluster, start, parsed.debug, refitted)
-    files = write(assessment, parsed.results / FOLDER, parsed.command, started)
+        artifacts = [catalog.load(id) for id in catalog.ids()]
+        assessment = accuracy.assess(artifacts, parsed.cluster, start, parsed.debug, refit.read(folder))
+    files = accuracy_record.write(assessment, folder, parsed.command, started)
     if parsed.json:
-        print_document("accuracy", 1, {**as_json(assessment), "files": [path.name for path in files]})
+        document = {**accuracy_record.as_json(assessment), "files": [path.name for path in files]}
+        print_document("accuracy", 1, document)
     else:
-        _print(assessment, files)
-    broken = any(prediction.result.status in ("failed", "invalid") for prediction in assessment.predicted)
+        print_assessment(assessment)
+        console().print(f"\n{files_line(files)}", soft_wrap=True)
+    broken = any(result.status in ("failed", "invalid") for result in assessment.values.result)
     return POINTS_FAILED if broken else DONE
 
 
 def _against_measured(parsed: Namespace) -> int:
+    from reproduce.analysis.scoring import measured, measured_text
+
     started = datetime.now(UTC)
-    require_folder(parsed.results / measured_text.FOLDER)
+    folder = parsed.results / measured.FOLDER
+    require_folder(folder)
     assessment = measured.assess(measured.find(parsed.results), parsed.cluster)
-    files = measured_text.write(assessment, parsed.results / measured_text.FOLDER, parsed.command, started)
+    files = measured_text.write(assessment, folder, parsed.command, started)
     if parsed.json:
         document = {**measured_text.document(assessment), "files": [path.name for path in files]}
         print_document("accuracy-measured", 1, document)
@@ -135,25 +123,31 @@ def _against_measured(parsed: Namespace) -> int:
     return DONE
 
 
-def _refit(artifacts: Sequence[Artifact], parsed: Namespace) -> None:
-    chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
-    evaluators = evaluators_of(chosen, parsed.cluster)
-    published = {artifact.id: points for artifact in chosen if (points := published_points(artifact))}
+def _refit(parsed: Namespace) -> None:
+    """Fit the parameters anew without each artifact, and write the outcome and the margins that follow from it."""
+    from reproduce.analysis.scoring import intervals, refit
+    from reproduce.analysis.scoring.accuracy import evaluators_of
+    from reproduce.analysis.scoring.published_points import published_points
+
+    artifacts = [artifact for id in catalog.ids() if "simulated" in (artifact := catalog.load(id)).fidelities]
+    published = published_points(artifacts)
     cluster, _ = open_cluster(parsed.cluster)
-    task = refit.Fit(published, evaluators, cluster, read_parameters(parsed.cluster))
-    with progress("refit", len(published), quiet=parsed.quiet) as on_done:
+    task = refit.Fit(published, evaluators_of(artifacts, parsed.cluster), cluster, read_parameters(parsed.cluster))
+    with progress("refit", published.artifact.nunique(), quiet=parsed.quiet) as on_done:
         document = refit.refit(task, on_done)
-    values = [value for points in published.values() for value in points]
-    for name, content in ((refit.FILE, document), (margins.FILE.name, intervals.margins(values, document))):
+    for name, content in ((refit.FILE, document), (margins.FILE.name, intervals.margins(published, document))):
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         atomic_write_bytes(parsed.results / FOLDER / name, text.encode())
 
 
 def _slopes(parsed: Namespace) -> int:
-    lines = [line for group in predict_paper(parsed.cluster) for line in slopes.slopes(group.predicted)]
+    from reproduce.analysis.scoring import accuracy, slopes
+
+    lines = slopes.slopes(accuracy.predict_paper(parsed.cluster)[0])
     _, cluster = open_cluster(parsed.cluster)
     if parsed.json:
-        print_document("accuracy-slopes", 1, slopes.document(lines, cluster.name))
+        document = {"origin": "simulated", "cluster": cluster.name, "configurations": lines}
+        print_document("accuracy-slopes", 1, document)
         return DONE
     out = console()
     out.print(f"Iteration time on {cluster.name} as a line over the number of microbatches m", style="bold")
@@ -163,26 +157,18 @@ def _slopes(parsed: Namespace) -> int:
 
 
 def _ledger(parsed: Namespace) -> int:
-    groups = predict_paper(parsed.cluster)
-    scores = {group.artifact.label: group.scored.score for group in groups if group.scored.score is not None}
-    results = [(group.artifact.id, result) for group in groups for result in group.results]
+    from reproduce.analysis.scoring import accuracy, fits, ledger_text
+    from reproduce.analysis.scoring.ledger import ledger
+    from reproduce.analysis.scoring.scores import score
+
+    values, results = accuracy.predict_paper(parsed.cluster)
+    scores = {place: score(rows) for place, rows in values[values.ours.notna()].groupby("place", sort=False)}
     cluster, _ = open_cluster(parsed.cluster)
-    document = ledger(scores, fits.score(results, cluster.usable_memory))
+    points = [(id, result) for id, by_key in results.items() for result in by_key.values()]
+    document = ledger(scores, fits.score(points, cluster.usable_memory))
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
-    else:
-        print_ledger(document)
-    return DONE
-
-
-def predict_paper(cluster: str) -> list[ScoredGroup]:
-    """The paper's own figures and tables with published values, simulated."""
-    artifacts = [artifact for artifact in map(catalog.load, catalog.ids()) if published_points(artifact)]
-    return predict(artifacts, evaluators_of(artifacts, cluster))[0]
-
-
-def print_ledger(document: Mapping[str, Any]) -> None:
-    """The studies' scores, what each study is, and other simulators' scores."""
+        return DONE
     out = console()
     out.print("Throughput that others measured: errors of the prediction, none of them fitted", style="bold")
     print_table(out, ledger_text.study_table(document))
@@ -196,10 +182,13 @@ def print_ledger(document: Mapping[str, Any]) -> None:
     out.print("\nOther simulators on the same rows: mean errors of throughput", style="bold")
     print_table(out, ledger_text.other_table(document))
     wrapped(out, document["others"])
+    return DONE
 
 
-def print_measured(assessment: measured.MeasuredAssessment) -> None:
+def print_measured(assessment: "MeasuredAssessment") -> None:
     """Every measured step, then the scores, then what to know about them."""
+    from reproduce.analysis.scoring import measured_text
+
     out = console()
     title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
     out.print(title, style="bold")
@@ -210,83 +199,18 @@ def print_measured(assessment: measured.MeasuredAssessment) -> None:
         wrapped(out, line)
 
 
-def _row(name: str, scored: Scored, prefix: str = "") -> tuple[str, ...]:
-    score = scored.score
-    if score is None:
-        return (name, "0", *[NONE] * 7, f"no result for {scored.missing}")
-    naive = min(scored.baselines, key=scored.baselines.__getitem__) if scored.baselines else None
-    error = scored.baselines[naive] if scored.baselines and naive else None
-    ours = score.mean if scored.left_out is None else scored.left_out
-    wins = " wins" if error is not None and error < ours else ""
-    return (
-        name,
-        str(score.n),
-        percent(score.mean),
-        percent(scored.left_out),
-        percent(error),
-        f"{NAIVE[naive]}{wins}" if naive else NONE,
-        percent(score.bias, signed=True),
-        NONE if score.rank is None else f"{score.rank:.3f}",
-        percent(score.worst, signed=True),
-        score.worst_label.removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else ""),
-    )
+def print_assessment(assessment: "Assessment") -> None:
+    """The scores, what to know about them, how each parameter moves them, and where the parameters come from."""
+    from reproduce.analysis.scoring import accuracy_record, accuracy_text
 
-
-def score_table(assessment: Assessment) -> "DataFrame":
-    """One row per artifact, then the parts and the whole."""
-    headings = ("", "n", "shipped", "left out", "naive", "by", "bias", "rank", "worst", "at")
-    rows = [_row(group.artifact.id, group.scored, f"{group.artifact.label}: ") for group in assessment.groups]
-    rows += [_row(name, scored) for name, scored in assessment.parts.items()]
-    rows.append(_row("all", assessment.overall))
-    return text_table(headings, rows)
-
-
-def move_table(assessment: Assessment) -> "DataFrame":
-    """One row per parameter or mechanism that was moved, the most effective first."""
-    rows = []
-    for moves in by_effect(assessment):
-        ways, parameter = {move.way: move for move in moves}, assessment.parameters.get(moves[0].name)
-        numbers = (parameter.low, parameter.value, parameter.high) if parameter else ()
-        values = [with_unit(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
-        means = (percent(ways[way].mean) if way in ways else NONE for way in (LOW, HIGH, DROPPED))
-        rows.append((moves[0].name, *values, *means, _most_moved(assessment, moves)))
-    headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
-    return text_table(headings, rows)
-
-
-def _most_moved(assessment: Assessment, moves: Sequence[Move]) -> str:
-    """The artifact whose mean error one of these moves changes most."""
-    labels = {group.artifact.id: group.artifact.label for group in assessment.groups}
-    changes = [
-        (abs(after - before), f"{labels[id]}: {percent(before)} to {percent(after)}")
-        for move in moves
-        for id, (before, after) in move.groups.items()
-    ]
-    change, text = max(changes, default=(0.0, ""))
-    lost = max(move.lost for move in moves)
-    parts = [text] if change >= 0.0005 else []
-    return "; ".join([*parts, *([f"{lost} points lost"] if lost else [])])
-
-
-def _print(assessment: Assessment, files: Sequence[Path]) -> None:
     out = console()
     name = assessment.cluster.name
     out.print(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold")
-    print_table(out, score_table(assessment))
-    for line in notes(assessment):
+    print_table(out, accuracy_text.score_table(assessment))
+    for line in accuracy_record.notes(assessment):
         wrapped(out, line)
     out.print("\nThe mean over all when a number is moved or a mechanism dropped", style="bold")
-    print_table(out, move_table(assessment))
+    print_table(out, accuracy_text.move_table(assessment))
     out.print("\nWhere the numbers come from, and which data they were set with", style="bold")
-    for line in parameter_lines(assessment):
+    for line in accuracy_text.parameter_lines(assessment):
         out.print(line)
-    out.print(f"\n{files_line(files)}", soft_wrap=True)
-
-
-def parameter_lines(assessment: Assessment) -> Iterator[str]:
-    """Two lines or more for each number of the cluster: value, range, data; source."""
-    for parameter in assessment.parameters.values():
-        low, value, high = (with_unit(n, parameter.unit) for n in (parameter.low, parameter.value, parameter.high))
-        span = "fixed" if parameter.low == parameter.high else f"{low} to {high}"
-        yield f"{parameter.name} = {value} ({span}); set with: {parameter.set_with}"
-        yield textwrap.fill(parameter.source, WIDTH, initial_indent="    ", subsequent_indent="    ")

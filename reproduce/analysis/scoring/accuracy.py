@@ -1,20 +1,22 @@
 """How good the simulator is: every published value beside its prediction, by artifact and over all.
 
-`assess` evaluates, `Assessment` holds what it found; printing and writing are in `accuracy_command.py`. Nothing is
-fitted here but the baselines, which are fitted to the published values themselves.
+Nothing is fitted here but the baselines, which are fitted to the published values themselves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pandas import DataFrame, Series
 
 from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import ClusterParameter, read_parameters
 from reproduce.analysis.scoring import refit
-from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
-from reproduce.analysis.scoring.scores import Score, ScoredPair, baselines, score
-from reproduce.analysis.scoring.sensitivity import Move, count, moves
+from reproduce.analysis.scoring.published_points import beside, disagreements, published_points
+from reproduce.analysis.scoring.scores import Score, baselines, mean_error, score
+from reproduce.analysis.scoring.sensitivity import count, moves
+from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import runner, simulated
 from reproduce.running.simulated import Simulated
@@ -23,75 +25,48 @@ OnDone = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """A published value with our result for it; `counted` is False where an earlier artifact has the same one."""
-
-    published: Published
-    result: PointResult
-    counted: bool
-
-    @property
-    def pair(self) -> ScoredPair | None:
-        """Both numbers; None where we have no result, or where both are 1 because the series is normalised there."""
-        return self.published.pair(self.result)
-
-    @property
-    def missing(self) -> bool:
-        """Whether there should be a result and is none."""
-        return self.pair is None and not self.published.is_reference(self.result)
-
-
-@dataclass(frozen=True)
 class Scored:
     """A set of published values: the score and, if all are throughputs, the baselines fitted to the same ones.
 
-    `left_out` is the mean error with the artifact left out of the fit, None where that is not known.
+    `missing` counts values that should have a result and have none. `left_out` is the mean error with each artifact
+    left out of the fit, None where that is not known.
     """
 
     score: Score | None
     baselines: Mapping[str, float] | None
     missing: int
-    left_out: float | None = None
-
-
-@dataclass(frozen=True)
-class ScoredGroup:
-    """An artifact with published values; `results` are all its points, also those without one."""
-
-    artifact: Artifact
-    predicted: tuple[Predicted, ...]
-    scored: Scored
-    results: tuple[PointResult, ...]
-
-
-@dataclass(frozen=True)
-class Unpublished:
-    """An artifact that is predicted and not compared, because the paper publishes no value of what is simulated."""
-
-    artifact: Artifact
-    points: int
-    predictions: int
+    left_out: float | None
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """All of it. `overall` and `parts` count every configuration once; `duplicates` says how many were left out."""
+    """All of it.
+
+    `values` are the rows of `published_points` with what we have for them. `overall` and `parts` count every
+    configuration once. `unpublished` are the artifacts that are predicted and not compared, as plain data, because the
+    paper publishes no value of what is simulated. `moves` has a row for each number or mechanism that was changed.
+    """
 
     cluster: ClusterRef
-    groups: tuple[ScoredGroup, ...]
-    overall: Scored
+    values: DataFrame
+    groups: Mapping[str, Scored]
     parts: Mapping[str, Scored]
-    duplicates: int
-    unpublished: tuple[Unpublished, ...]
+    overall: Scored
+    unpublished: Sequence[Mapping[str, Any]]
     parameters: Mapping[str, ClusterParameter]
-    moves: tuple[Move, ...]
+    moves: DataFrame
     notes: tuple[str, ...]
     code_digest: str
 
     @property
-    def predicted(self) -> tuple[Predicted, ...]:
-        """Every published value, in the paper's order."""
-        return tuple(p for group in self.groups for p in group.predicted)
+    def places(self) -> dict[str, str]:
+        """The artifacts with published values, and what they are in the paper: 'Figure 12'."""
+        return dict(zip(self.values.artifact, self.values.place, strict=True))
+
+    @property
+    def duplicates(self) -> int:
+        """How many values repeat the configuration of an earlier one."""
+        return int((~self.values.counted).sum())
 
 
 def assess(
@@ -109,31 +84,37 @@ def assess(
     """
     chosen = [artifact for artifact in artifacts if "simulated" in artifact.fidelities]
     evaluators = evaluators_of(chosen, cluster, debug)
-    if not evaluators:
-        raise ValueError("artifacts=[] has none that can be simulated; needs at least one")
-    some = next(iter(evaluators.values()))
-    assert some.cluster is not None
-    assert some.cluster_ref is not None
+    model, reference = simulated.open_cluster(cluster)
     parameters = read_parameters(cluster)
     total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
-    on_done = start(total + count(some.cluster, parameters))
+    on_done = start(total + count(model, parameters))
 
-    groups, unpublished = predict(chosen, evaluators, on_done)
-    points = [p for group in groups for p in group.predicted]
-    left_out, note = _left_out(refitted, parameters, points)
-    groups = [replace(group, scored=_scored(group.predicted, left_out)) for group in groups]
-    counted = [p for p in points if p.counted and not p.published.is_reference(p.result)]
-    known = [(p.published, pair) for p in counted if (pair := p.pair) is not None]
+    values, results = predict(chosen, evaluators, on_done)
+    left_out, note = _left_out(refitted, parameters, values)
+    values = values.assign(left_out=left_out)
+    counted = values[values.counted & ~values.reference]
+    throughputs = values[values.counted & values.throughput]
+    references = int(values.reference.sum())
+    normalised = f"{references} points are 1 on both sides, because their series are normalised there: not scored"
     return Assessment(
-        cluster=some.cluster_ref,
-        groups=tuple(groups),
-        overall=_scored(counted, left_out),
-        parts=_parts(groups, left_out),
-        duplicates=sum(not p.counted for p in points),
-        unpublished=tuple(unpublished),
+        cluster=reference,
+        values=values,
+        groups={id: _scored(rows) for id, rows in values.groupby("artifact", sort=False)},
+        parts={} if throughputs.empty else {"throughput per GPU only": _scored(throughputs)},
+        overall=_scored(counted),
+        unpublished=[
+            {
+                "id": artifact.id,
+                "paper": artifact.label,
+                "points": len(results[artifact.id]),
+                "predictions": sum(result.status == "ok" for result in results[artifact.id].values()),
+            }
+            for artifact in chosen
+            if artifact.id not in set(values.artifact)
+        ],
         parameters=parameters,
-        moves=tuple(moves(known, evaluators, some.cluster, parameters, on_done)),
-        notes=(*disagreements([p.published for p in points]), *_references(points), *note),
+        moves=moves(counted[counted.ours.notna()], evaluators, model, parameters, on_done),
+        notes=(*disagreements(values), *([normalised] if references else []), *note),
         code_digest=fingerprint({id: evaluator.code_digest for id, evaluator in evaluators.items()}),
     )
 
@@ -144,66 +125,52 @@ def evaluators_of(artifacts: Sequence[Artifact], cluster: str, debug: bool = Fal
     return {plan.artifact.id: simulated.make(plan, debug) for plan in plans}
 
 
+Results = Mapping[str, Mapping[str, PointResult]]  # by artifact and key of the point
+
+
 def predict(
     artifacts: Sequence[Artifact], evaluators: Mapping[str, Simulated], on_done: OnDone = lambda label: None
-) -> tuple[list[ScoredGroup], list[Unpublished]]:
-    """Every artifact's points simulated: those with published values scored, the others counted."""
-    published = {artifact.id: published_points(artifact) for artifact in artifacts}
-    first = {id(p) for p in unique(p for points in published.values() for p in points)}
-    groups, unpublished = [], []
+) -> tuple[DataFrame, Results]:
+    """The published values of artifacts beside what is simulated, and all that is simulated of them."""
+    results: dict[str, dict[str, PointResult]] = {}
     for artifact in artifacts:
-        results = {}
+        results[artifact.id] = {}
         for point in artifact.points(artifact.scales[0]):
-            results[point.key] = evaluators[artifact.id].evaluate(point)
+            results[artifact.id][point.key] = evaluators[artifact.id].evaluate(point)
             on_done(f"{artifact.id}: {point.label}")
-        if ours := published[artifact.id]:
-            predicted = tuple(Predicted(p, results[p.point.key], id(p) in first) for p in ours)
-            groups.append(ScoredGroup(artifact, predicted, _scored(predicted), tuple(results.values())))
-        else:
-            ok = sum(result.status == "ok" for result in results.values())
-            unpublished.append(Unpublished(artifact, len(results), ok))
-    return groups, unpublished
+    values = published_points(artifacts)
+    return beside(values, [results[row.artifact][row.key] for row in values.itertuples()]), results
 
 
-def _references(points: Sequence[Predicted]) -> list[str]:
-    number = sum(p.published.is_reference(p.result) for p in points)
-    return (
-        [f"{number} points are 1 on both sides, because their series are normalised there: not scored"]
-        if number
-        else []
-    )
-
-
-LeftOut = Mapping[tuple[str, str], float]  # errors by artifact and key of the point
+def predict_paper(cluster: str) -> tuple[DataFrame, Results]:
+    """`predict` of all artifacts with published values."""
+    published = set(published_points(everything := [catalog.load(id) for id in catalog.ids()]).artifact)
+    artifacts = [artifact for artifact in everything if artifact.id in published]
+    return predict(artifacts, evaluators_of(artifacts, cluster))
 
 
 def _left_out(
-    refitted: Mapping[str, Any] | None, parameters: Mapping[str, ClusterParameter], points: Sequence[Predicted]
-) -> tuple[LeftOut, tuple[str, ...]]:
-    """The errors of a refit that belongs to these predictions, else none and a line that says why."""
+    refitted: Mapping[str, Any] | None, parameters: Mapping[str, ClusterParameter], values: DataFrame
+) -> tuple[Series, list[str]]:
+    """The errors of a refit that belongs to these predictions; if there is none, a line that says why."""
+    unknown = Series(index=values.index, dtype=float)
     if refitted is None:
-        return {}, ("no refit without each artifact is known: reproduce accuracy --refit",)
-    predicted = [(p.published, pair.error if (pair := p.pair) else None) for p in points]
-    if refitted["digest"] != refit.digest(parameters, predicted):
+        return unknown, ["no refit without each artifact is known: reproduce accuracy --refit"]
+    if refitted["digest"] != refit.digest(parameters, values):
         why = "the refit without each artifact is stale (of other parameters, published values or predictions)"
-        return {}, (f"{why}: reproduce accuracy --refit",)
-    return refit.left_out(refitted), ()
+        return unknown, [f"{why}: reproduce accuracy --refit"]
+    return refit.left_out(refitted, values), []
 
 
-def _parts(groups: Sequence[ScoredGroup], left_out: LeftOut) -> dict[str, Scored]:
-    """Parts of the whole that are worth a line: the throughputs, which have baselines."""
-    counted = [p for group in groups for p in group.predicted if p.counted]
-    parts = {"throughput per GPU only": [p for p in counted if p.published.is_throughput]}
-    return {name: _scored(points, left_out) for name, points in parts.items() if points}
-
-
-def _scored(points: Sequence[Predicted], left_out: LeftOut | None = None) -> Scored:
-    pairs = [pair for p in points if (pair := p.pair) is not None]
-    keys = [(p.published.artifact, p.published.point.key) for p in points if p.pair is not None]
-    missing = sum(p.missing for p in points)
-    if not pairs:
-        return Scored(None, None, missing)
-    throughputs = all(p.published.is_throughput for p in points)
-    errors = [abs(left_out[key]) for key in keys if left_out and key in left_out]
-    mean = sum(errors) / len(errors) if len(errors) == len(pairs) else None
-    return Scored(score(pairs), baselines(pairs) if throughputs else None, missing, mean)
+def _scored(values: DataFrame) -> Scored:
+    pairs = values[values.ours.notna()]
+    missing = int((values.ours.isna() & ~values.reference).sum())
+    if pairs.empty:
+        return Scored(None, None, missing, None)
+    known = pairs.left_out.notna().all()
+    return Scored(
+        score(pairs),
+        baselines(pairs) if values.throughput.all() else None,
+        missing,
+        mean_error(pairs.left_out) if known else None,
+    )

@@ -1,71 +1,57 @@
 """The accuracy assessment as JSON, as a record of kind 'comparison', and as files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
+from pandas import DataFrame
+
+from benchmarks.records import Metric, PointResult, Record, write_files, write_record
 from benchmarks.records.provenance import collect
-from reproduce.analysis.scoring.accuracy import Assessment, Predicted, Scored
-from reproduce.analysis.scoring.sensitivity import Move
+from reproduce.analysis.scoring.accuracy import Assessment, Scored
+from reproduce.analysis.scoring.figures import render
+from reproduce.analysis.scoring.published_points import plain
+from reproduce.analysis.scoring.scores import derived_point
 from reproduce.experiment import margins
 from reproduce.running.runner import RECORD
-
-FOLDER = "accuracy"
 
 
 def as_json(assessment: Assessment) -> dict[str, Any]:
     """The assessment as `reproduce accuracy --json` prints it."""
+    values = assessment.values
     return {
         "cluster": assessment.cluster.name,
         "origin": "simulated",
         "groups": [
             {
-                "id": group.artifact.id,
-                "paper": group.artifact.label,
-                **_scored(group.scored),
-                "points": [_point(prediction) for prediction in group.predicted],
+                "id": id,
+                "paper": assessment.places[id],
+                **_scored(scored),
+                "points": _points(values[values.artifact == id]),
             }
-            for group in assessment.groups
+            for id, scored in assessment.groups.items()
         ],
         "overall": _scored(assessment.overall),
         "parts": {name: _scored(scored) for name, scored in assessment.parts.items()},
         "duplicates": assessment.duplicates,
-        "unpublished": [
-            {
-                "id": group.artifact.id,
-                "paper": group.artifact.label,
-                "points": group.points,
-                "predictions": group.predictions,
-            }
-            for group in assessment.unpublished
-        ],
+        "unpublished": assessment.unpublished,
         "parameters": [asdict(parameter) for parameter in assessment.parameters.values()],
-        "moves": [asdict(move) for move in assessment.moves],
-        "notes": list(notes(assessment)),
+        "moves": plain(assessment.moves).to_dict("records"),
+        "notes": notes(assessment),
     }
 
 
 def _scored(scored: Scored) -> dict[str, Any]:
-    score = scored.score
-    body = score and {**score.to_plain(), "missing": scored.missing}
-    return {"score": body, "left_out": scored.left_out, "baselines": scored.baselines and dict(scored.baselines)}
+    score = scored.score and {**vars(scored.score), "missing": scored.missing}
+    return {"score": score, "left_out": scored.left_out, "baselines": scored.baselines}
 
 
-def _point(predicted: Predicted) -> dict[str, Any]:
-    published, pair = predicted.published, predicted.pair
-    return {
-        "key": published.point.key,
-        "label": published.label,
-        "metric": published.quantity.name,
-        "ours": pair and pair.ours,
-        "published": published.value.value,
-        "unit": published.value.unit,
-        "error": pair and pair.error,
-        "counted": predicted.counted,
-    }
+def _points(values: DataFrame) -> list[dict[str, Any]]:
+    shown = values[["key", "name", "metric", "ours", "paper"]].rename(columns={"name": "label", "paper": "published"})
+    shown["unit"] = [published.unit for published in values.published]
+    return plain(shown.join(values[["error", "counted"]])).to_dict("records")
 
 
 def notes(assessment: Assessment) -> tuple[str, ...]:
@@ -81,7 +67,7 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
     ]
     if assessment.unpublished:
         listed = ", ".join(
-            f"{group.artifact.label} ({group.predictions} of {group.points} points)" for group in assessment.unpublished
+            f"{group['paper']} ({group['predictions']} of {group['points']} points)" for group in assessment.unpublished
         )
         lines.append(f"simulated, with no published value of what is simulated: {listed}.")
     return tuple(lines)
@@ -99,73 +85,54 @@ def record(assessment: Assessment, command: Sequence[str], started: datetime) ->
         state="complete",
         provenance=collect(command, started, cluster=assessment.cluster, code_digest=assessment.code_digest),
         points=(
-            *(_prediction(prediction) for prediction in assessment.predicted),
+            *map(_prediction, assessment.values.itertuples()),
             *_scores(assessment),
-            *(_move(move) for move in assessment.moves),
-            *_parameters(assessment),
+            *map(_move, plain(assessment.moves).to_dict("records")),
+            *(
+                derived_point(f"parameter:{name}", "parameter", name, asdict(parameter), {})
+                for name, parameter in assessment.parameters.items()
+            ),
         ),
         notes=notes(assessment),
     )
 
 
-def _prediction(predicted: Predicted) -> PointResult:
-    published, pair, result = predicted.published, predicted.pair, predicted.result
-    name = published.quantity.name
-    metrics = {name: result.metrics[name]} if name in result.metrics else {}
-    if pair is not None:
-        metrics["relative_error"] = Metric(pair.error, "1", "simulated")
+def _prediction(row: Any) -> PointResult:
+    result: PointResult = row.result
+    metrics = {row.metric: result.metrics[row.metric]} if row.metric in result.metrics else {}
+    if row.ours == row.ours:  # not missing
+        metrics["relative_error"] = Metric(row.error, "1", "simulated")
     return replace(
         result,
-        key=f"{published.artifact}:{published.point.key}",
-        series=published.paper,
-        label=published.label,
-        parameters={**result.parameters, "counted": predicted.counted},
+        key=f"{row.artifact}:{row.key}",
+        series=row.place,
+        label=row.name,
+        parameters={**result.parameters, "counted": row.counted},
         metrics=metrics,
-        paper={name: published.value},
+        paper={row.metric: row.published},
     )
 
 
-def _made(key: str, series: str, label: str, parameters: dict[str, Any], metrics: dict[str, Metric]) -> PointResult:
-    digest = fingerprint({"key": key, "parameters": parameters})
-    return PointResult(key, series, label, parameters, "ok", None, digest, metrics)
-
-
-def _scores(assessment: Assessment) -> list[PointResult]:
-    rows = [(group.artifact.id, group.artifact.label, group.scored) for group in assessment.groups]
+def _scores(assessment: Assessment) -> Iterator[PointResult]:
+    rows = [(id, assessment.places[id], scored) for id, scored in assessment.groups.items()]
     rows += [(name.replace(" ", "_"), name, scored) for name, scored in assessment.parts.items()]
-    rows.append(("all", "all", assessment.overall))
-    points = []
-    for key, label, scored in rows:
-        if scored.score is None:
-            continue
-        score = scored.score
-        values = score.shares(scored.baselines or {})
-        metrics = {name: Metric(value, "1", "derived") for name, value in values.items() if value is not None}
-        metrics["points"] = Metric(score.n, "count", "derived")
-        points.append(_made(f"score:{key}", "score", label, {"worst_point": score.worst_label}, metrics))
-    return points
+    for key, label, scored in [*rows, ("all", "all", assessment.overall)]:
+        if scored.score is not None:
+            yield scored.score.record_point(key, label, scored.baselines or {})
 
 
-def _move(move: Move) -> PointResult:
-    parameters = {"name": move.name, "way": move.way, "value": move.value, "meaning": move.meaning or None}
-    metrics = {"lost": Metric(move.lost, "count", "simulated"), "change": Metric(move.change, "1", "simulated")}
-    if move.mean is not None:
-        metrics["mean_error"] = Metric(move.mean, "1", "simulated")
-    return _made(f"sensitivity:{move.name}:{move.way}", "sensitivity", f"{move.name} {move.way}", parameters, metrics)
-
-
-def _parameters(assessment: Assessment) -> list[PointResult]:
-    return [
-        _made(f"parameter:{parameter.name}", "parameter", parameter.name, asdict(parameter), {})
-        for parameter in assessment.parameters.values()
-    ]
+def _move(move: Mapping[str, Any]) -> PointResult:
+    name, way = move["name"], move["way"]
+    parameters = {"name": name, "way": way, "value": move["value"], "meaning": move["meaning"] or None}
+    metrics = {"lost": Metric(move["lost"], "count", "simulated"), "change": Metric(move["change"], "1", "simulated")}
+    if move["mean"] is not None:
+        metrics["mean_error"] = Metric(move["mean"], "1", "simulated")
+    return derived_point(f"sensitivity:{name}:{way}", "sensitivity", f"{name} {way}", parameters, metrics)
 
 
 def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
     """Write record and figures into `folder`, the record last. Raises `StorageError`."""
-    from reproduce.analysis.scoring.accuracy_figures import render
-
     accuracy = record(assessment, command, started)
-    figures = write_files(folder, render(assessment, accuracy))
+    figures = write_files(folder, render(assessment))
     write_record(accuracy, folder / RECORD)
     return (folder / RECORD, *figures)

@@ -19,10 +19,8 @@ def expected(artifact: str, result: PointResult) -> str | None:
     """What the paper says of a point: RAN, DID_NOT, or None if nothing."""
     if result.paper:
         return RAN
-    if result.parameters.get("expected") == "oom":
-        return DID_NOT
     left_out = artifact == fig_recomputation.ARTIFACT.id and result.series == fig_recomputation.WITHOUT
-    return DID_NOT if left_out else None
+    return DID_NOT if left_out or result.parameters.get("expected") == "oom" else None
 
 
 def score(results: Sequence[tuple[str, PointResult]], usable_memory: float) -> list[dict[str, Any]]:
@@ -30,7 +28,11 @@ def score(results: Sequence[tuple[str, PointResult]], usable_memory: float) -> l
     rows = []
     for said, status in ((RAN, "ok"), (DID_NOT, "oom")):
         shares = [
-            (_peak(point) / usable_memory, point.status, f"{artifact}: {where(point)}")
+            (
+                float(point.metrics["peak_memory"].value or 0) / usable_memory,
+                point.status,
+                f"{artifact}: {where(point)}",
+            )
             for artifact, point in results
             if expected(artifact, point) == said and point.status in ("ok", "oom")
         ]
@@ -40,9 +42,3 @@ def score(results: Sequence[tuple[str, PointResult]], usable_memory: float) -> l
             row = {"said": said, "n": len(shares), "right": right, "nearest": nearest, "nearest_share": share}
             rows.append(row)
     return rows
-
-
-def _peak(point: PointResult) -> float:
-    value = point.metrics["peak_memory"].value
-    assert value is not None
-    return float(value)

@@ -5,46 +5,32 @@ None of these values set a parameter of the simulator. `ledger()` gives everythi
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+from pandas import DataFrame, Series
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.schedules import build, stash_fronts
 from ptdp_core.simulator import Cluster, Software, load_cluster, rank_memories, simulate
-from reproduce.analysis.scoring.scores import Score, ScoredPair, score
+from reproduce.analysis.scoring.scores import Score, compared, score
 from reproduce.experiment.margins import read
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
-
-
-@dataclass(frozen=True)
-class LedgerPoint:
-    """One measured training iteration.
-
-    `iteration_time` in s as published, or from the published teraFLOP/s per GPU by eq. 3; `first_rank_bytes` of memory
-    on a GPU of the first pipeline rank, if published.
-    """
-
-    config: TrainingConfig
-    iteration_time: float
-    first_rank_bytes: float | None = None
-
-    @property
-    def label(self) -> str:
-        """The configuration in the paper's letters."""
-        model, parallel = self.config.model, self.config.parallel
-        sizes = f"l={model.layers} h={model.hidden} a={model.heads}"
-        return f"{sizes} p={parallel.p} t={parallel.t} d={parallel.d} b={parallel.b} B={parallel.B}"
+TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 
 
 @dataclass(frozen=True)
 class Study:
-    """The points of one source, of one cluster and program; `caveat` says what is not modelled or not known.
+    """What one source measured, of one cluster and program; `caveat` says what is not modelled or not known.
+
+    `points` has a row per training iteration: `label` (the configuration in the paper's letters), `config`,
+    `iteration_time` in s, as published or from the published teraFLOP/s per GPU by eq. 3, and `first_rank_bytes`, the
+    memory of a GPU of the first pipeline rank, None if not published.
 
     `alternative` are settings that may as well have been used, where the source does not say: scored beside.
     """
@@ -54,33 +40,17 @@ class Study:
     source: str
     measured: str
     cluster: str
-    software: Software
     caveat: str
-    points: tuple[LedgerPoint, ...]
-    alternative: Mapping[str, Any] = field(default_factory=dict)
+    software: Software
+    points: DataFrame
+    alternative: Mapping[str, Any]
 
     def with_alternative(self) -> "Study":
         """The same study with the settings of `alternative` in every configuration."""
-        points = (
-            replace(point, config=TrainingConfig.from_plain({**point.config.to_plain(), **self.alternative}))
-            for point in self.points
-        )
-        return replace(self, points=tuple(points))
-
-
-@dataclass(frozen=True)
-class StudyScore:
-    """A study's points beside their predictions: seconds an iteration, and bytes of memory where they are published.
-
-    `score` is of throughput: an error of +0.1 is a prediction 10% too fast. `memory` is of bytes; None without any.
-    """
-
-    study: Study
-    seconds: tuple[float, ...]
-    first_rank_bytes: tuple[float | None, ...]
-    score: Score
-    median: float
-    memory: Score | None
+        configs = [
+            TrainingConfig.from_plain({**config.to_plain(), **self.alternative}) for config in self.points.config
+        ]
+        return replace(self, points=self.points.assign(config=configs))
 
 
 @cache
@@ -88,10 +58,11 @@ def studies() -> tuple[Study, ...]:
     """All studies, in the file's order."""
     return tuple(
         Study(
+            **{name: entry[name] for name in TEXTS},
             software=Software(**entry["software"]),
-            points=tuple(_point(point) for point in entry["points"]),
+            # Objects keep bytes the whole numbers that they are.
+            points=DataFrame(map(_point, entry["points"]), dtype=object),
             alternative=entry.get("alternative", {}),
-            **{name: entry[name] for name in ("id", "title", "source", "measured", "cluster", "caveat")},
         )
         for entry in _document()["studies"]
     )
@@ -102,42 +73,48 @@ def _document() -> Any:
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def _point(entry: Mapping[str, Any]) -> LedgerPoint:
+def _point(entry: Mapping[str, Any]) -> dict[str, Any]:
     config = TrainingConfig.from_plain(entry["config"])
+    model, parallel = config.model, config.parallel
     if "iteration_s" in entry:
         seconds = entry["iteration_s"]
     else:
-        flops = flops_per_iteration(config.model, config.parallel.B)
-        seconds = flops / config.parallel.n / (entry["tflops_per_gpu"] * 1e12)
+        seconds = flops_per_iteration(model, parallel.B) / parallel.n / (entry["tflops_per_gpu"] * 1e12)
     gib = entry.get("memory_gib_first_rank")
-    return LedgerPoint(config, seconds, None if gib is None else gib * GIB)
+    return {
+        "label": f"l={model.layers} h={model.hidden} a={model.heads} "
+        f"p={parallel.p} t={parallel.t} d={parallel.d} b={parallel.b} B={parallel.B}",
+        "config": config,
+        "iteration_time": seconds,
+        "first_rank_bytes": None if gib is None else gib * GIB,
+    }
 
 
-def score_study(study: Study, cluster: Cluster | None = None) -> StudyScore:
-    """Predict a study's points on its cluster, or on the one given, and score them."""
+def predicted(study: Study, cluster: Cluster | None = None) -> DataFrame:
+    """A study's points on its cluster, or the one given, with our `seconds`, and `bytes` where they are published."""
     cluster = cluster or load_cluster(study.cluster)
-    seconds = tuple(simulate(point.config, cluster, study.software).iteration_time for point in study.points)
-    memory = tuple(
-        None if point.first_rank_bytes is None else first_rank_bytes(point.config, cluster, study.software)
-        for point in study.points
-    )
-    speeds = [
-        ScoredPair(point.label, 1 / ours, 1 / point.iteration_time)
-        for point, ours in zip(study.points, seconds, strict=True)
-    ]
+    points, software = study.points, study.software
     sizes = [
-        ScoredPair(point.label, ours, point.first_rank_bytes)
-        for point, ours in zip(study.points, memory, strict=True)
-        if ours is not None and point.first_rank_bytes is not None
+        None if published is None else first_rank_bytes(config, cluster, software)
+        for config, published in zip(points.config, points.first_rank_bytes, strict=True)
     ]
-    return StudyScore(
-        study=study,
-        seconds=seconds,
-        first_rank_bytes=memory,
-        score=score(speeds),
-        median=median(abs(pair.error) for pair in speeds),
-        memory=score(sizes) if sizes else None,
+    return points.assign(
+        seconds=[simulate(config, cluster, software).iteration_time for config in points.config],
+        bytes=Series(sizes, dtype=object),
     )
+
+
+def throughput_score(points: DataFrame) -> dict[str, Any]:
+    """The score of predicted points, and the median error: an error of +0.1 is a prediction 10% too fast."""
+    speeds = compared(points[["label"]].assign(ours=1 / points.seconds, paper=1 / points.iteration_time.astype(float)))
+    return {**vars(score(speeds)), "median": float(speeds.error.abs().median())}
+
+
+def memory_score(points: DataFrame) -> Score | None:
+    """The score of memory, where it is published; None if it is nowhere."""
+    known = points.dropna(subset="first_rank_bytes")
+    sizes = known[["label"]].assign(ours=known.bytes.astype(float), paper=known.first_rank_bytes.astype(float))
+    return None if known.empty else score(compared(sizes))
 
 
 def first_rank_bytes(config: TrainingConfig, cluster: Cluster, software: Software) -> float:
@@ -155,54 +132,52 @@ def ledger(paper: Mapping[str, Score] | None = None, fits: Sequence[Mapping[str,
     `paper` are our scores on the paper's own figures and tables, by their names ("Figure 11"), to stand beside those of
     other simulators. `fits` are the rows of `reproduce.analysis.scoring.fits.score`.
     """
-    scored = {study.id: score_study(study) for study in studies()}
-    ours = {**(paper or {}), **{id: study.score for id, study in scored.items()}}
+    entries = {study.id: _as_plain(study) for study in studies()}
+    known = {name: vars(score) for name, score in (paper or {}).items()}
+    ours = {**known, **{id: entry["score"] for id, entry in entries.items()}}
     return {
         "origin": "simulated",
-        "studies": [_as_plain(study) for study in scored.values()],
-        "paper": {name: score.to_plain() for name, score in (paper or {}).items()},
-        "fits": [dict(row) for row in fits],
+        "studies": list(entries.values()),
+        "paper": known,
+        "fits": list(fits),
         "others": _document()["others"],
         "other_scores": [_beside(entry, ours) for entry in _document()["other_scores"]],
     }
 
 
-def _beside(entry: Mapping[str, Any], ours: Mapping[str, Score]) -> dict[str, Any]:
+def _beside(entry: Mapping[str, Any], ours: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Another simulator's score with ours, the mean error over `ours_points` of the same rows, if there are any."""
-    score = ours.get(entry.get("study", entry["on"]))
-    return {**entry, "ours": score and score.mean, "ours_points": score and score.n}
+    score = ours.get(entry.get("study", entry["on"]), {})
+    return {**entry, "ours": score.get("mean"), "ours_points": score.get("n")}
 
 
-def _as_plain(scored: StudyScore) -> dict[str, Any]:
-    study = scored.study
-    other = score_study(study.with_alternative()) if study.alternative else None
-    rows = zip(study.points, scored.seconds, scored.first_rank_bytes, strict=True)
+def _as_plain(study: Study) -> dict[str, Any]:
+    points, margins = predicted(study), read("selene")
+    memory = memory_score(points)
+    alternative = study.alternative and {
+        "settings": study.alternative,
+        "score": throughput_score(predicted(study.with_alternative())),
+    }
     return {
-        **{name: getattr(study, name) for name in ("id", "title", "source", "measured", "cluster", "caveat")},
+        **{name: getattr(study, name) for name in TEXTS},
         "software": [name for name, on in vars(study.software).items() if on],
-        "score": {**scored.score.to_plain(), "median": scored.median},
-        "alternative": other
-        and {"settings": dict(study.alternative), "score": {**other.score.to_plain(), "median": other.median}},
-        "inside_margin": _inside(scored),
-        "memory": scored.memory and scored.memory.to_plain(),
+        "score": throughput_score(points),
+        "alternative": alternative or None,
+        "inside_margin": margins and _inside(points, margins.throughput.factor),
+        "memory": memory and vars(memory),
         "points": [
             {
                 "label": point.label,
                 "config": point.config.to_plain(),
-                "iteration_time": {"ours": seconds, "published": point.iteration_time},
-                "error": point.iteration_time / seconds - 1,
-                "first_rank_bytes": size and {"ours": size, "published": point.first_rank_bytes},
+                "iteration_time": {"ours": point.seconds, "published": point.iteration_time},
+                "error": point.iteration_time / point.seconds - 1,
+                "first_rank_bytes": point.bytes and {"ours": point.bytes, "published": point.first_rank_bytes},
             }
-            for point, seconds, size in rows
+            for point in points.itertuples()
         ],
     }
 
 
-def _inside(scored: StudyScore) -> float | None:
-    """The share of a study's times inside the margin of simulated times on the paper's cluster."""
-    margins = read("selene")
-    if margins is None:
-        return None
-    ratios = (point.iteration_time / ours for point, ours in zip(scored.study.points, scored.seconds, strict=True))
-    factor = margins.throughput.factor
-    return sum(1 / factor <= ratio <= factor for ratio in ratios) / len(scored.seconds)
+def _inside(points: DataFrame, factor: float) -> float:
+    """The share of times inside the margin of simulated times on the paper's cluster."""
+    return float((points.iteration_time / points.seconds).between(1 / factor, factor).mean())

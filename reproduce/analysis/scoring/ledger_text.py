@@ -1,55 +1,44 @@
 """The ledger for people: a table of studies, what each one is, and other simulators' scores beside ours."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pandas import DataFrame
+
+from reproduce.analysis.scoring.scores import cells
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import percent
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
-
-def study_table(document: Mapping[str, Any]) -> "DataFrame":
+def study_table(document: Mapping[str, Any]) -> DataFrame:
     """One row per study, and one more for each that is scored with alternative settings."""
     rows = []
     for study in document["studies"]:
-        rows.append((study["id"], *_numbers(study["score"]), percent(study["inside_margin"]), study["cluster"]))
-        if study["alternative"]:
-            settings = ", ".join(f"{name}={value}" for name, value in study["alternative"]["settings"].items())
-            rows.append((f"  {settings}", *_numbers(study["alternative"]["score"]), NONE, study["cluster"]))
+        rows.append(_row(study["id"], study["score"], study) | {"inside": percent(study["inside_margin"])})
+        if other := study["alternative"]:
+            settings = ", ".join(f"{name}={value}" for name, value in other["settings"].items())
+            rows.append(_row(f"  {settings}", other["score"], study) | {"inside": NONE})
     headings = ("study", "n", "mean", "median", "bias", "worst", "rank", "inside", "cluster")
-    return text_table(headings, rows)
+    return DataFrame(rows, columns=headings)
 
 
-def memory_table(document: Mapping[str, Any]) -> "DataFrame":
+def memory_table(document: Mapping[str, Any]) -> DataFrame:
     """One row per study that publishes bytes."""
-    rows = []
-    for study in document["studies"]:
-        if score := study["memory"]:
-            errors = percent(score["mean"]), percent(score["bias"], signed=True), percent(score["worst"], signed=True)
-            rows.append((study["id"], str(score["n"]), *errors, score["worst_point"]))
-    return text_table(("study", "n", "mean", "bias", "worst", "at"), rows)
+    rows = [_row(study["id"], study["memory"], study) for study in document["studies"] if study["memory"]]
+    return DataFrame(rows, columns=("study", "n", "mean", "bias", "worst", "at"))
 
 
-def fits_table(document: Mapping[str, Any]) -> "DataFrame":
+def _row(name: str, score: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, str]:
+    return {"study": name, **cells(score), "cluster": study["cluster"]}
+
+
+def fits_table(document: Mapping[str, Any]) -> DataFrame:
     """One row for what the paper ran, one for what did not fit there."""
     rows = [
         (row["said"], str(row["n"]), str(row["right"]), row["nearest"], percent(row["nearest_share"]))
         for row in document["fits"]
     ]
     return text_table(("", "n", "simulated so", "nearest to the limit", "of memory"), rows)
-
-
-def _numbers(score: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        str(score["n"]),
-        percent(score["mean"]),
-        percent(score["median"]),
-        percent(score["bias"], signed=True),
-        percent(score["worst"], signed=True),
-        NONE if score["rank"] is None else f"{score['rank']:.3f}",
-    )
 
 
 def study_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -62,7 +51,7 @@ def study_lines(document: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def other_table(document: Mapping[str, Any]) -> "DataFrame":
+def other_table(document: Mapping[str, Any]) -> DataFrame:
     """Other simulators' mean errors, and ours on the same rows (or as many of them as are published here)."""
     rows = [
         (s["on"], s["simulator"], percent(s["mean_error"]), percent(s["ours"]), str(s["ours_points"] or NONE))

@@ -10,15 +10,17 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pandas import DataFrame, Series, concat
 
 from benchmarks.records import fingerprint
 from benchmarks.records.storage import PROJECT
 from ptdp_core.simulator import Cluster, ClusterParameter
-from reproduce.analysis.scoring.published_points import Published, unique
-from reproduce.analysis.scoring.sensitivity import evaluation
+from reproduce.analysis.scoring.published_points import plain
+from reproduce.analysis.scoring.scores import mean_error
+from reproduce.analysis.scoring.sensitivity import errors, evaluation
 from reproduce.running.simulated import Simulated
 
 FILE = "refit.json"
@@ -32,48 +34,34 @@ TOLERANCES = {"xatol": 0.02, "fatol": 1e-4}  # of the range, and of the mean err
 class Fit:
     """Published values and the simulators that predict them, on a cluster whose parameters can be fitted."""
 
-    published: Mapping[str, Sequence[Published]]
+    published: DataFrame
     evaluators: Mapping[str, Simulated]
     cluster: Cluster
     parameters: Mapping[str, ClusterParameter]
 
-    @cached_property
-    def throughputs(self) -> tuple[Published, ...]:
-        """Every published throughput, each configuration once."""
-        return unique(point for points in self.published.values() for point in points if point.is_throughput)
-
-    def linked(self, id: str) -> frozenset[str]:
+    def linked(self, id: str) -> set[str]:
         """The artifact, and those that publish a value of a configuration it has too."""
-        identities = {point.identity for point in self.published[id]}
-        others = (
-            other for other, points in self.published.items() if any(point.identity in identities for point in points)
-        )
-        return frozenset({id, *others})
+        published = self.published
+        return set(published.artifact[published.identity.isin(published.identity[published.artifact == id])])
 
-    def errors(self, points: Sequence[Published], values: Mapping[str, float]) -> list[float | None]:
-        """Relative errors with these parameters changed; None where there is no result to compare."""
-        evaluate = evaluation(self.evaluators, replace(self.cluster, **values))  # type: ignore[arg-type]
-        pairs = [point.pair(evaluate(point)) for point in points]
-        return [None if pair is None else pair.error for pair in pairs]
+    def errors(self, points: DataFrame, values: Mapping[str, float]) -> Series:
+        """Relative errors with these parameters changed; missing where there is no result to compare."""
+        return errors(points, evaluation(self.evaluators, replace(self.cluster, **values)))  # type: ignore[arg-type]
 
-    def without(self, id: str) -> dict[str, Any]:
-        """The parameters fitted without an artifact, and its errors, as plain data."""
-        linked = self.linked(id)
-        excluded = {point.identity for other in linked for point in self.published[other]}
-        rest = [point for point in self.throughputs if point.identity not in excluded]
-        names = [name for name, parameter in self.parameters.items() if set_with(parameter) & linked]
-        fitted = fit({name: self.parameters[name] for name in names}, lambda values: self._loss(rest, values))
-        points = self.published[id]
-        errors = zip(points, self.errors(points, {}), self.errors(points, fitted), strict=True)
-        return {
+    def without(self, id: str) -> tuple[dict[str, Any], DataFrame]:
+        """The parameters fitted without an artifact, as plain data, and its errors: `shipped` and `left_out`."""
+        published, linked = self.published, self.linked(id)
+        excluded = published.identity.isin(published.identity[published.artifact.isin(linked)])
+        rest = published[published.counted & published.throughput & ~excluded]
+        chosen = {name: parameter for name, parameter in self.parameters.items() if set_with(parameter) & linked}
+        # A point that has no result any more counts as 100% off.
+        fitted = fit(chosen, lambda values: mean_error(self.errors(rest, values).fillna(1.0)))
+        points = published[published.artifact == id]
+        about = {
             "fitted_to": len(rest),
-            "parameters": {name: {"shipped": self.parameters[name].value, "refitted": fitted[name]} for name in names},
-            "errors": {point.point.key: {"shipped": before, "left_out": after} for point, before, after in errors},
+            "parameters": {name: {"shipped": p.value, "refitted": fitted[name]} for name, p in chosen.items()},
         }
-
-    def _loss(self, points: Sequence[Published], values: Mapping[str, float]) -> float:
-        """Mean absolute error; a point that has no result any more counts as 100% off."""
-        return sum(1.0 if error is None else abs(error) for error in self.errors(points, values)) / len(points)
+        return about, points.assign(error=self.errors(points, {}), left_out=self.errors(points, fitted))
 
 
 def set_with(parameter: ClusterParameter) -> set[str]:
@@ -114,12 +102,13 @@ def fit(parameters: Mapping[str, ClusterParameter], loss: Callable[[Mapping[str,
     return values(best.x)
 
 
-def digest(parameters: Mapping[str, ClusterParameter], predicted: Sequence[tuple[Published, float | None]]) -> str:
+def digest(parameters: Mapping[str, ClusterParameter], values: DataFrame) -> str:
     """What an outcome belongs to: the parameters, the published values, the errors of the predictions as shipped."""
     numbers = {name: [p.value, p.low, p.high, p.set_with] for name, p in parameters.items()}
+    shipped = zip(values.artifact, values.key, values.published, plain(values.error), strict=True)
     points = [
-        [point.artifact, point.point.key, point.value.value, None if error is None else round(error, 9)]
-        for point, error in predicted
+        [artifact, key, published.value, None if error is None else round(error, 9)]
+        for artifact, key, published, error in shipped
     ]
     return fingerprint({"parameters": numbers, "points": points})
 
@@ -130,31 +119,28 @@ def read(folder: Path) -> dict[str, Any] | None:
     return None if path is None else json.loads(path.read_text(encoding="utf-8"))
 
 
-def left_out(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """By artifact and key of a point: its error with the artifact left out, where there is one."""
-    return {
-        (id, key): errors["left_out"]
-        for id, artifact in document["artifacts"].items()
-        for key, errors in artifact["errors"].items()
-        if errors["left_out"] is not None
-    }
+def left_out(document: Mapping[str, Any], values: DataFrame) -> Series:
+    """The errors of published values with the artifact left out; missing where there is none."""
+    known = document["artifacts"]
+    errors = [
+        known[artifact]["errors"][key]["left_out"] if artifact in known else None
+        for artifact, key in zip(values.artifact, values.key, strict=True)
+    ]
+    return Series(errors, index=values.index, dtype=float)
 
 
 def refit(task: Fit, on_done: Callable[[str], None] = lambda label: None) -> dict[str, Any]:
     """Leave out each artifact in turn. A few minutes: hundreds of predictions of every published throughput."""
-    artifacts = {}
-    for id, points in task.published.items():
-        if points:
-            artifacts[id] = task.without(id)
-            on_done(id)
-    predicted = [
-        (point, artifacts[id]["errors"][point.point.key]["shipped"])
-        for id, points in task.published.items()
-        for point in points
-    ]
+    artifacts, outcomes = {}, []
+    for id in task.published.artifact.unique():
+        artifacts[id], outcome = task.without(id)
+        errors = plain(outcome.set_index("key")[["error", "left_out"]]).rename(columns={"error": "shipped"})
+        artifacts[id]["errors"] = errors.to_dict("index")
+        outcomes.append(outcome)
+        on_done(id)
     return {
         "about": "Relative errors as shipped, and with the artifact left out of the fit: reproduce accuracy --refit",
         "cluster": task.cluster.name,
-        "digest": digest(task.parameters, predicted),
+        "digest": digest(task.parameters, concat(outcomes)),
         "artifacts": artifacts,
     }

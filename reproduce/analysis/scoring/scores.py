@@ -1,137 +1,129 @@
-"""How good predictions are: relative errors of pairs (ours, the paper's), rank correlation, and naive baselines.
+"""How good predictions are: their relative errors, rank correlation, and naive baselines.
 
-Pure arithmetic on numbers. Errors are relative to the paper's value, ours/paper - 1; mean, worst and bias are of these.
+Takes DataFrames with a row per prediction: `label` names it for people, `ours` and `paper` are in the same unit, the
+paper's not zero, and `error` is ours relative to the paper's: +0.1 is 10% too high.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import correlation
 from typing import Any
 
+from pandas import DataFrame, Series
 
-@dataclass(frozen=True)
-class ScoredPair:
-    """One prediction and the published value, in the same unit, the published not zero.
-
-    `label` names the point for people; `hidden` (h) and `bubble` ((p-1)/(vm)) are what the baselines know of it.
-    """
-
-    label: str
-    ours: float
-    paper: float
-    hidden: int = 1
-    bubble: float = 0.0
-
-    @property
-    def error(self) -> float:
-        """Ours relative to the paper's: +0.1 is 10% too high."""
-        return self.ours / self.paper - 1
+from benchmarks.records import Metric, PointResult, fingerprint
+from reproduce.output.tables import NONE
+from reproduce.output.terminal import percent
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of n pairs: mean absolute error, bias (mean error), the worst error and its point, Spearman's rank correlation.
+    """Of n predictions: mean absolute error, bias (mean error), the worst error and its point, rank correlation.
 
-    `rank` is None where there is none: fewer than three pairs, or all values of a side equal.
+    `rank` is Spearman's, None where there is none: fewer than three predictions, or all values of a side equal.
     """
 
+    worst_point: str
     n: int
     mean: float
     bias: float
     worst: float
-    worst_label: str
     rank: float | None
 
-    def to_plain(self) -> dict[str, Any]:
-        """The score as `--json` prints it."""
-        plain = dict(vars(self))
-        return {"worst_point": plain.pop("worst_label"), **plain}
-
-    def shares(self, baselines: Mapping[str, float]) -> dict[str, float | None]:
-        """The score and the mean errors of baselines, by the names that records have for them."""
-        return {
+    def record_point(self, key: str, label: str, baselines: Mapping[str, float]) -> PointResult:
+        """The score and the mean errors of baselines as a point of a record."""
+        shares = {
             "mean_error": self.mean,
             "bias": self.bias,
             "worst_error": self.worst,
             "rank_correlation": self.rank,
             **{f"baseline_{name}": error for name, error in baselines.items()},
         }
+        metrics = {name: Metric(value, "1", "derived") for name, value in shares.items() if value is not None}
+        metrics["points"] = Metric(self.n, "count", "derived")
+        return derived_point(f"score:{key}", "score", label, {"worst_point": self.worst_point}, metrics)
 
 
-def score(pairs: Sequence[ScoredPair]) -> Score:
-    """The score of at least one pair. Raises ValueError for none."""
-    if not pairs:
-        raise ValueError("pairs=[] has nothing to score; needs at least one prediction with a published value")
-    worst = max(pairs, key=lambda pair: abs(pair.error))
+def cells(score: Mapping[str, Any]) -> dict[str, str]:
+    """A score, as plain data, as cells of a table by their headings; with the median error where there is one."""
+    return {
+        "n": str(score["n"]),
+        "mean": percent(score["mean"]),
+        "median": percent(score.get("median")),
+        "bias": percent(score["bias"], signed=True),
+        "rank": NONE if score["rank"] is None else f"{score['rank']:.3f}",
+        "worst": percent(score["worst"], signed=True),
+        "at": score["worst_point"],
+    }
+
+
+def derived_point(
+    key: str, series: str, label: str, parameters: Mapping[str, Any], metrics: Mapping[str, Metric]
+) -> PointResult:
+    """A point of a record that is no run of its own, but follows from others."""
+    digest = fingerprint({"key": key, "parameters": parameters})
+    return PointResult(key, series, label, parameters, "ok", None, digest, metrics)
+
+
+def compared(table: DataFrame) -> DataFrame:
+    """The table with the column `error`."""
+    return table.assign(error=table.ours / table.paper - 1)
+
+
+def score(table: DataFrame) -> Score:
+    """The score of at least one prediction. Raises ValueError for none."""
+    if table.empty:
+        raise ValueError("table=[] has nothing to score; needs at least one prediction with a published value")
+    worst = table.iloc[table.error.abs().argmax()]
     return Score(
-        n=len(pairs),
-        mean=mean_error(pairs),
-        bias=sum(pair.error for pair in pairs) / len(pairs),
-        worst=worst.error,
-        worst_label=worst.label,
-        rank=spearman([pair.ours for pair in pairs], [pair.paper for pair in pairs]),
+        worst_point=worst.label,
+        n=len(table),
+        mean=mean_error(table.error),
+        bias=mean(table.error),
+        worst=float(worst.error),
+        rank=spearman(table.ours, table.paper),
     )
 
 
-def mean_error(pairs: Sequence[ScoredPair]) -> float:
-    """Mean absolute relative error."""
-    return sum(abs(pair.error) for pair in pairs) / len(pairs)
+def mean(values: Series) -> float:
+    """The mean, added up in order. `Series.mean` adds in another one where bottleneck is installed."""
+    return sum(values) / len(values)
 
 
-def spearman(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+def mean_error(errors: Series) -> float:
+    """Mean absolute error."""
+    return mean(errors.abs())
+
+
+def spearman(xs: Series, ys: Series) -> float | None:
     """Spearman's rank correlation, ties with mean ranks; None for fewer than three pairs or a side without order."""
-    from pandas import Series
-
-    if len(xs) < 3 or min(len(set(xs)), len(set(ys))) < 2:
+    if len(xs) < 3 or min(xs.nunique(), ys.nunique()) < 2:
         return None
-    return correlation(Series(xs).rank(), Series(ys).rank())
+    return correlation(xs.rank(), ys.rank())
 
 
-# The baselines know the published values: each is fitted to the very points it is scored on, and to the very score, the
-# mean absolute relative error. Such a fit goes exactly through as many points as it has coefficients, so trying all of
-# those finds the best one.
+def baselines(table: DataFrame) -> dict[str, float]:
+    """The mean absolute errors of the best constant, straight line in `hidden`, and constant over 1 + `bubble`.
 
+    The baselines know the published values: each is fitted to the very points it is scored on, and to the very score,
+    the mean absolute error. Such a fit goes exactly through as many points as it has coefficients, so trying all of
+    those finds the best one. The constant over 1 + (p-1)/(vm) is the paper's bubble formula (Section 2.2).
+    """
+    paper, hidden = table.paper.to_numpy(), table.hidden.to_numpy()
 
-def _loss(predictions: Sequence[float], values: Sequence[float]) -> float:
-    return sum(abs(ours / paper - 1) for ours, paper in zip(predictions, values, strict=True)) / len(values)
+    def loss(predictions: Any) -> float:
+        return float(sum(abs(predictions / paper - 1)) / len(paper))
 
-
-def constant_error(pairs: Sequence[ScoredPair]) -> float:
-    """Mean error of the best constant."""
-    return _multiple_error(pairs, [1.0] * len(pairs))
-
-
-def bubble_error(pairs: Sequence[ScoredPair]) -> float:
-    """Mean error of the best constant divided by 1 + (p-1)/(vm): the paper's bubble formula (Section 2.2)."""
-    return _multiple_error(pairs, [1 / (1 + pair.bubble) for pair in pairs])
-
-
-def _multiple_error(pairs: Sequence[ScoredPair], shape: Sequence[float]) -> float:
-    values = [pair.paper for pair in pairs]
-    factors = [value / x for value, x in zip(values, shape, strict=True)]
-    return min(_loss([factor * x for x in shape], values) for factor in factors)
-
-
-def line_error(pairs: Sequence[ScoredPair]) -> float:
-    """Mean error of the best straight line in the hidden size h."""
-    values = [pair.paper for pair in pairs]
-    best = constant_error(pairs)  # all there is where every h is the same
-    for first, second in combinations(pairs, 2):
-        if first.hidden == second.hidden:
-            continue
-        slope = (second.paper - first.paper) / (second.hidden - first.hidden)
-        best = min(best, _loss([first.paper + slope * (pair.hidden - first.hidden) for pair in pairs], values))
-    return best
-
-
-BASELINES = {
-    "constant": constant_error,
-    "line_in_h": line_error,
-    "constant_with_bubble": bubble_error,
-}
-
-
-def baselines(pairs: Sequence[ScoredPair]) -> dict[str, float]:
-    """Mean absolute relative error of every baseline, fitted to these pairs."""
-    return {name: error(pairs) for name, error in BASELINES.items()}
+    shape = 1 / (1 + table.bubble.to_numpy())
+    constant = min(map(loss, paper))
+    lines = (
+        loss(y + (other_y - y) / (other_x - x) * (hidden - x))
+        for (x, y), (other_x, other_y) in combinations(zip(hidden, paper, strict=True), 2)
+        if x != other_x
+    )
+    return {
+        "constant": constant,
+        "line_in_h": min([constant, *lines]),  # the constant is all there is where every h is the same
+        "constant_with_bubble": min(loss(factor * shape) for factor in paper / shape),
+    }

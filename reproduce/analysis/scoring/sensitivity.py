@@ -1,114 +1,97 @@
 """How the score moves when a number of the cluster is moved through its range, or a mechanism is dropped.
 
-One at a time, all else as in the cluster file. A mechanism is dropped by the value that takes it out of the model: no
+One at a time, all else as in the cluster file. A mechanism is dropped by the values that take it out of the model: no
 time, no penalty, the full peak.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from pandas import DataFrame
 
 from benchmarks.records import PointResult
-from ptdp_core.config import padded_vocab
+from ptdp_core.config import TrainingConfig, padded_vocab
 from ptdp_core.simulator import Cluster, ClusterParameter
-from reproduce.analysis.scoring.published_points import FLOPS, Published, configuration
-from reproduce.analysis.scoring.scores import ScoredPair, mean_error
-from reproduce.experiment.sweep import Point
+from reproduce.analysis.scoring.published_points import FLOPS, beside
+from reproduce.analysis.scoring.scores import mean_error
 from reproduce.running.simulated import Simulated
 
-LOW, HIGH, DROPPED = "low", "high", "dropped"
-NOTHING = float("inf")  # an efficiency at which the work takes no time
+LOW, HIGH, DROPPED = WAYS = ("low", "high", "dropped")
+NOTHING = inf  # an efficiency at which the work takes no time
 
-
-@dataclass(frozen=True)
-class Mechanism:
-    """Something the simulator models: what it is called, what dropping it means, the values that do so.
-
-    `parameter` is the cluster parameter it belongs to, if it is one alone's.
-    """
-
-    name: str
-    meaning: str
-    values: Mapping[str, float]
-    parameter: str | None = None
-
-
-def _of_parameter(name: str, value: float, meaning: str) -> Mechanism:
-    return Mechanism(name, meaning, {name: value}, parameter=name)
-
-
-MECHANISMS = (
-    _of_parameter("host_per_call", 0.0, "the host never limits"),
-    _of_parameter("microbatch_host_time", 0.0, "fetching a microbatch costs nothing"),
-    _of_parameter("iteration_host_time", 0.0, "nothing on the host once an iteration"),
-    _of_parameter("network_latency", 0.0, "no latency between nodes"),
-    _of_parameter("gemm_tile_intensity", 0.0, "small tiles as fast as large ones"),
-    _of_parameter("gemm_write_efficiency", NOTHING, "writing a tile takes no time"),
-    _of_parameter("gemm_memory_efficiency", NOTHING, "GEMMs are never bound by memory"),
-    _of_parameter("gemm_plateau", 1.0, "no power limit"),
-    _of_parameter("tree_hop_latency", NOTHING, "collectives between nodes are rings"),
-    Mechanism("shared_hcas", "every GPU has an HCA to itself", {"gpus_per_hca": 1, "gpus_per_switch": 1}),
-    _of_parameter("memory_efficiency", NOTHING, "memory-bound kernels take only their gaps"),
-    _of_parameter("zero3_interference", 1.0, "ZeRO-3's traffic does not slow computation"),
-    Mechanism(
-        "nvlink_latency",
+# What the simulator models, by the name of its one parameter or by a name of its own: what dropping it means, and the
+# values that do so.
+MECHANISMS: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    "host_per_call": ("the host never limits", {"host_per_call": 0.0}),
+    "microbatch_host_time": ("fetching a microbatch costs nothing", {"microbatch_host_time": 0.0}),
+    "iteration_host_time": ("nothing on the host once an iteration", {"iteration_host_time": 0.0}),
+    "network_latency": ("no latency between nodes", {"network_latency": 0.0}),
+    "gemm_tile_intensity": ("small tiles as fast as large ones", {"gemm_tile_intensity": 0.0}),
+    "gemm_write_efficiency": ("writing a tile takes no time", {"gemm_write_efficiency": NOTHING}),
+    "gemm_memory_efficiency": ("GEMMs are never bound by memory", {"gemm_memory_efficiency": NOTHING}),
+    "gemm_plateau": ("no power limit", {"gemm_plateau": 1.0}),
+    "tree_hop_latency": ("collectives between nodes are rings", {"tree_hop_latency": NOTHING}),
+    "shared_hcas": ("every GPU has an HCA to itself", {"gpus_per_hca": 1, "gpus_per_switch": 1}),
+    "memory_efficiency": ("memory-bound kernels take only their gaps", {"memory_efficiency": NOTHING}),
+    "zero3_interference": ("ZeRO-3's traffic does not slow computation", {"zero3_interference": 1.0}),
+    "nvlink_latency": (
         "collectives inside a node have no latency",
-        {"nvlink_latency_2": 0.0, "nvlink_latency_4": 0.0, "nvlink_latency_8": 0.0},
+        {f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)},
     ),
-    Mechanism(
-        "tensor_all_reduce",
+    "tensor_all_reduce": (
         "collectives inside a node take no time",
-        {
-            **{f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)},
-            **{f"nvlink_bandwidth_{k}": NOTHING for k in (2, 4, 8)},
-        },
+        {**{f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)}, **{f"nvlink_bandwidth_{k}": NOTHING for k in (2, 4, 8)}},
     ),
-)
-LOGITS = Mechanism("embedding_and_logits", "almost no vocabulary in time and memory, the FLOP count as before", {})
+}
+LOGITS, WITHOUT_LOGITS = "embedding_and_logits", "almost no vocabulary in time and memory, the FLOP count as before"
 
-
-Known = tuple[Published, ScoredPair]  # a published value and what is predicted with the cluster as it is set
-
-
-@dataclass(frozen=True)
-class Move:
-    """The score with one thing changed.
-
-    `name` of the parameter or mechanism; `way` is low, high or dropped; `value` is the parameter's, None for a
-    mechanism of several or where it has no finite one. `mean` (None if no point has a result) is the mean absolute
-    error over all points that have one, `change` what it has grown by over the same points, `groups` both means by
-    artifact: before, after. `lost` counts points that no longer have a result.
-    """
-
-    name: str
-    way: str
-    value: float | None
-    mean: float | None
-    change: float
-    groups: Mapping[str, tuple[float, float]]
-    lost: int
-    meaning: str = ""
+Evaluation = Callable[[Any], PointResult]  # of a row of published points
 
 
 def moves(
-    points: Sequence[Known],
+    points: DataFrame,
     evaluators: Mapping[str, Simulated],
     cluster: Cluster,
     parameters: Mapping[str, ClusterParameter],
     on_move: Callable[[str], None] = lambda label: None,
-) -> list[Move]:
-    """Every parameter at both ends of its range and every mechanism dropped, scored on `points`, each once."""
+) -> DataFrame:
+    """Every parameter at both ends of its range and every mechanism dropped, scored on published points with `ours`.
+
+    name, way    of the parameter or mechanism; low, high or dropped
+    value        the parameter's; missing for a mechanism of several, or where it has no finite one
+    mean         the mean absolute error over all points that have a result; missing if none has
+    change       what the mean has grown by over the same points
+    groups       the mean before and after, by artifact
+    lost         how many points no longer have a result
+    meaning      what dropping a mechanism means
+    """
     rows = []
     for name, way, value, meaning, changed in _variants(cluster, parameters):
-        rows.append(_scored(points, evaluation(evaluators, changed), name, way, value, meaning))
+        of_move = {"name": name, "way": way, "value": None if value == NOTHING else value}
+        rows.append(of_move | _rescored(points, evaluation(evaluators, changed)) | {"meaning": meaning})
         on_move(f"{name} {way}")
-    rows.append(_scored(points, _without_logits(evaluators), LOGITS.name, DROPPED, None, LOGITS.meaning))
-    on_move(f"{LOGITS.name} {DROPPED}")
-    return rows
+    of_move = {"name": LOGITS, "way": DROPPED, "value": None}
+    rows.append(of_move | _rescored(points, _without_logits(evaluators)) | {"meaning": WITHOUT_LOGITS})
+    on_move(f"{LOGITS} {DROPPED}")
+    return DataFrame(rows)
 
 
 def count(cluster: Cluster, parameters: Mapping[str, ClusterParameter]) -> int:
     """How many moves there are."""
     return sum(1 for _ in _variants(cluster, parameters)) + 1
+
+
+def by_effect(moves: DataFrame) -> list[str]:
+    """The names of the parameters and mechanisms, those whose moves change the mean most first."""
+    largest = moves.change.abs().groupby(moves["name"], sort=False).max()
+    return list(largest.sort_values(ascending=False, kind="stable").index)
+
+
+def means(moves: DataFrame) -> DataFrame:
+    """The mean error at low, at high and dropped, missing where there is no such move; the most effective first."""
+    return moves.pivot(index="name", columns="way", values="mean").reindex(index=by_effect(moves), columns=list(WAYS))
 
 
 def _variants(
@@ -118,55 +101,44 @@ def _variants(
         for way, value in ((LOW, parameter.low), (HIGH, parameter.high)):
             if value != parameter.value:
                 yield name, way, value, "", replace(cluster, **{name: value})  # type: ignore[arg-type]
-    for mechanism in MECHANISMS:
-        alone = mechanism.values[mechanism.parameter] if mechanism.parameter else None
-        changed = replace(cluster, **dict(mechanism.values))  # type: ignore[arg-type]
-        yield mechanism.name, DROPPED, alone, mechanism.meaning, changed
-
-
-Evaluation = Callable[[Published], PointResult]
+    for name, (meaning, values) in MECHANISMS.items():
+        yield name, DROPPED, values.get(name), meaning, replace(cluster, **dict(values))  # type: ignore[arg-type]
 
 
 def evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:
     """Evaluates published points on a changed cluster."""
     changed = {id: replace(evaluator, cluster=cluster) for id, evaluator in evaluators.items()}
-    return lambda published: changed[published.artifact].evaluate(published.point)
+    return lambda row: changed[row.artifact].evaluate(row.point)
 
 
 def _without_logits(evaluators: Mapping[str, Simulated]) -> Evaluation:
     """Evaluates with the smallest vocabulary there is, and counts the FLOPs of the real one."""
 
-    def evaluate(published: Published) -> PointResult:
-        config = configuration(published.point)
-        parameters = {**published.point.parameters, "vocab": padded_vocab(1, config.parallel.t)}
-        small: Point = replace(published.point, parameters=parameters)
-        result = evaluators[published.artifact].evaluate(small)
-        name = published.quantity.name
-        metric = result.metrics.get(name)
-        if name not in FLOPS or metric is None or metric.value is None:
+    def evaluate(row: Any) -> PointResult:
+        parallel = row.config.parallel
+        parameters = {**row.point.parameters, "vocab": padded_vocab(1, parallel.t)}
+        result = evaluators[row.artifact].evaluate(replace(row.point, parameters=parameters))
+        metric = result.metrics.get(row.metric)
+        if not row.throughput or metric is None or metric.value is None:
             return result
-        full, reduced = (FLOPS[name](c.model, config.parallel.B) for c in (config, configuration(small)))
-        return replace(result, metrics={**result.metrics, name: replace(metric, value=metric.value * full / reduced)})
+        models = row.config.model, TrainingConfig.from_plain(parameters).model
+        full, reduced = (FLOPS[row.metric](model, parallel.B) for model in models)
+        scaled = replace(metric, value=metric.value * full / reduced)
+        return replace(result, metrics={**result.metrics, row.metric: scaled})
 
     return evaluate
 
 
-def _scored(
-    points: Sequence[Known], evaluate: Evaluation, name: str, way: str, value: float | None, meaning: str
-) -> Move:
-    pairs = [(published.artifact, before, published.pair(evaluate(published))) for published, before in points]
-    kept = [(id, before, after) for id, before, after in pairs if after is not None]
+def errors(points: DataFrame, evaluate: Evaluation) -> Any:
+    """The errors of these points' results, a column; missing where there is nothing to compare."""
+    return beside(points, [evaluate(row) for row in points.itertuples()]).error
+
+
+def _rescored(points: DataFrame, evaluate: Evaluation) -> dict[str, Any]:
+    both = DataFrame({"artifact": points.artifact, "before": points.error, "after": errors(points, evaluate)}).dropna()
     groups = {
-        id: (
-            mean_error([before for artifact, before, _ in kept if artifact == id]),
-            mean_error([after for artifact, _, after in kept if artifact == id]),
-        )
-        for id in dict.fromkeys(id for id, _, _ in kept)
+        id: (mean_error(rows.before), mean_error(rows.after)) for id, rows in both.groupby("artifact", sort=False)
     }
-    mean = mean_error([after for _, _, after in kept]) if kept else None
-    change = mean - mean_error([before for _, before, _ in kept]) if mean is not None else 0.0
-    return Move(name, way, _finite(value), mean, change, groups, len(pairs) - len(kept), meaning)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value == NOTHING else value
+    mean = None if both.empty else mean_error(both.after)
+    change = 0.0 if mean is None else mean - mean_error(both.before)
+    return {"mean": mean, "change": change, "groups": groups, "lost": len(points) - len(both)}

@@ -8,19 +8,14 @@ import pytest
 
 from benchmarks.records import Metric, PointResult, errors, read_record
 from ptdp_core.simulator import load_cluster, read_parameters
-from reproduce.analysis.scoring import accuracy_figures, sensitivity
-from reproduce.analysis.scoring.accuracy import Assessment, assess, evaluators_of
-from reproduce.analysis.scoring.published_points import published_points
-from reproduce.analysis.scoring.scores import ScoredPair
+from reproduce.analysis.scoring import figures, sensitivity
+from reproduce.analysis.scoring.accuracy import Assessment, assess, evaluators_of, predict
+from reproduce.analysis.scoring.published_points import beside, published_points
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
-
-
-def pair(ours: float, paper: float) -> ScoredPair:
-    return ScoredPair("", ours, paper)
 
 
 def result(status: str) -> PointResult:
@@ -37,10 +32,12 @@ def assessment() -> Assessment:
 
 @pytest.mark.slow
 def test_groups_and_overall(assessment):
-    assert [group.artifact.id for group in assessment.groups] == ["fig_interleaved", "fig_scatter_gather"]
-    assert [group.scored.score.n for group in assessment.groups] == [10, 10]
+    assert {id: scored.score.n for id, scored in assessment.groups.items()} == {
+        "fig_interleaved": 10,
+        "fig_scatter_gather": 10,
+    }
     assert (assessment.overall.score.n, assessment.duplicates) == (15, 5)
-    errors = [prediction.pair.error for prediction in assessment.predicted if prediction.counted]
+    errors = list(assessment.values.error[assessment.values.counted])
     assert assessment.overall.score.mean == pytest.approx(sum(map(abs, errors)) / 15)
     assert assessment.overall.score.bias == pytest.approx(sum(errors) / 15)
     assert abs(assessment.overall.score.worst) == max(map(abs, errors))
@@ -48,31 +45,32 @@ def test_groups_and_overall(assessment):
 
 @pytest.mark.slow
 def test_predictions_are_those_of_the_artifacts(assessment, figure_12):
-    ours = {prediction.result.key: prediction.pair.ours for prediction in assessment.groups[0].predicted}
+    values = assessment.values[assessment.values.artifact == "fig_interleaved"]
+    ours = dict(zip(values.key, values.ours, strict=True))
     expected = {p.key: p.metrics["throughput_per_gpu"].value for p in figure_12.record.points}
     assert ours == expected
 
 
 @pytest.mark.slow
 def test_artifacts_without_published_values_are_counted(assessment):
-    (prediction,) = assessment.unpublished
-    assert (prediction.artifact.id, prediction.points) == ("table_recompute_memory", 10)
-    assert 0 < prediction.predictions <= 10
+    (artifact,) = assessment.unpublished
+    assert (artifact["id"], artifact["points"]) == ("table_recompute_memory", 10)
+    assert 0 < artifact["predictions"] <= 10
 
 
 @pytest.mark.slow
 def test_every_parameter_is_moved_to_both_ends(assessment):
-    ways = {(move.name, move.way) for move in assessment.moves}
+    ways = set(zip(assessment.moves["name"], assessment.moves.way, strict=True))
     for name, parameter in read_parameters("selene").items():
         assert ((name, "low") in ways) == (parameter.low < parameter.value)
         assert ((name, "high") in ways) == (parameter.value < parameter.high)
-    assert {(mechanism.name, "dropped") for mechanism in (*sensitivity.MECHANISMS, sensitivity.LOGITS)} <= ways
+    assert {(name, "dropped") for name in (*sensitivity.MECHANISMS, sensitivity.LOGITS)} <= ways
 
 
 @pytest.mark.slow
 def test_moves_change_the_score_from_what_it_is(assessment):
     base = assessment.overall.score.mean
-    moves = {(move.name, move.way): move for move in assessment.moves}
+    moves = {(move.name, move.way): move for move in assessment.moves.itertuples()}
     for move in moves.values():
         if not move.lost:
             assert move.mean == pytest.approx(base + move.change)
@@ -98,32 +96,26 @@ def test_moves_leave_the_cluster_alone():
 
 
 def test_without_logits_an_iteration_is_faster_for_the_same_flops():
-    artifact = catalog.load("fig_interleaved")
-    prediction = published_points(artifact)[0]
-    evaluators = evaluators_of([artifact], "selene")
-    with_logits = prediction.pair(evaluators[artifact.id].evaluate(prediction.point))
-    without = prediction.pair(sensitivity._without_logits(evaluators)(prediction))
-    assert 1 < without.ours / with_logits.ours < 1.2
+    evaluators = evaluators_of([catalog.load("fig_interleaved")], "selene")
+    values, _ = predict([catalog.load("fig_interleaved")], evaluators)
+    without = sensitivity.errors(values[:1], sensitivity._without_logits(evaluators))
+    assert 1 < (1 + without[0]) / (1 + values.error[0]) < 1.2
 
 
 def test_points_that_no_longer_fit_are_counted_and_not_compared():
-    published = published_points(catalog.load("fig_interleaved"))[:2]
-    known = [(published[0], pair(1.3, 1.0)), (published[1], pair(1.5, 1.0))]
+    published = published_points([catalog.load("fig_interleaved")])[:2]
 
-    def evaluate(prediction):
-        if prediction is published[1]:
+    def evaluate(row, factor=1.1):
+        if row.key == published.key[1] and factor == 1.1:
             return result("oom")
-        return replace(
-            result("ok"),
-            metrics={prediction.quantity.name: Metric(1.1 * prediction.value.value, "FLOP/s", "simulated")},
-        )
+        return replace(result("ok"), metrics={row.metric: Metric(factor * row.paper, "FLOP/s", "simulated")})
 
-    move = sensitivity._scored(known, evaluate, "memory_reserved", "high", 8e9, "")
-    assert move.lost == 1
-    assert (move.mean, move.change) == (pytest.approx(0.1), pytest.approx(0.1 - 0.3))
-    assert move.groups == {"fig_interleaved": (pytest.approx(0.3), pytest.approx(0.1))}
-    nothing = sensitivity._scored(known[1:], evaluate, "memory_reserved", "high", 8e9, "")
-    assert (nothing.mean, nothing.change, nothing.lost) == (None, 0.0, 1)
+    known = beside(published, [evaluate(row, 1.3 + 0.2 * row.Index) for row in published.itertuples()])
+    move = sensitivity._rescored(known, evaluate)
+    assert move["lost"] == 1
+    assert (move["mean"], move["change"]) == (pytest.approx(0.1), pytest.approx(0.1 - 0.3))
+    assert move["groups"] == {"fig_interleaved": (pytest.approx(0.3), pytest.approx(0.1))}
+    assert sensitivity._rescored(known[1:], evaluate) == {"mean": None, "change": 0.0, "groups": {}, "lost": 1}
 
 
 # ------------------------------------------------------------------------------------------------------ the command
@@ -140,7 +132,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, assessment: Assessment) -> None:
         return assessment
 
     monkeypatch.setattr("reproduce.experiment.catalog.ids", lambda: IDS)
-    monkeypatch.setattr("reproduce.commands.accuracy.assess", assess)
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.assess", assess)
 
 
 @pytest.mark.slow
@@ -185,12 +177,9 @@ def test_terminal_is_readable_at_100_columns(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_point_that_failed_exits_with_4(tmp_path, monkeypatch, assessment):
-    group = assessment.groups[0]
-    failed = replace(group.predicted[0], result=result("failed"))
-    broken = replace(
-        assessment, groups=(replace(group, predicted=(failed, *group.predicted[1:])), assessment.groups[1])
-    )
-    monkeypatch.setattr("reproduce.commands.accuracy.assess", lambda *arguments: broken)
+    results = [result("failed"), *assessment.values.result[1:]]
+    broken = replace(assessment, values=assessment.values.assign(result=results))
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.assess", lambda *arguments: broken)
     assert main(["accuracy", "--results", str(tmp_path)]) == errors.POINTS_FAILED
 
 
@@ -214,16 +203,15 @@ def test_bad_input_is_one_line(arguments, code, message, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
-    record = accuracy_command_record(assessment)
     with style():
-        axes = accuracy_figures.scatter(assessment, record).axes[0]
+        axes = figures.published(assessment).axes[0]
     drawn = {
         line.get_label(): list(zip(line.get_xdata(), line.get_ydata(), strict=True))
         for line in axes.get_lines()
         if not line.get_label().startswith("_")
     }
     assert {label: len(points) for label, points in drawn.items()} == {"Figure 12": 10, "Figure 18": 5}
-    first = assessment.predicted[0].pair
+    first = assessment.values.iloc[0]
     assert drawn["Figure 12"][0] == (pytest.approx(first.paper / 1e12), pytest.approx(first.ours / 1e12))
     assert "teraFLOP/s" in axes.get_xlabel()
 
@@ -231,11 +219,11 @@ def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
 @pytest.mark.slow
 def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
     with style():
-        axes = accuracy_figures.bars(assessment).axes[0]
+        axes = figures.bars(assessment).axes[0]
     base = 100 * assessment.overall.score.mean
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [moves[0].name for moves in accuracy_figures.by_effect(assessment)[: len(names)]]
-    means = {round(100 * move.mean - base, 9) for move in assessment.moves if move.mean is not None}
+    assert names == sensitivity.by_effect(assessment.moves)[: len(names)]
+    means = set((100 * assessment.moves["mean"] - base).round(9))
     for bar in axes.patches:
         assert bar.get_x() == pytest.approx(base)
         assert round(bar.get_width(), 9) in means
@@ -243,18 +231,9 @@ def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
 
 @pytest.mark.slow
 def test_figures_are_byte_stable(assessment):
-    record = accuracy_command_record(assessment)
-    prediction, other = (accuracy_figures.render(assessment, record) for _ in range(2))
-    assert prediction == other
-    assert set(prediction) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
-
-
-def accuracy_command_record(assessment: Assessment):
-    from datetime import UTC, datetime
-
-    from reproduce.analysis.scoring.accuracy_record import record
-
-    return record(assessment, ["reproduce", "accuracy"], datetime.now(UTC))
+    files, again = (figures.render(assessment) for _ in range(2))
+    assert files == again
+    assert set(files) == {"figure.pdf", "figure.png", "sensitivity.pdf", "sensitivity.png"}
 
 
 @pytest.mark.slow

@@ -83,20 +83,20 @@ def test_predictions_are_the_simulators(save, cluster):
     (record,) = [save()]
     assessment = assess([record], cluster)
     assert assessment.host == NAME
-    assert [c.point.key for c in assessment.comparisons] == list(LAYOUTS)
-    for c in assessment.comparisons:
-        expected = simulate(TrainingConfig(MODEL, ParallelConfig(**LAYOUTS[c.point.key])), load_cluster(cluster))
-        assert c.predicted == expected.iteration_time
-        assert c.pair(c.predicted).error == pytest.approx(1 / 1.25 - 1)
+    assert list(assessment.steps.key) == list(LAYOUTS)
+    for step in assessment.steps.itertuples():
+        expected = simulate(TrainingConfig(MODEL, ParallelConfig(**LAYOUTS[step.key])), load_cluster(cluster))
+        assert step.ours == expected.iteration_time
+        assert step.error == pytest.approx(1 / 1.25 - 1)
     scores = assessment.scores()
     assert list(scores) == ["1 rank", "2 ranks", "all"]
-    assert [c.simulated.n for c in scores.values()] == [2, 2, 4]
-    assert scores["all"].simulated.mean == pytest.approx(0.2)
-    assert scores["all"].simulated.bias == pytest.approx(-0.2)
+    assert [score.n for score, _ in scores.values()] == [2, 2, 4]
+    assert scores["all"][0].mean == pytest.approx(0.2)
+    assert scores["all"][0].bias == pytest.approx(-0.2)
 
 
 def test_the_baselines_count_what_is_executed(save, cluster):
-    by_key = {c.point.key: c for c in assess([save()], cluster).comparisons}
+    by_key = {step.key: step for step in assess([save()], cluster).steps.itertuples()}
     peak = load_cluster(cluster).peak_flops
     B, s, h, V = 8, 128, 256, 1024
     one_pass = 4 * (24 * B * s * h**2 + 4 * B * s**2 * h)
@@ -104,9 +104,9 @@ def test_the_baselines_count_what_is_executed(save, cluster):
     assert by_key["serial"].flops_over_peak == pytest.approx((3 * one_pass + logits) / peak)
     assert by_key["recompute"].flops_over_peak == pytest.approx((4 * one_pass + logits) / peak)
     assert by_key["data"].flops_over_peak == pytest.approx(by_key["recompute"].flops_over_peak / 2)
-    assert by_key["serial"].with_bubble == by_key["serial"].flops_over_peak
+    assert by_key["serial"].flops_over_peak_with_bubble == by_key["serial"].flops_over_peak
     pipeline = by_key["pipeline"]
-    assert pipeline.with_bubble == pytest.approx(pipeline.flops_over_peak * (1 + 1 / 8))
+    assert pipeline.flops_over_peak_with_bubble == pytest.approx(pipeline.flops_over_peak * (1 + 1 / 8))
 
 
 def test_ranks_that_share_cores_take_at_least_the_cores_work(save, cluster):
@@ -114,27 +114,26 @@ def test_ranks_that_share_cores_take_at_least_the_cores_work(save, cluster):
     assessment = assess([save(layouts)], cluster)
     assert list(assessment.scores()) == [SHARED, "all"]
     model = replace(load_cluster(cluster), gpus_per_node=4)
-    for c in assessment.comparisons:
-        alone = simulate(c.config, model)
-        assert c.shared
-        assert c.predicted == max(alone.iteration_time, 2 * (alone.iteration_time - alone.phase_times["bubble"]))
-        assert c.predicted > alone.iteration_time
-    assert assessment.comparisons[0].predicted == pytest.approx(
-        2 * simulate(assessment.comparisons[0].config, model).iteration_time
-    )
-    pipeline = assessment.comparisons[1]  # the bubble of a rank is another's time on its core
-    assert pipeline.predicted < 2 * simulate(pipeline.config, model).iteration_time
+    for step in assessment.steps.itertuples():
+        alone = simulate(step.config, model)
+        assert step.shared
+        assert step.ours == max(alone.iteration_time, 2 * (alone.iteration_time - alone.phase_times["bubble"]))
+        assert step.ours > alone.iteration_time
+    data, pipeline = assessment.steps.itertuples()
+    assert data.ours == pytest.approx(2 * simulate(data.config, model).iteration_time)
+    # The bubble of a rank is another's time on its core.
+    assert pipeline.ours < 2 * simulate(pipeline.config, model).iteration_time
     work = flops_per_iteration(MODEL, 16)  # of four ranks, by two cores
-    assert [c.flops_over_peak for c in assessment.comparisons] == [pytest.approx(work / 2 / model.peak_flops)] * 2
+    assert list(assessment.steps.flops_over_peak) == [pytest.approx(work / 2 / model.peak_flops)] * 2
 
 
 def test_a_machine_with_a_core_for_every_rank_is_one_node(save, cluster):
     host = replace(HOST, logical_cores=8)
     mine = Path(cluster)
     mine.write_text(mine.read_text().replace(NAME, "A CPU, 8 cores"))
-    (c,) = assess([save({"four": {"d": 4, "B": 16}}, host=host)], cluster).comparisons
-    assert not c.shared
-    assert c.predicted == simulate(c.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_time
+    (step,) = assess([save({"four": {"d": 4, "B": 16}}, host=host)], cluster).steps.itertuples()
+    assert not step.shared
+    assert step.ours == simulate(step.config, replace(load_cluster(cluster), gpus_per_node=4)).iteration_time
 
 
 def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_path):
@@ -145,14 +144,14 @@ def test_more_ranks_than_a_node_of_gpus_are_several_nodes(save, cluster, tmp_pat
     mine.rename(other)
     mine.write_text(other.read_text())
     record = save({"four": {"d": 4, "B": 16}}, host=gpus, device="cuda", dtype="fp16")
-    (c,) = assess([record], str(other)).comparisons
-    assert not c.shared
-    assert c.predicted == simulate(c.config, load_cluster(str(other))).iteration_time
+    (step,) = assess([record], str(other)).steps.itertuples()
+    assert not step.shared
+    assert step.ours == simulate(step.config, load_cluster(str(other))).iteration_time
 
 
 def test_zero3_is_predicted_as_such(save, cluster):
-    (c,) = assess([save({"zero3": {"d": 2, "B": 8, "data_parallel": "zero3"}})], cluster).comparisons
-    assert c.config.parallel.data_parallel == "zero3"
+    (step,) = assess([save({"zero3": {"d": 2, "B": 8, "data_parallel": "zero3"}})], cluster).steps.itertuples()
+    assert step.config.parallel.data_parallel == "zero3"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_zero3_is_predicted_as_such(save, cluster):
 )
 def test_what_cannot_be_compared_is_left_out_with_a_reason(save, cluster, changes, reason):
     assessment = assess([save(), save(id="fig_y", **changes)], cluster)
-    assert len(assessment.comparisons) == len(LAYOUTS)
+    assert len(assessment.steps) == len(LAYOUTS)
     assert assessment.left_out == {reason: len(LAYOUTS)}
 
 
@@ -208,7 +207,7 @@ def test_the_command(save, cluster, tmp_path, capsys):
 @pytest.mark.slow
 def test_what_is_compared_follows_the_file_unless_told(save, cluster, tmp_path, capsys, monkeypatch):
     save()
-    monkeypatch.setattr("reproduce.commands.accuracy.assess", lambda *arguments: pytest.fail("the paper's"))
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.assess", lambda *arguments: pytest.fail("the paper's"))
     results = ["--results", str(tmp_path / "results")]
     assert main(["accuracy", "--cluster", cluster, *results]) == errors.DONE
     assert main(["accuracy", "--against", "measured", *results]) == errors.DONE  # Selene's own file

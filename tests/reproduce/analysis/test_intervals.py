@@ -4,6 +4,7 @@ import json
 from math import log
 
 import pytest
+from pandas import Series
 
 from reproduce.analysis.scoring import intervals, refit
 from reproduce.analysis.scoring.published_points import published_points
@@ -15,7 +16,7 @@ EXPECTED = (0.85, 0.95)  # fixed before looking
 @pytest.fixture(scope="module")
 def recomputed():
     refitted = json.loads(refit.REFERENCE.read_text())
-    return intervals.margins([point for id in catalog.ids() for point in published_points(catalog.load(id))], refitted)
+    return intervals.margins(published_points(map(catalog.load, catalog.ids())), refitted)
 
 
 def test_the_width_covers_nine_errors_in_ten_and_the_next_one():
@@ -25,8 +26,8 @@ def test_the_width_covers_nine_errors_in_ten_and_the_next_one():
 
 
 def test_each_group_is_tested_against_the_others():
-    assert intervals.tested({"a": [1, 1], "b": [2, 1]}) == 0.75  # 2 is outside of what a's errors make
-    assert intervals.tested({"a": [1, 2]}) is None
+    assert intervals.tested(Series([1, 1, 2, 1], index=list("aabb"))) == 0.75  # 2 is outside of what a's errors make
+    assert intervals.tested(Series([1, 2], index=list("aa"))) is None
 
 
 def test_committed_margins_follow_from_the_committed_refit(recomputed):
@@ -48,6 +49,6 @@ def test_zero3_has_too_few_values_for_90_percent(recomputed):
 
 
 def test_no_memory_value_is_further_off_than_the_largest_error():
-    errors = [error for study in intervals.memory_errors().values() for error in study]
+    errors = intervals.memory_errors()
     assert len(errors) == 27
     assert log(margins.read("selene").memory.factor) <= max(errors)

@@ -4,14 +4,22 @@ import json
 from dataclasses import replace
 
 import pytest
+from pandas import DataFrame
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import PAPER, load_cluster, simulate
-from reproduce.analysis.scoring.ledger import LedgerPoint, Study, first_rank_bytes, ledger, score_study, studies
-from reproduce.analysis.scoring.scores import ScoredPair, score
+from reproduce.analysis.scoring.ledger import (
+    Study,
+    first_rank_bytes,
+    ledger,
+    memory_score,
+    predicted,
+    studies,
+    throughput_score,
+)
+from reproduce.analysis.scoring.scores import Score
 from reproduce.cli import main
-from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment.margins import read
 
 SELENE = load_cluster("selene")
@@ -25,8 +33,11 @@ def entries() -> dict:
     return {entry["id"]: entry for entry in ledger()["studies"]}
 
 
-def study(*points: LedgerPoint) -> Study:
-    return Study("one", "One", "a paper", "iterations", "selene", PAPER, "", points)
+def study(*seconds: float, first_rank_bytes: float | None = None) -> Study:
+    """A study that measured these seconds of an iteration of `CONFIG`."""
+    point = {"label": "", "config": CONFIG, "first_rank_bytes": first_rank_bytes}
+    points = DataFrame([{**point, "iteration_time": each} for each in seconds], dtype=object)
+    return Study("one", "One", "a paper", "iterations", "selene", "", PAPER, points, {})
 
 
 def test_every_study_says_where_it_is_from_and_has_points():
@@ -39,11 +50,12 @@ def test_every_study_says_where_it_is_from_and_has_points():
 
 def test_errors_are_of_throughput():
     seconds = simulate(CONFIG, SELENE).iteration_time
-    scores = score_study(study(LedgerPoint(CONFIG, 1.1 * seconds), LedgerPoint(CONFIG, 0.8 * seconds)))
-    assert scores.seconds == (seconds, seconds)
-    assert scores.score.worst == pytest.approx(-0.2)
-    assert scores.score.mean == scores.median == pytest.approx(0.15)
-    assert scores.memory is None
+    points = predicted(study(1.1 * seconds, 0.8 * seconds))
+    assert list(points.seconds) == [seconds, seconds]
+    score = throughput_score(points)
+    assert score["worst"] == pytest.approx(-0.2)
+    assert score["mean"] == score["median"] == pytest.approx(0.15)
+    assert memory_score(points) is None
 
 
 def test_times_inside_the_margin_are_counted(entries):
@@ -55,7 +67,7 @@ def test_times_inside_the_margin_are_counted(entries):
 
 
 def test_a_published_throughput_becomes_seconds_by_equation_3():
-    (readme,) = next(s for s in studies() if s.id == "megatron_readme").points
+    (readme,) = next(s for s in studies() if s.id == "megatron_readme").points.itertuples()
     config = readme.config
     flops = flops_per_iteration(config.model, config.parallel.B)
     assert flops / config.parallel.n / readme.iteration_time == pytest.approx(138e12)
@@ -65,8 +77,7 @@ def test_memory_of_the_first_rank_is_the_peak_where_that_is_the_fullest():
     estimate = simulate(CONFIG, SELENE)
     first = first_rank_bytes(CONFIG, SELENE, PAPER)
     assert first == estimate.peak_memory + SELENE.memory_reserved
-    scores = score_study(study(LedgerPoint(CONFIG, 1.0, first / 1.25)))
-    assert scores.memory.mean == pytest.approx(0.25)
+    assert memory_score(predicted(study(1.0, first_rank_bytes=first / 1.25))).mean == pytest.approx(0.25)
 
 
 def test_everything_is_plain_data(entries):
@@ -84,9 +95,8 @@ def test_studies_are_predicted(entries, id):
 
 
 def test_a_study_on_another_cluster():
-    s = study(LedgerPoint(CONFIG, 1.0))
     slow = replace(SELENE, gemm_plateau=SELENE.gemm_plateau / 2)
-    assert score_study(s, slow).seconds > score_study(s).seconds
+    assert predicted(study(1.0), slow).seconds[0] > predicted(study(1.0)).seconds[0]
 
 
 def test_what_a_source_does_not_say_is_scored_both_ways(entries):
@@ -96,7 +106,7 @@ def test_what_a_source_does_not_say_is_scored_both_ways(entries):
         assert other["score"]["n"] == entries[id]["score"]["n"]
     # Without scatter/gather a message is longer, so nothing is faster.
     (vtrain,) = (s for s in studies() if s.id == "vtrain_multi")
-    assert not any(point.config.parallel.scatter_gather for point in vtrain.with_alternative().points)
+    assert not any(config.parallel.scatter_gather for config in vtrain.with_alternative().points.config)
     assert entries["vtrain_multi"]["alternative"]["score"]["bias"] < entries["vtrain_multi"]["score"]["bias"]
     assert entries["mtnlg"]["alternative"] is None
 
@@ -106,14 +116,15 @@ def test_rows_with_selective_recomputation_and_sequence_parallelism_are_predicte
     full = next(s for s in studies() if s.id == "korthikanti_full")
     settings = {"recompute": "selective", "sequence_parallel": True}
     both = replace(full, alternative=settings).with_alternative()
-    assert all(point.config.parallel.sequence_parallel for point in both.points)
-    for seconds, before, point in zip(score_study(both).seconds, score_study(full).seconds, both.points, strict=True):
-        assert seconds == simulate(point.config, SELENE, both.software).iteration_time < before
+    assert all(config.parallel.sequence_parallel for config in both.points.config)
+    for seconds, before, config in zip(
+        predicted(both).seconds, predicted(full).seconds, both.points.config, strict=True
+    ):
+        assert seconds == simulate(config, SELENE, both.software).iteration_time < before
 
 
 def test_other_simulators_stand_beside_ours(entries):
-    paper = score([ScoredPair("", 1.1, 1.0)])
-    others = {s["on"]: s for s in ledger({"Table 1": paper})["other_scores"]}
+    others = {s["on"]: s for s in ledger({"Table 1": Score("", 1, 0.1, 0.1, 0.1, None)})["other_scores"]}
     assert others["Table 1"]["ours"] == pytest.approx(0.1)
     assert others["Figure 11"]["ours"] is None
     vtrain = others["vTrain's 103 rows, t <= 8"]
@@ -121,7 +132,8 @@ def test_other_simulators_stand_beside_ours(entries):
 
 
 def test_the_ledger_is_printed_with_what_is_missing(capsys, monkeypatch, entries):
-    monkeypatch.setattr(accuracy_command, "predict_paper", lambda cluster: [])
+    nothing = DataFrame(columns=["place", "ours"])
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.predict_paper", lambda cluster: (nothing, {}))
     assert main(["accuracy", "--ledger"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for entry in entries.values():

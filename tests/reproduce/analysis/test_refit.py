@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from pandas import DataFrame
 
 from ptdp_core.simulator import ClusterParameter, load_cluster, read_parameters
 from reproduce.analysis.scoring import refit
@@ -20,8 +21,9 @@ def parameter(name: str, value: float, set_with: str = "public") -> ClusterParam
 @pytest.fixture(scope="module")
 def task() -> refit.Fit:
     artifacts = [catalog.load(id) for id in IDS]
-    published = {artifact.id: published_points(artifact) for artifact in artifacts}
-    return refit.Fit(published, evaluators_of(artifacts, "selene"), load_cluster(), read_parameters("selene"))
+    return refit.Fit(
+        published_points(artifacts), evaluators_of(artifacts, "selene"), load_cluster(), read_parameters("selene")
+    )
 
 
 def test_artifacts_whose_values_set_a_parameter():
@@ -58,11 +60,13 @@ def test_an_outcome_belongs_to_its_parameters_points_and_predictions(task, monke
     monkeypatch.setattr(refit, "EVALUATIONS", 1)
     document = refit.refit(task)
     artifacts = [catalog.load(id) for id in IDS]
-    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.moves", lambda *arguments: [])
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.moves", lambda *arguments: DataFrame())
     fresh = assess(artifacts, "selene", refitted=document)
     errors = document["artifacts"]["fig_interleaved"]["errors"].values()
-    assert fresh.groups[1].scored.left_out == pytest.approx(sum(abs(p["left_out"]) for p in errors) / len(errors))
-    assert [p["shipped"] for p in errors] == [p.pair.error for p in fresh.groups[1].predicted]
+    assert fresh.groups["fig_interleaved"].left_out == pytest.approx(
+        sum(abs(p["left_out"]) for p in errors) / len(errors)
+    )
+    assert [p["shipped"] for p in errors] == list(fresh.values.error[fresh.values.artifact == "fig_interleaved"])
     assert not any("stale" in note for note in fresh.notes)
     stale = assess(artifacts, "selene", refitted={**document, "digest": "0"})
     assert stale.overall.left_out is None

@@ -1,52 +1,49 @@
 """Scores of predictions, the naive baselines beside them, and which published values there are to predict."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pandas import DataFrame, Series, isna
 
 from benchmarks.records import Metric, PaperValue, PointResult
-from reproduce.analysis.scoring.published_points import Published, disagreements, published_points, unique
-from reproduce.analysis.scoring.scores import (
-    ScoredPair,
-    baselines,
-    bubble_error,
-    constant_error,
-    line_error,
-    score,
-    spearman,
-)
+from reproduce.analysis.scoring.published_points import beside, disagreements, published_points
+from reproduce.analysis.scoring.scores import baselines, compared, score, spearman
 from reproduce.experiment import catalog
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point
 
 
-def pair(ours: float, paper: float, hidden: int = 1, bubble: float = 0.0, label: str = "") -> ScoredPair:
-    return ScoredPair(label, ours, paper, hidden, bubble)
+def pairs(*rows: tuple[Any, ...]) -> DataFrame:
+    """Predictions of a label, our value, the paper's; h and the bubble."""
+    return compared(DataFrame(rows, columns=["label", "ours", "paper", "hidden", "bubble"][: len(rows[0])]))
 
 
 # ---------------------------------------------------------------------------------------------------------- scores
 
 
 def test_score():
-    result = score([pair(1.1, 1.0, label="a"), pair(1.6, 2.0, label="b"), pair(4.0, 4.0, label="c")])
+    result = score(pairs(("a", 1.1, 1.0), ("b", 1.6, 2.0), ("c", 4.0, 4.0)))
     assert result.n == 3
     assert result.mean == pytest.approx((0.1 + 0.2 + 0.0) / 3)
     assert result.bias == pytest.approx((0.1 - 0.2 + 0.0) / 3)
-    assert (result.worst, result.worst_label) == (pytest.approx(-0.2), "b")
+    assert (result.worst, result.worst_point) == (pytest.approx(-0.2), "b")
     assert result.rank == 1.0
 
 
 @pytest.mark.parametrize("worst", range(3))
-def test_the_worst_error_is_found_wherever_it_stands(worst: int):
-    pairs = [pair(1.1 if place != worst else 0.5, 1.0, label=str(place)) for place in range(3)]
-    assert score(pairs).worst_label == str(worst)
-    assert score(pairs).worst == pytest.approx(-0.5)
+def test_the_worst_error_is_result_wherever_it_stands(worst: int):
+    result = score(pairs(*((str(place), 1.1 if place != worst else 0.5, 1.0) for place in range(3))))
+    assert result.worst_point == str(worst)
+    assert result.worst == pytest.approx(-0.5)
 
 
 def test_nothing_has_no_score():
     with pytest.raises(ValueError, match="needs at least one"):
-        score([])
+        score(pairs(("a", 1.0, 1.0))[:0])
 
 
 @pytest.mark.parametrize(
@@ -60,67 +57,76 @@ def test_nothing_has_no_score():
     ],
 )
 def test_spearman(xs, ys, expected):
-    correlation = spearman(xs, ys)
+    correlation = spearman(Series(xs), Series(ys))
     assert correlation == expected if expected is None else correlation == pytest.approx(expected)
 
 
 def test_baselines_find_what_they_are_made_for():
-    constant = [pair(1, 7.0, h) for h in (1, 2, 3)]
-    line = [pair(1, 3.0 + 2 * h, h) for h in (1, 2, 4)]
-    bubble = [pair(1, 9.0 / (1 + x), bubble=x) for x in (0.0, 0.5, 2.0)]
-    assert constant_error(constant) == pytest.approx(0)
-    assert line_error(line) == pytest.approx(0)
-    assert bubble_error(bubble) == pytest.approx(0)
-    assert line_error(bubble) == pytest.approx(constant_error(bubble))  # one h: no slope to fit
-    assert min(constant_error(line), bubble_error(line), constant_error(bubble)) > 0.05
+    constant = baselines(pairs(*(("", 1, 7.0, h, 0.0) for h in (1, 2, 3))))
+    line = baselines(pairs(*(("", 1, 3.0 + 2 * h, h, 0.0) for h in (1, 2, 4))))
+    bubble = baselines(pairs(*(("", 1, 9.0 / (1 + x), 1, x) for x in (0.0, 0.5, 2.0))))
+    assert constant["constant"] == pytest.approx(0)
+    assert line["line_in_h"] == pytest.approx(0)
+    assert bubble["constant_with_bubble"] == pytest.approx(0)
+    assert bubble["line_in_h"] == pytest.approx(bubble["constant"])  # one h: no slope to fit
+    assert min(line["constant"], line["constant_with_bubble"], bubble["constant"]) > 0.05
 
 
 def test_baselines_are_the_best_of_their_kind():
     """No other constant, factor or line does better: the baselines are not made easy to beat."""
     pick = random.Random(1)
-    pairs = [pair(1, pick.uniform(50, 200), pick.choice([1, 2, 4, 8]), pick.uniform(0, 1)) for _ in range(12)]
+    rows = [("", 1, pick.uniform(50, 200), pick.choice([1, 2, 4, 8]), pick.uniform(0, 1)) for _ in range(12)]
 
-    def mean(predictions: list[float]) -> float:
-        return sum(abs(p / q.paper - 1) for p, q in zip(predictions, pairs, strict=True)) / len(pairs)
+    def mean(predict: Callable[[int, float], float]) -> float:
+        return sum(abs(predict(h, bubble) / paper - 1) for _, _, paper, h, bubble in rows) / len(rows)
 
-    fits = baselines(pairs)
+    fits = baselines(pairs(*rows))
     for _ in range(3000):
         a, slope = pick.uniform(0, 250), pick.uniform(-20, 20)
-        assert mean([a] * len(pairs)) >= fits["constant"] - 1e-12
-        assert mean([a / (1 + pair_.bubble) for pair_ in pairs]) >= fits["constant_with_bubble"] - 1e-12
-        assert mean([a + slope * pair_.hidden for pair_ in pairs]) >= fits["line_in_h"] - 1e-12
+        assert mean(lambda h, bubble: a) >= fits["constant"] - 1e-12  # noqa: B023
+        assert mean(lambda h, bubble: a / (1 + bubble)) >= fits["constant_with_bubble"] - 1e-12  # noqa: B023
+        assert mean(lambda h, bubble: a + slope * h) >= fits["line_in_h"] - 1e-12  # noqa: B023
 
 
 # ---------------------------------------------------------------------------------------------- published values
 
 
+def values(*points: Point, metric: str = "throughput_per_gpu", unit: str = "FLOP/s") -> DataFrame:
+    """The published values of an artifact of these points."""
+    quantity = Quantity(metric, "throughput", unit, "")
+    artifact = SimpleNamespace(
+        id="fig_x", label="Figure 0", main=quantity, fidelities=("simulated",), scales=("paper",)
+    )
+    artifact.points = lambda scale: points
+    return published_points([artifact])  # type: ignore[list-item]
+
+
 def test_a_configuration_in_two_figures_counts_once():
-    twelve, eighteen = (published_points(catalog.load(id)) for id in ("fig_interleaved", "fig_scatter_gather"))
-    counted = unique((*twelve, *eighteen))
-    assert len(twelve) == len(eighteen) == 10
-    assert [pair_.artifact for pair_ in counted] == ["fig_interleaved"] * 10 + ["fig_scatter_gather"] * 5
-    assert disagreements((*twelve, *eighteen)) == []
+    table = published_points(map(catalog.load, ("fig_interleaved", "fig_scatter_gather")))
+    assert dict(table.artifact.value_counts()) == {"fig_interleaved": 10, "fig_scatter_gather": 10}
+    assert list(table.artifact[table.counted]) == ["fig_interleaved"] * 10 + ["fig_scatter_gather"] * 5
+    assert disagreements(table) == []
 
 
 def test_points_that_differ_in_any_parameter_are_not_the_same():
     """Figure 8 asks the same of the simulator for both batch sizes, and shows different numbers."""
-    points = published_points(catalog.load("fig_microbatch_estimate"))
-    assert len(unique(points)) == len(points) == 10
+    table = published_points([catalog.load("fig_microbatch_estimate")])
+    assert list(table.counted) == [True] * 10
 
 
 def test_defaults_do_not_make_a_point_another():
-    pair_ = published_points(catalog.load("fig_interleaved"))[0]
-    told = replace(pair_, point=replace(pair_.point, parameters={**pair_.point.parameters, "recompute": "full"}))
-    other = replace(pair_, point=replace(pair_.point, parameters={**pair_.point.parameters, "recompute": "none"}))
-    assert len(unique([pair_, told, other])) == 2
+    (point, *_) = catalog.load("fig_interleaved").points("paper")
+    told, other = (replace(point, parameters={**point.parameters, "recompute": each}) for each in ("full", "none"))
+    assert list(values(point, told, other).counted) == [True, False, True]
 
 
 def test_two_published_values_for_one_configuration_are_reported():
-    pair_ = published_points(catalog.load("fig_interleaved"))[0]
-    other = replace(pair_, artifact="fig_other", value=replace(pair_.value, value=2 * pair_.value.value))
-    (line,) = disagreements([pair_, other])
-    assert "fig_interleaved" in line
-    assert "fig_other" in line
+    (point, *_) = catalog.load("fig_interleaved").points("paper")
+    ((metric, value),) = point.paper.items()
+    other = replace(point, label="again", paper={metric: replace(value, value=2 * value.value)})
+    (line,) = disagreements(values(point, other))
+    assert line.count("fig_x") == 2
+    assert point.label in line
 
 
 def result(value: float | None, status: str = "ok") -> PointResult:
@@ -139,11 +145,8 @@ def result(value: float | None, status: str = "ok") -> PointResult:
 )
 def test_pairs(value, paper, expected):
     parameters = {"layers": 2, "hidden": 64, "heads": 2, "B": 4, "p": 2}
-    quantity = Quantity("normalised", "throughput", "1", "")
-    published = Published(
-        "fig_x", "Figure 0", Point("k", "", "l", parameters), quantity, PaperValue(paper, "1", "plot")
-    )
-    paired = published.pair(value)
-    assert (paired and paired.ours) == expected
-    if paired:
-        assert (paired.hidden, paired.bubble) == (64, 1 / 4)
+    point = Point("k", "", "l", parameters, {"normalised": PaperValue(paper, "1", "plot")})
+    (row,) = beside(values(point, metric="normalised", unit="1"), [value]).itertuples()
+    assert (None if isna(row.ours) else row.ours) == expected
+    assert row.reference == (value.metrics["normalised"].value == paper if value.metrics else False)
+    assert (row.hidden, row.bubble) == (64, 1 / 4)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from statistics import linear_regression
 
 import pytest
 
@@ -9,39 +10,37 @@ from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.analysis.scoring import fits, slopes
 from reproduce.analysis.scoring.accuracy import evaluators_of, predict
 from reproduce.cli import main
-from reproduce.commands import accuracy as accuracy_command
 from reproduce.experiment import catalog
 
 
 @pytest.fixture(scope="module")
-def group():
+def predicted():
     artifacts = [catalog.load("fig_interleaved")]
-    return predict(artifacts, evaluators_of(artifacts, "selene"))[0][0]
+    return predict(artifacts, evaluators_of(artifacts, "selene"))
 
 
-def test_a_line_through_points_on_a_line():
-    assert slopes.line([(1, 5.0), (3, 9.0), (10, 23.0)]) == slopes.Line(2.0, 3.0)
+def test_configurations_differ_in_all_but_the_batch_size(predicted):
+    values, results = predicted
+    default, interleaved = slopes.slopes(values)
+    assert (default["configuration"]["v"], interleaved["configuration"]["v"]) == (1, 4)
+    assert default["microbatches"] == interleaved["microbatches"] == [12, 24, 36, 48, 60]
+    times = {
+        point.parameters["B"]: point.metrics["iteration_time"].value
+        for point in results["fig_interleaved"].values()
+        if point.parameters["v"] == 1
+    }
+    slope, intercept = linear_regression(list(times), list(times.values()))
+    assert default["ours"] == {"slope": pytest.approx(slope), "intercept": pytest.approx(intercept)}
 
 
-def test_configurations_differ_in_all_but_the_batch_size(group):
-    default, interleaved = slopes.slopes(group.predicted)
-    assert (default.configuration["v"], interleaved.configuration["v"]) == (1, 4)
-    assert default.microbatches == interleaved.microbatches == (12, 24, 36, 48, 60)
-    times = {p.parameters["B"]: p.metrics["iteration_time"].value for p in group.results if p.parameters["v"] == 1}
-    through = slopes.line(list(times.items()))
-    assert default.ours.slope == pytest.approx(through.slope)
-    assert default.ours.intercept == pytest.approx(through.intercept)
+def test_published_sequences_and_flops_are_the_same_time(predicted):
+    row = predicted[0].iloc[0]
+    seconds = slopes.seconds(row.config, row.metric, row.paper)
+    assert slopes.seconds(row.config, "sequences_per_s", row.config.parallel.B / seconds) == seconds
 
 
-def test_published_sequences_and_flops_are_the_same_time(group):
-    published = group.predicted[0].published
-    seconds = slopes.seconds(published, published.value.value)
-    rate = replace(published.quantity, name="sequences_per_s")
-    assert slopes.seconds(replace(published, quantity=rate), published.config.parallel.B / seconds) == seconds
-
-
-def test_the_command_prints_a_row_for_each_and_a_document(group, capsys, monkeypatch):
-    monkeypatch.setattr(accuracy_command, "predict_paper", lambda cluster: [group])
+def test_the_command_prints_a_row_for_each_and_a_document(predicted, capsys, monkeypatch):
+    monkeypatch.setattr("reproduce.analysis.scoring.accuracy.predict_paper", lambda cluster: predicted)
     assert main(["accuracy", "--slopes"]) == 0
     assert capsys.readouterr().out.count("Figure 12") == 2
     assert main(["accuracy", "--slopes", "--json"]) == 0

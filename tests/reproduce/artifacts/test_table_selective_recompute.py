@@ -3,7 +3,7 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.analysis.scoring.ledger import score_study, studies
+from reproduce.analysis.scoring.ledger import predicted, studies
 from reproduce.artifacts import table_selective_recompute as module
 from reproduce.experiment import quantities as q
 
@@ -16,7 +16,7 @@ def test_the_published_values_are_the_ledgers_and_no_others(record):
     }
     assert {metric.origin for metric in published.values()} == {"paper"}
     configs = {TrainingConfig.from_plain(point.parameters): point.key for point in record.points}
-    assert {configs[row.config]: row.iteration_time for row in LEDGER.points} == {
+    assert {configs[row.config]: row.iteration_time for row in LEDGER.points.itertuples()} == {
         key: metric.value for key, metric in published.items()
     }
     assert not any(point.paper for point in record.points)  # which would be scored as the paper's
@@ -25,7 +25,7 @@ def test_the_published_values_are_the_ledgers_and_no_others(record):
 def test_the_program_is_korthikanti_et_als(record):
     assert LEDGER.software == module.SOFTWARE
     ours = {point.key: point.metrics[q.ITERATION.name].value for point in record.points if point.status == "ok"}
-    assert [ours[f"{model}_full"] for model in module.PUBLISHED_S] == list(score_study(LEDGER).seconds)
+    assert [ours[f"{model}_full"] for model in module.PUBLISHED_S] == list(predicted(LEDGER).seconds)
 
 
 def test_rows_that_their_tables_have_are_marked(record):
