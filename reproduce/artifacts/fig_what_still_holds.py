@@ -23,6 +23,7 @@ from reproduce.artifacts import (
     fig_zero3,
 )
 from reproduce.artifacts.shared.diagrams import box
+from reproduce.artifacts.table_zero3 import PTDP, ZERO3
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import judgement
@@ -146,16 +147,12 @@ def _data_first_from(results: Results) -> str:
 
 
 def _zero3_equals_at(results: Results) -> str:
-    points = {(p.parameters["data_parallel"], p.parameters["gpus"]): p for p in results.points if "175" in p.key}
-    lines = []
-    for scheme, gpus in points:
-        if scheme == "zero3":
-            rates = [results.value(points[kind, gpus].key, q.THROUGHPUT) for kind in ("local", "zero3")]
-            lines.append((_tokens(points[scheme, gpus].parameters), rates[0] / rates[1]))
-    if crossing := _crossing(sorted(lines), 1.0):
+    ours, theirs = (results.series(f"{scheme}, 175B", q.THROUGHPUT, "gpus") for scheme in (PTDP, ZERO3))
+    tokens = {point.parameters["gpus"]: _tokens(point.parameters) for point in results.of(f"{ZERO3}, 175B")}
+    ratios = {n: ours[n] / speed for n, speed in theirs.items()}
+    if crossing := _crossing(sorted((tokens[n], ratio) for n, ratio in ratios.items()), 1.0):
         return f"equal at {crossing:,.0f} tokens a GPU (175B)"
-    ratios = [ratio for _, ratio in lines]
-    return f"PTD-P/ZeRO-3 {min(ratios):.2f} to {max(ratios):.2f} (175B)"
+    return f"PTD-P/ZeRO-3 {min(ratios.values()):.2f} to {max(ratios.values()):.2f} (175B)"
 
 
 ROWS = (

@@ -186,10 +186,22 @@ def not_testable(**how: Any) -> list[Edge]:
     return [edge("", 1.0, "nowhere", outside=NOT_TESTABLE, **how)]
 
 
+def at(otherwise: Any = 1.0, /, **fields: Any) -> Callable[[Any, float], Any]:
+    """x at the points that have these fields; elsewhere a value, or what a function says of the point."""
+
+    def value(point: Any, x: float) -> Any:
+        if all(getattr(point, name) == wanted for name, wanted in fields.items()):
+            return x
+        return otherwise(point) if callable(otherwise) else otherwise
+
+    return value
+
+
 def falls(words: str, metric: str, by: str, levels: Sequence[Any], **how: Any) -> list[Edge]:
     """A metric falls from each level of a parameter to the next; equal to the level before, it does not.
 
     x is the metric at one level, of the points that are `among`; other points fall as they should, or have `rest`.
+    With `batches` the points of each of these batch sizes are judged by themselves.
     """
     return _ordered(words, metric, by, {level: 2.0 * (len(levels) - i) for i, level in enumerate(levels)}, below, **how)
 
@@ -208,9 +220,14 @@ def _ordered(
     *,
     among: Callable[[Any], bool] = lambda point: True,
     rest: float | None = None,
+    batches: Sequence[int] = (),
     **how: Any,
 ) -> list[Edge]:
-    def at(level: Any) -> Callable[[Any, float], float]:
+    if batches:
+        each = (_ordered(words, metric, by, line, side, among=lambda point, B=B: point.B == B, **how) for B in batches)
+        return [edge for edges in each for edge in edges]
+
+    def at_level(level: Any) -> Callable[[Any, float], float]:
         def value(point: Any, x: float) -> float:
             if not among(point) and rest is not None:
                 return rest
@@ -219,7 +236,9 @@ def _ordered(
 
         return value
 
-    return [side(words, line[before], tie=False, **{metric: at(level)}, **how) for before, level in pairwise(line)]
+    return [
+        side(words, line[before], tie=False, **{metric: at_level(level)}, **how) for before, level in pairwise(line)
+    ]
 
 
 PARAMETERS = "reproduce.artifacts.shared.models.parameters"  # eq. (2), as claims on models' sizes call it

@@ -1,6 +1,6 @@
 """Edges of Figure 6's claims."""
 
-from tests.reproduce.tolerances.edges import below, falls, within
+from tests.reproduce.tolerances.edges import at, below, falls, within
 
 SERIES = {"n=32, b'=32": (1, 2, 4, 8, 16, 32), "n=128, b'=512": (1, 2, 4, 8, 16, 32, 64)}
 
@@ -20,7 +20,7 @@ EDGES = {
         1e-12,
         tie=True,
         bubble_fraction=0.0,
-        executed_bubble_fraction=lambda point, x: x if point.key == "n32_b128_d4" else 0.0,
+        executed_bubble_fraction=at(0.0, key="n32_b128_d4"),
     ),
     "larger_d_smaller_bubble": [
         edge

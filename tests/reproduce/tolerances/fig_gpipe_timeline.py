@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reproduce.artifacts.fig_gpipe_timeline import ARTIFACT, timeline
-from tests.reproduce.tolerances.edges import blanks, only
+from tests.reproduce.tolerances.edges import at, blanks, only
 
 TIMELINE = "reproduce.artifacts.fig_gpipe_timeline.timeline"
 
@@ -34,7 +34,7 @@ def longer_on_the_first_device(x):
 
 
 def bubble(key):
-    return lambda point, x: x if point.key == key else point.paper["bubble_fraction"]
+    return at(lambda point: point.paper["bubble_fraction"], key=key)
 
 
 EDGES = {
@@ -42,7 +42,7 @@ EDGES = {
         only(
             "the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly",
             0.375,
-            bubble_fraction=lambda point, x, t_b=t_b: x if point.t_b == t_b else 0.375,
+            bubble_fraction=at(0.375, t_b=t_b),
         )
         for t_b in (1, 1.5, 2, 3)
     ],
@@ -59,7 +59,7 @@ EDGES = {
             "exactly m stashed microbatches, at every point",
             m,
             step=1,
-            peak_stash=lambda point, x, key=f"gpipe-p{p}-m{m}-tb2": x if point.key == key else point.m,
+            peak_stash=at(lambda point: point.m, key=f"gpipe-p{p}-m{m}-tb2"),
         )
         for p, m in ((2, 8), (4, 128))
     ],

@@ -3,16 +3,9 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import above, below, only, within
+from tests.reproduce.tolerances.edges import above, at, below, only, within
 
 FEW_AND_MANY = ((4, 8), (12, 24))  # p and m: the figure's, and the deepest pipeline's
-
-
-def at(schedule, p, m, v, otherwise):
-    """x for one schedule, elsewhere by the point."""
-    return lambda point, x: (
-        x if (point.schedule, point.p, point.m, point.v) == (schedule, p, m, v) else otherwise(point)
-    )
 
 
 def stash(point):
@@ -37,7 +30,7 @@ EDGES = {
             only(
                 "exactly, at every size",
                 100.0,
-                makespan=at("1f1b", p, m, 1, lambda point: 100),
+                makespan=at(100, schedule="1f1b", p=p, m=m),
                 peak_stash=1,
             )
             for p, m in FEW_AND_MANY
@@ -49,7 +42,7 @@ EDGES = {
                 tie=True,
                 step=1,
                 makespan=100,
-                peak_stash=at("1f1b", p, m, 1, stash),
+                peak_stash=at(stash, schedule="1f1b", p=p, m=m),
             )
             for p, m in FEW_AND_MANY
         ),
@@ -61,7 +54,7 @@ EDGES = {
                 p,
                 tie=True,
                 step=1,
-                peak_stash=at("1f1b", p, m, 1, stash),
+                peak_stash=at(stash, schedule="1f1b", p=p, m=m),
             )
             for p, m in FEW_AND_MANY
         ),
@@ -70,7 +63,7 @@ EDGES = {
                 "exactly m, at every size",
                 m,
                 step=1,
-                peak_stash=at("gpipe", p, m, 1, stash),
+                peak_stash=at(stash, schedule="gpipe", p=p, m=m),
             )
             for p, m in FEW_AND_MANY
         ),
@@ -80,7 +73,7 @@ EDGES = {
             "an earlier flush",
             30.0,
             tie=False,
-            makespan=lambda point, x: x if point.v == 2 else 30,
+            makespan=at(30, v=2),
             bubble_fraction=lambda point, x: 1 / point.v,
         ),
         below(
@@ -88,7 +81,7 @@ EDGES = {
             0.375,
             tie=False,
             makespan=lambda point, x: 30 / point.v,
-            bubble_fraction=lambda point, x: x if point.v == 2 else 0.375,
+            bubble_fraction=at(0.375, v=2),
         ),
     ],
     # in floating point, the bubble being a fraction
@@ -100,7 +93,7 @@ EDGES = {
             v,
             1e-9,
             step=1e-12,
-            bubble_fraction=inverse(at("interleaved", p, m, v, lambda point: point.v)),
+            bubble_fraction=inverse(at(lambda point: point.v, schedule="interleaved", p=p, m=m, v=v)),
         )
     ],
     "interleaved_communication_by_v": [
@@ -110,7 +103,7 @@ EDGES = {
             1e-9,
             step=1e-12,
             messages=lambda point, x: point.v,
-            neighbour_messages=lambda point, x: x if point.v == 4 else point.v,
+            neighbour_messages=at(lambda point: point.v, v=4),
         ),
         *within(
             "in total within 10% of v for p = 12",

@@ -1,16 +1,11 @@
 """Edges of Figure 16's claims."""
 
-from tests.reproduce.tolerances.edges import above, below, between, printed_sizes, rises
+from tests.reproduce.tolerances.edges import above, at, below, between, printed_sizes, rises
 
 SIZES = (1, 2, 4, 8)
 BATCHES = (128, 512)
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
 ESTIMATES = "reproduce.artifacts.fig_microbatch._estimates"
-
-
-def at(B, b, otherwise):
-    """x at a batch size and microbatch size, elsewhere by microbatch size."""
-    return lambda point, x: x if (point.B, point.b) == (B, b) else otherwise(point.b)
 
 
 def estimates(judged):
@@ -33,7 +28,9 @@ EDGES = {
         above(
             "b = 2 is the fastest of the four, at both batch sizes",
             1.0,
-            throughput_per_gpu=at(B, 2, lambda b, other=other: 2.0 if b == 2 else float(b == other)),
+            throughput_per_gpu=at(
+                lambda point, other=other: 2.0 if point.b == 2 else float(point.b == other), B=B, b=2
+            ),
         )
         for B in BATCHES
         for other in (1, 4, 8)
@@ -45,21 +42,17 @@ EDGES = {
             "between 10% and 20% at one batch size, the better",
             1.10,
             1.20,
-            throughput_per_gpu=at(B, 4, lambda b: 1.0 if b == 1 else 0.9),
+            throughput_per_gpu=at(lambda point: 1.0 if point.b == 1 else 0.9, B=B, b=4),
         )
     ],
     "bubble_against_intensity": [
-        *(
-            edge
-            for B in BATCHES
-            for edge in rises(
-                "the bubble over compute time rises from each b to the next",
-                "bubble_fraction",
-                "b",
-                SIZES,
-                among=lambda point, B=B: point.B == B,
-                gemm_throughput=lambda point, x: float(point.b),
-            )
+        *rises(
+            "the bubble over compute time rises from each b to the next",
+            "bubble_fraction",
+            "b",
+            SIZES,
+            batches=BATCHES,
+            gemm_throughput=lambda point, x: float(point.b),
         ),
         *(
             above(
@@ -67,7 +60,7 @@ EDGES = {
                 1.0,
                 tie=False,
                 bubble_fraction=lambda point, x: float(point.b),
-                gemm_throughput=at(B, 2, lambda b: float(b)),
+                gemm_throughput=at(lambda point: float(point.b), B=B, b=2),
             )
             for B in BATCHES
         ),

@@ -1,11 +1,11 @@
 """Edges of Figure 2's claims."""
 
-from tests.reproduce.tolerances.edges import only
+from tests.reproduce.tolerances.edges import at, only
 
 
 def hops(key):
     """x at one point, elsewhere as the claim says."""
-    return lambda point, x: x if point.key == key else float(point.p > 1)
+    return at(lambda point: float(point.p > 1), key=key)
 
 
 EDGES = {
@@ -14,7 +14,7 @@ EDGES = {
             "exactly, for every row of Table 1",
             gpus,
             step=1,
-            gpus=lambda point, x, key=key: x if point.key == key else point.paper.get("gpus", 0),
+            gpus=at(lambda point: point.paper.get("gpus", 0), key=key),
         )
         for key, gpus in (("model_1_7b", 32), ("model_145_6b", 1536), ("model_1008b", 3072))
     ],
@@ -23,7 +23,7 @@ EDGES = {
             "all tensor-parallel groups inside a node",
             1,
             step=1,
-            nodes_per_tensor_group=lambda point, x: x if point.key == "model_1_7b" else 1,
+            nodes_per_tensor_group=at(1, key="model_1_7b"),
             pipeline_hops_between_nodes=hops(None),
         ),
         *(

@@ -7,25 +7,27 @@ BATCHES = (32, 512)
 ROWS = "reproduce.experiment.published.rows"
 
 
-def by_p(direction, words, metric, **others):
-    """A metric falls or rises with p; x at either batch size."""
-    return [
-        edge
-        for B in BATCHES
-        for edge in direction(words, metric, "p", SIZES, among=lambda point, B=B: point.B == B, **others)
-    ]
-
-
 EDGES = {
-    "throughput_falls_with_p": by_p(falls, "falls from each p to the next, at both batch sizes", "throughput_per_gpu"),
+    "throughput_falls_with_p": falls(
+        "falls from each p to the next, at both batch sizes", "throughput_per_gpu", "p", SIZES, batches=BATCHES
+    ),
     "matches_analytical_model": [
-        *by_p(
-            rises,
+        *rises(
             "the executed bubble rises from each p to the next",
             "bubble_fraction",
+            "p",
+            SIZES,
+            batches=BATCHES,
             throughput_per_gpu=lambda point, x: 1 / point.p,
         ),
-        *by_p(falls, "while throughput falls", "throughput_per_gpu", bubble_fraction=lambda point, x: float(point.p)),
+        *falls(
+            "while throughput falls",
+            "throughput_per_gpu",
+            "p",
+            SIZES,
+            batches=BATCHES,
+            bubble_fraction=lambda point, x: float(point.p),
+        ),
     ],
     "larger_batch_faster": [
         above(

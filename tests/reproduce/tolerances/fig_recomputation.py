@@ -1,14 +1,9 @@
 """Edges of Figure 17's claims."""
 
-from tests.reproduce.tolerances.edges import between, printed_sizes, switch
+from tests.reproduce.tolerances.edges import at, between, printed_sizes, switch
 
 WITH, WITHOUT = "With recomputation", "Without recomputation"
 FITS = 8  # the largest batch size that fits without recomputation, in the paper
-
-
-def at(series, B, otherwise):
-    """x for a series at a batch size, elsewhere by the point."""
-    return lambda point, x: x if (point.series, point.B) == (series, B) else otherwise(point)
 
 
 def peaks(point, best):
@@ -28,7 +23,7 @@ EDGES = {
             "the largest loss over the batch sizes that fit both ways is between 28% and 38%",
             1 - 0.38,
             1 - 0.28,
-            sequences_per_s=at(WITH, B, lambda point: 1.0),
+            sequences_per_s=at(series=WITH, B=B),
             out=lambda point, x: too_large(point),
         )
     ],
@@ -51,7 +46,9 @@ EDGES = {
             1.6,
             2.4,
             tie=True,
-            sequences_per_s=at(WITH, 256, lambda point: 1.0 if point.series == WITHOUT and point.B == FITS else 0.5),
+            sequences_per_s=at(
+                lambda point: 1.0 if point.series == WITHOUT and point.B == FITS else 0.5, series=WITH, B=256
+            ),
             out=lambda point, x: too_large(point),
         ),
         # Where the best with recomputation is at 8, too, the best without it is at no smaller batch size.

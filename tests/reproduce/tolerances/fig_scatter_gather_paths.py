@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 
 from ptdp_core.layout.communication import Transfer
-from tests.reproduce.tolerances.edges import only
+from tests.reproduce.tolerances.edges import at, only
 
 PLAN = "reproduce.artifacts.fig_scatter_gather_paths.plan"
 TENSOR = 2 * 2048 * 12288  # bytes of bsh elements: GPT-3, b = 1
 
 
 def bytes_at(key):
-    return lambda point, x: x if point.key == key else point.paper["bytes_per_path"]
+    return at(lambda point: point.paper["bytes_per_path"], key=key)
 
 
 def whole_messages(x):

@@ -1,23 +1,13 @@
 """Edges of Figure 15's claims."""
 
-from tests.reproduce.tolerances.edges import above, below, between, falls, printed_sizes
+from tests.reproduce.tolerances.edges import above, at, below, between, falls, printed_sizes
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128, 512)
 
 
-def at(B, t, otherwise):
-    """x at a batch size and t, elsewhere by batch size and t."""
-    return lambda point, x: x if (point.B, point.t) == (B, t) else otherwise(point.B, point.t)
-
-
 def per_sequence(value):
     return lambda point, x: value(point, x) * point.B
-
-
-def by_t(words, metric):
-    """A metric falls with t; x at any batch size."""
-    return [edge for B in BATCHES for edge in falls(words, metric, "t", SIZES, among=lambda point, B=B: point.B == B)]
 
 
 EQUAL = "each equal within 5%, at every t"
@@ -25,7 +15,7 @@ EDGES = {
     "tensor_every_microbatch": [
         edge
         for B, t in ((32, 2), (512, 32))
-        for tensor, data in ((at(B, t, lambda B, t: 1.0), 1.0), (lambda point, x: 1.0, at(B, t, lambda B, t: 1.0)))
+        for tensor, data in ((at(B=B, t=t), 1.0), (lambda point, x: 1.0, at(B=B, t=t)))
         for edge in between(EQUAL, 1 / 1.05, 1.05, tensor_traffic=per_sequence(tensor), data_traffic=data)
     ],
     "tensor_dominates": [
@@ -34,7 +24,7 @@ EDGES = {
             0.5,
             tie=True,
             iteration_time=1,
-            tensor_communication_time=at(B, t, lambda B, t: 0.9 if t > 8 and B > 32 else 0.1),
+            tensor_communication_time=at(lambda point: 0.9 if point.t > 8 and point.B > 32 else 0.1, B=B, t=t),
         )
         for B in BATCHES[1:]
         for t in (16, 32)
@@ -45,12 +35,14 @@ EDGES = {
             others,
             tie=False,
             iteration_time=1,
-            tensor_communication_time=at(B, t, lambda B, t: 0.25 if t <= 8 else 0.5),
+            tensor_communication_time=at(lambda point: 0.25 if point.t <= 8 else 0.5, B=B, t=t),
         )
         for B in BATCHES
         for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
     ],
-    "smaller_multiplications": by_t("fall from each t to the next", "gemm_throughput"),
-    "throughput_falls_with_t": by_t("falls from each t to the next, at every batch size", "throughput_per_gpu"),
+    "smaller_multiplications": falls("fall from each t to the next", "gemm_throughput", "t", SIZES, batches=BATCHES),
+    "throughput_falls_with_t": falls(
+        "falls from each t to the next, at every batch size", "throughput_per_gpu", "t", SIZES, batches=BATCHES
+    ),
     "model_size": printed_sizes(layers_32="5.9"),
 }

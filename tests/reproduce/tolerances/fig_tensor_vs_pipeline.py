@@ -1,6 +1,6 @@
 """Edges of Figure 13's claims."""
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, falls, printed_sizes
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, falls, printed_sizes
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128)
@@ -13,11 +13,6 @@ def fastest(B, other):
     return lambda point, x: (x if point.B == B else 2.0) if point.t == 8 else 1.0 if point.t == other else 0.5
 
 
-def at(B, t, otherwise):
-    """x at a batch size and t, elsewhere by t."""
-    return lambda point, x: x if (point.B, point.t) == (B, t) else otherwise(point.t)
-
-
 EDGES = {
     "best_at_node_size": [
         above("8 in the paper, is the fastest, at both batch sizes", 1.0, throughput_per_gpu=fastest(B, t))
@@ -25,9 +20,7 @@ EDGES = {
         for t in SIZES
         if t != 8
     ],
-    "up_to_two_times_lower": between(
-        "between 1.6 and 2.4", 1.6, 2.4, tie=True, throughput_per_gpu=at(128, 8, lambda t: 1.0)
-    ),
+    "up_to_two_times_lower": between("between 1.6 and 2.4", 1.6, 2.4, tie=True, throughput_per_gpu=at(B=128, t=8)),
     "tensor_best_within_node": [
         *(
             side(
@@ -36,7 +29,7 @@ EDGES = {
                 tie=False,
                 iteration_time=1,
                 throughput_per_gpu=lambda point, x: 1 / point.t,
-                tensor_communication_time=at(B, t, lambda t: 0.25 if t <= 8 else 0.5),
+                tensor_communication_time=at(lambda point: 0.25 if point.t <= 8 else 0.5, B=B, t=t),
             )
             for B in BATCHES
             for side, t, others in ((below, 8, 0.5), (below, 2, 0.5), (above, 16, 0.25), (above, 32, 0.25))
@@ -48,7 +41,7 @@ EDGES = {
                 tie=False,
                 iteration_time=1,
                 tensor_communication_time=lambda point, x: point.t / 64,
-                throughput_per_gpu=at(B, t, lambda t: 1.0 if t <= 8 else 0.5),
+                throughput_per_gpu=at(lambda point: 1.0 if point.t <= 8 else 0.5, B=B, t=t),
             )
             for B in BATCHES
             for t in (16, 32)
@@ -60,28 +53,20 @@ EDGES = {
             0.10,
             tie=True,
             iteration_time=1,
-            pipeline_communication_time=at(B, t, lambda t: 0.0),
+            pipeline_communication_time=at(0.0, B=B, t=t),
         )
         for B in BATCHES
         for t in SIZES
     ],
-    "bubble_falls_with_t": [
-        edge
-        for B in BATCHES
-        for edge in falls(
-            "falls from each t to the next, at both batch sizes",
-            "bubble_fraction",
-            "t",
-            SIZES,
-            among=lambda point, B=B: point.B == B,
-        )
-    ],
+    "bubble_falls_with_t": falls(
+        "falls from each t to the next, at both batch sizes", "bubble_fraction", "t", SIZES, batches=BATCHES
+    ),
     "both_in_conjunction": [
         below(
             "are slower than its best at both sizes",
             1.0,
             tie=False,
-            throughput_per_gpu=at(B, t, lambda t: 1.0 if t == 8 else 0.5),
+            throughput_per_gpu=at(lambda point: 1.0 if point.t == 8 else 0.5, B=B, t=t),
         )
         for B in BATCHES
         for t in (2, 32)

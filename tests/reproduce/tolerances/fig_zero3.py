@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, only
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, only
 
 GPUS = {"175b": (384, 768, 1536), "530b": (640, 1120, 2240)}  # of ZeRO-3
 USES = ("pipeline_traffic", "data_traffic", "embedding_traffic")
@@ -58,7 +58,7 @@ EDGES = {
             float(fewer),
             tie=False,
             iteration_time=5000,
-            data_parallel_time=lambda point, x, key=f"zero_3_{model}_{more}": x if point.key == key else point.gpus,
+            data_parallel_time=at(lambda point: point.gpus, key=f"zero_3_{model}_{more}"),
         )
         for model, counts in GPUS.items()
         for fewer, more in pairwise(counts)

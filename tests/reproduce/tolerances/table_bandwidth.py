@@ -1,18 +1,14 @@
 """Edges of the claims of Section 5.9."""
 
-from tests.reproduce.tolerances.edges import between, edge
+from tests.reproduce.tolerances.edges import at, between, edge
 
 SET_WITH = "reproduce.artifacts.table_bandwidth.set_with_these"
 FACTOR = "within a factor of 2"
 
 
-def of(key):
-    return lambda point, x: x if point.key == key else 1
-
-
 EDGES = {
     "pipeline_bisection": between(
-        FACTOR, 892e9 / 2, 892e9 * 2, tie=True, bisection_bandwidth=of("pipeline"), whole_iteration=1
+        FACTOR, 892e9 / 2, 892e9 * 2, tie=True, bisection_bandwidth=at(key="pipeline"), whole_iteration=1
     ),
     "data_bisection": [
         *between(
@@ -20,7 +16,7 @@ EDGES = {
             12.9e12 / 2,
             12.9e12 * 2,
             tie=True,
-            bisection_bandwidth=of("data"),
+            bisection_bandwidth=at(key="data"),
             patch={SET_WITH: lambda x: dict},
         ),
         edge(

@@ -1,6 +1,6 @@
 """Edges of the claims of Section 3.5."""
 
-from tests.reproduce.tolerances.edges import above, below
+from tests.reproduce.tolerances.edges import above, at, below
 
 
 def few(metric, words):
@@ -21,7 +21,7 @@ def few(metric, words):
                 tie=True,
                 step=1,
                 stage_layers=1,
-                **{metric: lambda point, x: x if point.index == 0 else 1 if point.index < 6 else 3},
+                **{metric: at(lambda point: 1 if point.index < 6 else 3, index=0)},
             )
             for side, value in ((above, 1), (below, 2))
         ),
@@ -36,7 +36,7 @@ EDGES = {
             "throughput varies by at most 1% in every model",
             0.01,
             tie=True,
-            throughput_spread=lambda point, x: x if point.index == 3 else 0,
+            throughput_spread=at(0, index=3),
             peak_at_best=1,
             peak_at_worst=2,
         ),
@@ -45,7 +45,7 @@ EDGES = {
             1.01,
             throughput_spread=0,
             peak_at_best=1,
-            peak_at_worst=lambda point, x: x if point.index == 3 else 1,
+            peak_at_worst=at(1, index=3),
         ),
     ],
     "intermediate_much_larger": [
@@ -54,7 +54,7 @@ EDGES = {
             5.0,
             tie=True,
             input_bytes=1,
-            intermediate_bytes=lambda point, x: x if point.index == 3 else 10,
+            intermediate_bytes=at(10, index=3),
         )
     ],
     "recomputation_required": [

@@ -1,6 +1,6 @@
 """Edges of the claims on the schedules' published numbers."""
 
-from tests.reproduce.tolerances.edges import only, within
+from tests.reproduce.tolerances.edges import at, only, within
 
 PASS = 1 / (3 * 11)  # of F, I or W, over the bubble of 1F1B on 12 ranks
 MICROBATCH = 1 / 12  # over the memory of 1F1B on 12 ranks
@@ -33,7 +33,7 @@ EDGES = {
                 "ZB-H2 and ZB-V: none between a rank's own passes",
                 0.0,
                 step=1e-12,
-                own_bubble_fraction=lambda point, x, name=name: x if point.key == name else 0.0,
+                own_bubble_fraction=at(0.0, key=name),
                 bubble_fraction=bubble(None),
             ),
             *within(

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, between
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, between
 
 MONTH = 365.25 / 12  # days
 EQ_4, EQ_3 = (
@@ -19,7 +19,7 @@ def days(key, said):
             said - 0.5,
             said + 0.5,
             outside=INCONSISTENT,
-            training_time_paper_throughput=lambda point, x: x if point.key == key else 1,
+            training_time_paper_throughput=at(1, key=key),
             training_time=said,
             **others,
         ),
@@ -28,7 +28,7 @@ def days(key, said):
             0.95 * said,
             1.05 * said,
             training_time_paper_throughput=said,
-            training_time=lambda point, x: x if point.key == key else 1,
+            training_time=at(1, key=key),
             **others,
         ),
     ]
@@ -73,7 +73,7 @@ EDGES = {
         "3 months of 30.4 days as rounded",
         2.5 * MONTH,
         3.5 * MONTH,
-        training_time=lambda point, x: x if point.key == "model_1t" else 1,
+        training_time=at(1, key="model_1t"),
         training_time_eq3=1,
     ),
     "about_40_months": [

@@ -1,7 +1,7 @@
 """Edges of the claims of Table 1."""
 
 from reproduce.artifacts.shared.models import model_of, table_1
-from tests.reproduce.tolerances.edges import INCONSISTENT, above, below, between, not_testable
+from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, not_testable
 
 COUNTS = "reproduce.artifacts.table_weak_scaling.parameters"
 PRINTED = {model_of(row.parameters): float(row.label[:-1]) * 1e9 for row in table_1()}
@@ -10,7 +10,7 @@ SMALLEST, MIDDLE, LARGEST = "1.7B", "39.1B", "1008B"
 
 def largest(otherwise=1.0):
     """x for the largest model, something else for the others."""
-    return lambda point, x: x if point.label == LARGEST else otherwise
+    return at(otherwise, label=LARGEST)
 
 
 def count_of(label):
@@ -78,7 +78,7 @@ EDGES = {
             "both within 2 percentage points",
             0.42,
             0.46,
-            share_of_peak=lambda point, x: x if point.label == SMALLEST else 0.52,
+            share_of_peak=at(0.52, label=SMALLEST),
         ),
     ],
     "interleaved_everywhere": [
@@ -109,7 +109,7 @@ EDGES = {
         outside=INCONSISTENT,
         paper={
             "throughput_per_gpu": 100e12,
-            "aggregate_throughput": lambda point, x: x if point.label == SMALLEST else point.gpus * 100e12,
+            "aggregate_throughput": at(lambda point: point.gpus * 100e12, label=SMALLEST),
         },
     ),
     "one_billion_to_one_trillion": [
