@@ -3,6 +3,7 @@
 import shutil
 import textwrap
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import DONE, UsageError
@@ -65,22 +66,16 @@ def print_description(artifact: Artifact) -> None:
     print(f"\nrun it: reproduce {artifact.id}")
 
 
-def _fidelities(artifact: Artifact) -> list[str]:
-    """Each fidelity with its scales, and how long it takes on the default cluster if that is long."""
-    rows = []
-    for name in artifact.fidelities:
-        scales = {scale: _takes(artifact, name, scale) for scale in artifact.scales_at(name)}
-        between = "; " if any(scales.values()) else ", "
-        rows.append(f"{name} (scale {between.join(scale + takes for scale, takes in scales.items())})")
-    return rows
-
-
-def _takes(artifact: Artifact, fidelity: str, scale: str) -> str:
-    """', about 2 min': how long a run takes, if that is long."""
+def _fidelities(artifact: Artifact) -> Iterator[str]:
+    """Each fidelity with its scales, and how long a run takes on the default cluster if that is long."""
     from reproduce.running import fidelities, runner  # here: importing this module stays quick without the simulator
 
-    seconds = sum(fidelities.expected_seconds(runner.plan(artifact, DEFAULT_RESULTS, fidelity, scale)))
-    return f", about {spoken(seconds)}" if seconds >= LONG_S else ""
+    for name in artifact.fidelities:
+        plans = [runner.plan(artifact, DEFAULT_RESULTS, name, scale) for scale in artifact.scales_at(name)]
+        times = {plan.scale: sum(fidelities.expected_seconds(plan)) for plan in plans}
+        takes = {scale: f", about {spoken(time)}" if time >= LONG_S else "" for scale, time in times.items()}
+        between = "; " if any(takes.values()) else ", "
+        yield f"{name} (scale {between.join(scale + told for scale, told in takes.items())})"
 
 
 def _wrap(text: str, indent: str = "") -> None:

@@ -1,7 +1,7 @@
 """The fidelities: one table that everything reads which speaks of them. Adding one is a row here and its module.
 
-A fidelity's module has `make(plan, debug) -> Evaluator` and `digest(artifact) -> str`, a digest of the sources that
-its numbers come from. Where evaluating takes time worth telling it has `expected_seconds(point,
+The module is `reproduce/running/NAME.py`. It has `make(plan, debug) -> Evaluator` and `digest(artifact) -> str`, a
+digest of the sources that its numbers come from. Where evaluating takes time worth telling it has `expected_seconds(point,
 cluster)`, where the scale depends on the machine `default_scale(scales, launcher)`. The record's schema lists the
 names, too (`benchmarks.records.FIDELITIES`): without its name there a new fidelity's results cannot be written.
 """
@@ -16,7 +16,6 @@ PAPERS_CLUSTER = "selene"  # where the published values were measured; the defau
 class Fidelity:
     """How an artifact's numbers come about.
 
-    - `module`: what evaluates points
     - `scales`: the sizes that experiments have, the default first, with the number of GPUs that each needs here
     - `on_cluster`: a cluster file decides the numbers
     - `timed`: the numbers are this machine's clock's; others can be computed again anywhere
@@ -24,7 +23,6 @@ class Fidelity:
     """
 
     name: str
-    module: str
     scales: Mapping[str, int]
     on_cluster: bool
     timed: bool
@@ -42,7 +40,6 @@ FIDELITIES = {
     for fidelity in (
         Fidelity(
             "derived",
-            "reproduce.running.derived",
             {"paper": 0},
             on_cluster=False,
             timed=False,
@@ -51,7 +48,6 @@ FIDELITIES = {
         ),
         Fidelity(
             "simulated",
-            "reproduce.running.simulated",
             {"paper": 0, "laptop": 0},
             on_cluster=True,
             timed=False,
@@ -60,7 +56,6 @@ FIDELITIES = {
         ),
         Fidelity(
             "emulated",
-            "reproduce.running.emulated",
             {"laptop": 0},
             on_cluster=True,
             timed=True,
@@ -69,7 +64,6 @@ FIDELITIES = {
         ),
         Fidelity(
             "measured",
-            "reproduce.running.measured",
             {"cpu": 0, "gpu": 1, "gpus": 4},
             on_cluster=False,
             timed=True,

@@ -99,7 +99,14 @@ class Evaluator:
 
     def evaluate(self, point: Point) -> PointResult:
         """The point with its metrics, or with the reason why it has none."""
-        outcome = self._outcome(point)
+        try:
+            outcome = self.outcome(point)
+        except ValueError as error:
+            outcome = Outcome("invalid", str(error) or "the configuration is not valid", {})
+        except Exception as error:
+            if self.debug:
+                raise
+            outcome = Outcome("failed", f"{type(error).__name__}: {error}; --debug shows where", {})
         return PointResult(
             key=point.key,
             series=point.series,
@@ -112,16 +119,6 @@ class Evaluator:
             paper=point.paper,
             timelines=outcome.timelines,
         )
-
-    def _outcome(self, point: Point) -> Outcome:
-        try:
-            return self.outcome(point)
-        except ValueError as error:
-            return Outcome("invalid", str(error) or "the configuration is not valid", {})
-        except Exception as error:
-            if self.debug:
-                raise
-            return Outcome("failed", f"{type(error).__name__}: {error}; --debug shows where", {})
 
 
 @cache

@@ -14,13 +14,12 @@ from importlib import import_module
 from types import ModuleType
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.running.evaluator import Evaluator, Plan
 
 
 def module_of(fidelity: str) -> ModuleType:
     """The module that evaluates points at a fidelity (see `reproduce.experiment.fidelity`)."""
-    return import_module(FIDELITIES[fidelity].module)
+    return import_module(f"reproduce.running.{fidelity}")
 
 
 def evaluator(plan: Plan, debug: bool = False) -> Evaluator:

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -16,7 +15,7 @@ from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
 from reproduce.running.evaluator import Evaluator, Outcome
-from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
+from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
 
 
 class Guess(Evaluator):
@@ -29,12 +28,12 @@ class Guess(Evaluator):
 @pytest.fixture
 def guessed(monkeypatch, small):
     """An artifact with the fidelity 'guessed', at the scales 'paper' and 'tiny'."""
-    module = ModuleType("toy_fidelity")
+    module = ModuleType("guessed")
     module.make = lambda plan, debug: Guess(plan, "0" * 64, None, debug)
     module.digest = lambda artifact: "0" * 64
     module.expected_seconds = lambda point, cluster: 2.0
-    monkeypatch.setitem(sys.modules, "toy_fidelity", module)
-    row = Fidelity("guessed", "toy_fidelity", {"paper": 0, "tiny": 0}, True, True, "a toy", "guessed by a toy")
+    monkeypatch.setitem(sys.modules, "reproduce.running.guessed", module)
+    row = Fidelity("guessed", {"paper": 0, "tiny": 0}, True, True, "a toy", "guessed by a toy")
     monkeypatch.setitem(FIDELITIES, "guessed", row)
     return replace(small, sweeps={"paper tiny": small.sweeps["paper"]})
 
@@ -44,8 +43,8 @@ def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> N
         "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of benchmarks/records/record.py, "
         "and in 'fidelity' and 'origin' of results/schema/record-2.schema.json"
     )
-    for row in FIDELITIES.values():
-        module = import_module(row.module)
+    for name in FIDELITIES:
+        module = module_of(name)
         assert callable(module.make)
         assert callable(module.digest)
 
