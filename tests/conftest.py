@@ -2,6 +2,13 @@
 
 import os
 import signal
+import sys
+
+# Containers often set this. Every program that a test starts, and each rank, would then compile the project's modules
+# again, half a second at a time, and pytest its tests.
+if os.environ.get("PYTHONDONTWRITEBYTECODE") == "1":
+    del os.environ["PYTHONDONTWRITEBYTECODE"]
+    sys.dont_write_bytecode = False
 
 import torch
 

@@ -197,7 +197,7 @@ def main() -> None:
     arguments = parser.parse_args()
     SESSIONS.mkdir(parents=True, exist_ok=True)
     sys.dont_write_bytecode = True
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "mutants"  # any text will do, but tests/conftest.py takes back a "1"
     for module in PRELOADED:
         importlib.import_module(module)
     for name in arguments.names:
