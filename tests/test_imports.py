@@ -6,6 +6,7 @@ one level do not know each other.
 """
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,17 +57,21 @@ def modules(root: Path) -> dict[str, Path]:
     return named
 
 
+@functools.cache
+def import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """All of a file, wherever they stand."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[str, int]]:
     """The modules of ours that a module imports, anywhere in it, and the line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert not node.level, f"{path}, line {node.lineno}: a relative import; write the whole name"
             whole = [f"{node.module}.{alias.name}" for alias in node.names]
             targets = [target if target in known else str(node.module) for target in whole]
-        else:
-            continue
         for target in targets:
             if target in known and target != name:
                 yield target, node.lineno
@@ -176,9 +181,8 @@ def test_a_circle_and_a_room_without_a_place_are_found(tmp_path: Path) -> None:
 )
 def test_what_runs_without_torch_does_not_import_it(room: str, forbidden: tuple[str, ...]) -> None:
     for path in (ROOT / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        for node in import_statements(path):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
             assert not [name for name in names if name.split(".")[0] in forbidden], path
 
 
