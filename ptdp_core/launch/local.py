@@ -35,9 +35,7 @@ FAILED_RANK_EXIT = 13
 # spinning made a step 30 times slower on a busy machine.
 THREADING = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 END_WITH_PARENT = "ptdp_core.launch.end_with_parent"  # before all others, which take seconds
-# Modules that every rank needs, which the server imports once. torch imports its compiler (`torch._dynamo`) when the
-# first optimizer is made, which would take each rank a second.
-PRELOAD = (__name__, "torch", "torch._dynamo", "torch.distributed.checkpoint", "ptdp_core.engine.trainer", "kernels")
+RANK_IMPORTS = "ptdp_core.launch.rank_imports"
 
 
 class RankError(RuntimeError):
@@ -142,7 +140,7 @@ def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     # On Linux a process ends with the thread that started it, and other threads may end long before this process.
     in_main = threading.current_thread() is threading.main_thread()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*([END_WITH_PARENT] if in_main else []), *PRELOAD, *preload])
+    context.set_forkserver_preload([*([END_WITH_PARENT] if in_main else []), RANK_IMPORTS, *preload])
     resource_tracker.ensure_running()  # started before the signals are masked, as starting it changes the mask
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     added = {name: value for name, value in THREADING.items() if name not in os.environ}
