@@ -221,7 +221,8 @@ def _died(member: _Rank) -> bool:
 def _fail(members: list[_Rank]) -> None:
     """Raise for the rank that caused the failure: one that was killed, else the first with an error of its own."""
     deadline = time.monotonic() + GRACE
-    while time.monotonic() < deadline:  # a dying rank makes others fail, too, and these may report first
+    # A dying rank makes others fail, too, and these may report first.
+    while time.monotonic() < deadline and not all(m.done or m.error or _died(m) for m in members):
         time.sleep(0.05)
         for member in members:
             if not member.done:
