@@ -162,9 +162,21 @@ def merged(case: dict[str, Any]) -> str:
     return ", ".join(f"{k}={v}" for k, v in case.items())
 
 
-def measure(beat: Any, case: dict[str, Any]) -> dict[str, Any]:
+def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`measure` for each case; those of one layout share their process groups."""
+    groups: dict[tuple[int, int, int], Groups] = {}
+    rows = []
+    for case in cases:
+        parallel = settings_of(case).parallel
+        layout = parallel.p, parallel.t, parallel.d
+        groups[layout] = groups.get(layout) or groups_of(settings_of(case))
+        rows.append(measure(case, groups[layout]))
+    return rows
+
+
+def measure(case: dict[str, Any], groups: Groups) -> dict[str, Any]:
     """One batch of a case: what was communicated, stashed and buffered, and its timeline."""
-    settings, groups, trainer = make(case, record=True)
+    settings, groups, trainer = make(case, groups, record=True)
     groups.tp.calls.clear()
     kept = 0
 

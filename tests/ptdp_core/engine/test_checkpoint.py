@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -81,8 +82,9 @@ def test_mixed_precision_keeps_master_weights(dtype: str, tmp_path: Path) -> Non
 
 
 def test_saving_in_the_background_is_the_same(tmp_path: Path) -> None:
-    expected = run(jobs.save_and_go_on, SAVED, str(tmp_path), True)[0]
-    assert run(jobs.load_and_go_on, SAVED, str(tmp_path))[0][0] == expected
+    case = BASE | {"p": 2, "d": 2}
+    expected = run(jobs.save_and_go_on, case, str(tmp_path), True)[0]
+    assert run(jobs.load_and_go_on, case, str(tmp_path))[0][0] == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_00000002"]
 
 
@@ -161,9 +163,24 @@ def test_a_full_disk(tmp_path: Path) -> None:
             subprocess.check_call(["umount", str(disk)])
 
 
-def two_checkpoints(folder: Path, case: dict[str, Any] = BASE) -> tuple[Path, Path]:
+def save_twice(folder: Path, case: dict[str, Any]) -> tuple[Path, Path]:
     run(jobs.die_while_saving, case, str(folder), 9)  # nobody dies
     return folder / "step_00000001", folder / "step_00000002"
+
+
+@pytest.fixture(scope="module")
+def saved_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two checkpoints of `BASE`, to be read only."""
+    folder = tmp_path_factory.mktemp("saved_twice")
+    save_twice(folder, BASE)
+    return folder
+
+
+@pytest.fixture
+def two_checkpoints(saved_twice: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two checkpoints of `BASE` in the test's own folder."""
+    shutil.copytree(saved_twice, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "step_00000001", tmp_path / "step_00000002"
 
 
 DAMAGE: dict[str, Any] = {
@@ -181,9 +198,11 @@ ONCE_EACH = (("__0_0.distcp", "one bit"), (METADATA, "garbage"), (STATE, "trunca
 
 
 @pytest.mark.parametrize(("name", "how"), by_default(DAMAGED, *ONCE_EACH))
-def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name: str, how: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(
+    name: str, how: str, two_checkpoints: tuple[Path, Path], tmp_path: Path
+) -> None:
     """The shards are only read by the ranks that load; everything else is looked at before."""
-    first, second = two_checkpoints(tmp_path)
+    first, second = two_checkpoints
     victim = second / name
     victim.write_bytes(DAMAGE[how](victim.read_bytes()))
     wrong = problem(second) or damage(second, [name])
@@ -203,7 +222,7 @@ def test_a_damaged_file_is_named_and_the_checkpoint_before_is_whole(name: str, h
 
 def test_all_ranks_say_which_shard_is_damaged(tmp_path: Path) -> None:
     case = BASE | {"p": 2, "t": 2}
-    _, second = two_checkpoints(tmp_path, case)
+    _, second = save_twice(tmp_path, case)
     victim = second / "__3_0.distcp"
     victim.write_bytes(DAMAGE["one bit"](victim.read_bytes()))
     assert problem(second) is None  # a look at the folder does not read shards
@@ -214,8 +233,8 @@ def test_all_ranks_say_which_shard_is_damaged(tmp_path: Path) -> None:
         ]
 
 
-def test_lost_files(tmp_path: Path) -> None:
-    first, second = two_checkpoints(tmp_path)
+def test_lost_files(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
+    first, second = two_checkpoints
     (first / STATE).unlink()
     (second / MANIFEST).unlink()
     assert problem(first) == "lacks state.json"
@@ -229,27 +248,25 @@ def test_lost_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"layers": 8}, {"B": 8}, {"seed": 7}, {"data": "other tokens"}], ids=lambda change: next(iter(change))
 )
-def test_a_checkpoint_of_another_run_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    two_checkpoints(tmp_path)
+def test_a_checkpoint_of_another_run_is_refused(change: dict[str, Any], saved_twice: Path) -> None:
     data = change.get("data", "tokens")
     case = BASE | {name: value for name, value in change.items() if name != "data"}
     with pytest.raises(RankError) as caught:
-        run(jobs.load_noting, case, str(tmp_path), data)
+        run(jobs.load_noting, case, str(saved_twice), data)
     assert caught.value.kind == "ValueError"
     (name,) = change
     assert caught.value.message.startswith("data is not what load=" if name == "data" else f"{name}={change[name]}")
     assert "needs the same " in caught.value.message
 
 
-def test_what_may_change_is_said(tmp_path: Path) -> None:
-    two_checkpoints(tmp_path)
+def test_what_may_change_is_said(saved_twice: Path) -> None:
     case = BASE | {"p": 2, "recompute": "full"}
-    _, notes = run(jobs.load_noting, case, str(tmp_path), "tokens")[0]
+    _, notes = run(jobs.load_noting, case, str(saved_twice), "tokens")[0]
     assert notes == ["changed since step_00000002 was saved: p 1 -> 2, recompute 'none' -> 'full'"]
 
 
-def test_the_newest_stay(tmp_path: Path) -> None:
-    first, second = two_checkpoints(tmp_path)
+def test_the_newest_stay(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
+    first, second = two_checkpoints
     damaged = tmp_path / "step_00000003"
     damaged.mkdir()
     prune(tmp_path, 0)

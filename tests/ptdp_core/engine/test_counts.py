@@ -1,6 +1,7 @@
 """What a batch communicates and keeps, counted: collectives per layer, p2p bytes, stash, receive buffers, slots."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,62 +16,63 @@ from tests.ptdp_core.engine import jobs
 OUTSIDE = 5
 
 
-def measure(ranks: int, **case: Any) -> list[dict[str, Any]]:
-    return launch(jobs.measure, ranks, (case,), timeout=60, process_group=ranks > 1)
+def measure(ranks: int, *cases: dict[str, Any]) -> Iterator[tuple[dict[str, Any], ...]]:
+    """What each rank measures, case by case."""
+    return zip(*launch(jobs.measure_all, ranks, (cases,), timeout=60, process_group=ranks > 1), strict=True)
 
 
 def test_two_all_reduces_forward_and_two_backward_per_layer() -> None:
-    (one_layer, _), (two_layers, _) = (measure(2, t=2, B=1, layers=layers, recompute="none") for layers in (1, 2))
+    case = {"t": 2, "B": 1, "recompute": "none"}
+    (one_layer, _), (two_layers, _) = measure(2, case | {"layers": 1}, case | {"layers": 2})
     assert two_layers["tp"]["all_reduce"] - one_layer["tp"]["all_reduce"] == 4
     assert one_layer["tp"] == {"all_reduce": 4 + OUTSIDE}
 
 
 def test_recomputation_adds_two_all_reduces_per_layer() -> None:
-    for every in (1, 2):
-        row, _ = measure(2, t=2, B=1, layers=2, recompute="full", checkpoint_layers=every)
+    case = {"t": 2, "B": 1, "layers": 2, "recompute": "full"}
+    for row, _ in measure(2, *(case | {"checkpoint_layers": every} for every in (1, 2))):
         assert row["tp"] == {"all_reduce": 2 * 6 + OUTSIDE}
 
 
-@pytest.mark.parametrize("exchange", ["blocking", "overlapped"])
-def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t(exchange: str) -> None:
+def test_p2p_bytes_are_bsh_and_with_scatter_gather_bsh_over_t() -> None:
     b, m, size = 2, 3, 8
     bsh = b * jobs.SEQ * jobs.HIDDEN * size
-    for scatter_gather, t in ((False, 1), (True, 2)):
-        rows = measure(4, p=2, t=2, b=b, B=b * m, scatter_gather=scatter_gather, exchange=exchange)
+    ways = [(exchange, scattered) for exchange in ("blocking", "overlapped") for scattered in (False, True)]
+    case = {"p": 2, "t": 2, "b": b, "B": b * m, "layers": 2}
+    every = measure(4, *(case | {"exchange": exchange, "scatter_gather": scattered} for exchange, scattered in ways))
+    for (_, scattered), rows in zip(ways, every, strict=True):
         for row in rows:
             # Rank 0 sends m activations, rank 1 m gradients.
             assert row["p2p"].messages == m
-            assert row["p2p"].bytes == m * bsh // t
+            assert row["p2p"].bytes == m * bsh // (2 if scattered else 1)
 
 
 def test_interleaving_communicates_v_times_as_much() -> None:
-    plain = measure(2, p=2, B=4, layers=4)
-    chunks = measure(2, p=2, v=2, B=4, layers=4)
+    plain, chunks = measure(2, {"p": 2, "B": 4, "layers": 4}, {"p": 2, "v": 2, "B": 4, "layers": 4})
     # p*v - 1 boundaries instead of p - 1, each crossed forward and backward by every microbatch.
     assert sum(row["p2p"].messages for row in plain) == 2 * 4
     assert sum(row["p2p"].messages for row in chunks) == 2 * 4 * 3
 
 
-@pytest.mark.parametrize(
-    ("schedule", "v", "m"),
-    [(name, 1, m) for name, m in (("gpipe", 6), ("1f1b", 6), ("1f1b", 2), ("zb-h1", 6), ("zb-h1", 2))]
-    + [("interleaved", 2, m) for m in (8, 4)],
-)
 @pytest.mark.parametrize("exchange", by_default(["blocking", "overlapped"], "overlapped"))
-def test_peak_stash_and_receive_buffers(schedule: str, v: int, m: int, exchange: str) -> None:
-    rows = measure(4, p=4, v=v, schedule=schedule, exchange=exchange, B=m, recompute="none")
-    assert [row["peak_stash"] for row in rows] == peak_stash(build(schedule, 4, m, v))
-    # Overlapped: the running pass's tensor is out of its buffer; one is due next, and one after it is asked for.
-    assert all(row["p2p"].peak_receive_buffers <= 2 for row in rows)
+def test_peak_stash_and_receive_buffers(exchange: str) -> None:
+    schedules = [(name, 1, m) for name, m in (("gpipe", 6), ("1f1b", 6), ("1f1b", 2), ("zb-h1", 6), ("zb-h1", 2))]
+    schedules += [("interleaved", 2, m) for m in (8, 4)]
+    case = {"p": 4, "exchange": exchange, "recompute": "none"}
+    every = measure(4, *(case | {"v": v, "schedule": schedule, "B": m} for schedule, v, m in schedules))
+    for (schedule, v, m), rows in zip(schedules, every, strict=True):
+        assert [row["peak_stash"] for row in rows] == peak_stash(build(schedule, 4, m, v)), (schedule, m)
+        # Overlapped: the running pass's tensor is out of its buffer; one is due next, and one after it is asked for.
+        assert all(row["p2p"].peak_receive_buffers <= 2 for row in rows), (schedule, m)
 
 
 @pytest.mark.parametrize("every", by_default([1, 2], 2))
 def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(every: int) -> None:
     """All-gathers of a tensor group are those of its received messages; what is stashed is the same either way."""
-    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8}
-    whole, kept, recomputed = (
-        measure(4, **case, scatter_gather=scattered, recompute=recompute, checkpoint_layers=every)
-        for scattered, recompute in ((False, "full"), (True, "none"), (True, "full"))
+    case: dict[str, Any] = {"p": 2, "v": 2, "t": 2, "B": 2, "layers": 8, "checkpoint_layers": every}
+    ways = ((False, "full"), (True, "none"), (True, "full"))
+    whole, kept, recomputed = measure(
+        4, *(case | {"scatter_gather": scattered, "recompute": recompute} for scattered, recompute in ways)
     )
     for row, other, third in zip(whole, kept, recomputed, strict=True):
         received = other["tp"]["all_gather"]
@@ -83,8 +85,8 @@ def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(e
 def test_distributed_checkpoints_keep_1_over_t_and_gather_once_per_block(every: int) -> None:
     """Counts and bytes are those that the simulator prices (`layout.checkpoint_gathers`)."""
     case: dict[str, Any] = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
-    whole, distributed = (
-        measure(2, **case, distribute_checkpointed_activations=distribute)[0] for distribute in (False, True)
+    (whole, _), (distributed, _) = measure(
+        2, *(case | {"distribute_checkpointed_activations": distribute} for distribute in (False, True))
     )
     config = jobs.settings_of(case | {"distribute_checkpointed_activations": True}).training
     blocks, m = len(checkpoint_gathers(config, 4)), 3
@@ -117,23 +119,22 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute: str) 
 
 @pytest.mark.parametrize("t", by_default([2, 4], 2))
 def test_sequence_parallelism_keeps_1_over_t_of_what_is_between_layers(t: int) -> None:
-    def kept(**case: Any) -> int:
-        return measure(t, t=t, B=1, **case)[0]["kept"]
-
     s, sh, size = jobs.SEQ, jobs.SEQ * jobs.HIDDEN, 8
-    blocks = {c: kept(layers=8, checkpoint_layers=c, sequence_parallel=True) for c in (1, 2)}
-    assert blocks[1] - blocks[2] == 4 * sh // t * size  # 2sbh/t bytes in 16 bits
-    whole, part = (
-        kept(layers=2, recompute="none", sequence_parallel=on) - kept(layers=1, recompute="none", sequence_parallel=on)
-        for on in (False, True)
-    )
+    cases: list[dict[str, Any]] = [
+        *({"layers": 8, "checkpoint_layers": every, "sequence_parallel": True} for every in (1, 2)),
+        *({"layers": n, "recompute": "none", "sequence_parallel": on} for on in (False, True) for n in (2, 1)),
+    ]
+    blocks, blocks_of_two, *kept = (rows[0]["kept"] for rows in measure(t, *({"t": t, "B": 1} | c for c in cases)))
+    assert blocks - blocks_of_two == 4 * sh // t * size  # 2sbh/t bytes in 16 bits
+    whole, part = kept[0] - kept[1], kept[2] - kept[3]
     # Of a layer without dropout: inputs and outputs of two layer norms, with their means and deviations.
     assert whole - part == (4 * sh + 4 * s) * size * (t - 1) // t
 
 
 def test_recomputing_keeps_only_block_inputs() -> None:
     """Serial, one microbatch: every c layers one input of bsh; without recomputation far more."""
-    kept = {c: measure(1, B=1, layers=8, recompute="full", checkpoint_layers=c)[0]["kept"] for c in (1, 2, 4)}
+    cases = [{"B": 1, "layers": 8, "recompute": "full", "checkpoint_layers": every} for every in (1, 2, 4)]
+    kept = {case["checkpoint_layers"]: rows[0]["kept"] for case, rows in zip(cases, measure(1, *cases), strict=True)}
     bsh = jobs.SEQ * jobs.HIDDEN * 8
     # The tensors kept while a block runs again are counted too (each layer once, whatever c), and are equal.
     assert kept[1] - kept[2] == 4 * bsh
@@ -169,7 +170,7 @@ def test_selective_recomputation_keeps_all_but_the_attention_core(t: int) -> Non
 
 
 def test_timeline_has_every_pass_once_in_the_order_of_the_schedule() -> None:
-    rows = measure(2, p=2, v=2, B=4)
+    (rows,) = measure(2, {"p": 2, "v": 2, "B": 4})
     schedule = build("interleaved", 2, 4, 2)
     for rank, row in enumerate(rows):
         passes = [event.action for event in row["timeline"] if event.action]

@@ -10,9 +10,9 @@ from tests.ptdp_core.engine import jobs
 CASES: dict[int, list[dict[str, Any]]] = {
     2: [
         {"p": 2, "v": 2, "B": 4, "exchange": "overlapped"},
-        {"p": 2, "B": 4, "schedule": "zb-h1", "exchange": "overlapped"},
-        {"d": 2, "B": 4, "sharded_optimizer": True},
-        {"t": 2, "B": 2, "recompute": "none"},
+        {"p": 2, "B": 4, "layers": 2, "schedule": "zb-h1", "exchange": "overlapped"},
+        {"d": 2, "B": 4, "layers": 2, "sharded_optimizer": True},
+        {"t": 2, "B": 2, "layers": 2, "recompute": "none"},
     ],
     4: [
         {"p": 2, "t": 2, "b": 2, "B": 4},

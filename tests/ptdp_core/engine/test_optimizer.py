@@ -29,7 +29,7 @@ def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], p
     """In a sharded optimizer rank `poison` has to own the element, which is the first of its buffer."""
     if layout.get("d") and poison % 2:
         return
-    for row in run(layout | {"B": 4, "dtype": "fp16"}, {"loss_scale": "dynamic"}, poison):
+    for row in run(layout | {"B": 4, "layers": 2, "dtype": "fp16"}, {"loss_scale": "dynamic"}, poison):
         skipped = [r[2] for r in row["rows"]]
         assert skipped == [False, True, False, False, False]
         assert [r[4] for r in row["rows"]] == [not s for s in skipped]
@@ -39,7 +39,7 @@ def test_an_overflow_on_any_rank_skips_the_step_on_all(layout: dict[str, Any], p
 
 @pytest.mark.parametrize("scale", by_default([1.0, 8192.0, "dynamic"], 8192.0))
 def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
-    case = {"p": 2, "B": 4}
+    case = {"p": 2, "B": 4, "layers": 2}
     plain, scaled = run(case, {"loss_scale": 1.0})[0]["rows"], run(case, {"loss_scale": scale})[0]["rows"]
     for a, b in zip(plain, scaled, strict=True):
         assert b[0] == pytest.approx(a[0], rel=1e-12)
@@ -50,7 +50,7 @@ def test_the_loss_scale_changes_nothing_in_fp64(scale: float | str) -> None:
     ("dtype", "tolerance"), by_default([("bf16", 2e-2), ("fp16", 3e-3), ("fp32", 1e-5)], ("bf16", 2e-2))
 )
 def test_lower_precision_follows_fp64(dtype: str, tolerance: float) -> None:
-    case = {"p": 2, "t": 2, "B": 4}
+    case = {"p": 2, "t": 2, "B": 4, "layers": 2}
     exact, rounded = run(case, {}), run(case | {"dtype": dtype}, {"loss_scale": 128.0})
     for a, b in zip(exact[0]["rows"], rounded[0]["rows"], strict=True):
         assert b[0] == pytest.approx(a[0], rel=tolerance)
@@ -78,7 +78,7 @@ def test_what_is_not_finite_is_an_overflow_only_while_the_loss_scale_can_fall(va
 
 @pytest.mark.parametrize("on_nan", ["stop", "skip"])
 def test_a_gradient_that_is_not_finite_stops_all_ranks_or_is_left_out(on_nan: str) -> None:
-    case = {"p": 2, "B": 4, "dtype": "fp32"}
+    case = {"p": 2, "B": 4, "layers": 2, "dtype": "fp32"}
     if on_nan == "stop":
         with pytest.raises(RankError, match=r"DivergedError: loss=.* with gradient norm nan at step 2; needs finite"):
             run(case, {}, poison=1)

@@ -151,9 +151,10 @@ def test_parity(references: References) -> None:
 def test_parity_with_uneven_stages(references: References) -> None:
     check(
         [
-            {"p": 4, "t": 2, "d": 1, "B": 4, "layers": 6, "recompute": "full", "scatter_gather": True},
-            {"p": 4, "t": 1, "d": 2, "B": 8, "layers": 7, "schedule": "zb-h1", "data_parallel": "torch"},
-            {"p": 2, "v": 2, "t": 2, "d": 2, "B": 4, "layers": 5, "recompute": "none", "sharded_optimizer": True},
+            {"p": 3, "t": 2, "d": 1, "B": 3, "layers": 5, "recompute": "full", "scatter_gather": True},
+            {"p": 3, "t": 1, "d": 2, "B": 6, "layers": 4, "schedule": "zb-h1", "data_parallel": "torch"},
+            {"p": 2, "v": 2, "t": 2, "d": 1, "B": 2, "layers": 5, "recompute": "none"},
+            {"p": 2, "v": 2, "t": 1, "d": 2, "B": 4, "layers": 5, "recompute": "none", "sharded_optimizer": True},
         ],
         references,
     )

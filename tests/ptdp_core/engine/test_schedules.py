@@ -6,7 +6,8 @@ import pytest
 
 from ptdp_core.launch.schedule_gradients import compare_gradients
 from ptdp_core.layout import WORD_EMBEDDING
-from ptdp_core.schedules import build, definition, exists, names
+from ptdp_core.schedules import MODES, build, definition, exists, names
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 
@@ -44,10 +45,11 @@ def test_every_schedule_trains_as_the_serial_model(
     check(cases, References(tmp_path_factory.mktemp("serial")), jobs.compare_with_toys)
 
 
-def test_every_schedule_gives_1f1bs_gradients_to_the_bit() -> None:
+@pytest.mark.parametrize("exchange", by_default(MODES, "overlapped"))
+def test_every_schedule_gives_1f1bs_gradients_to_the_bit(exchange: str) -> None:
     """But for the tied embedding: with first and last stage on one rank, its two parts are summed in one buffer."""
     schedules = [build(name, 4, 8, definition(name).chunks[0]) for name in names()]
-    for difference in compare_gradients(schedules):
+    for difference in compare_gradients(schedules, [exchange]):
         assert difference.equal >= difference.parameters - 1, difference
         assert difference.largest <= 1e-12, difference
         assert difference.largest == 0 or difference.parameter == WORD_EMBEDDING, difference
