@@ -72,8 +72,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     """Sizes over time on a logarithmic axis, our line and the paper's."""
     figure = theme.new_figure(height=theme.HEIGHT + 0.2)
     axes = figure.subplots()
-    points = [point for point in record.points if point.series == MODELS]
-    line = [point for point in record.points if point.series == LINE]
+    points, line = ([point for point in record.points if point.series == name] for name in (MODELS, LINE))
     colour = theme.PALETTE[0]
     years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
     look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}

@@ -49,9 +49,8 @@ def tensor_every_microbatch(results: Results) -> Judgement:
     tensor, data = (results.by_batch(f"{use}_traffic", "t") for use in ("tensor", "data"))
     per_sequence = {B: {t: sent / B for t, sent in line.items()} for B, line in tensor.items()}
     spreads = {
-        name: max(max(line[t] for line in lines.values()) / min(line[t] for line in lines.values()) - 1 for t in first)
+        name: max(max(sent) / min(sent) - 1 for sent in zip(*(line.values() for line in lines.values()), strict=True))
         for name, lines in (("tensor", per_sequence), ("data", data))
-        if (first := next(iter(lines.values())))
     }
     text = (
         f"over the batch sizes, tensor-parallel bytes per sequence vary by at most {spreads['tensor']:.1%}, and "

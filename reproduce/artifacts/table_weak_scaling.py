@@ -113,8 +113,7 @@ def throughput_163_teraflops(results: Results) -> Judgement:
     sentence=throughput_163_teraflops,
 )
 def close_to_linear(results: Results) -> Judgement:
-    values = results.by_label(q.THROUGHPUT)
-    smallest, largest = _ends(values)
+    smallest, largest = _ends(results.by_label(q.THROUGHPUT))
     share = largest / smallest
     text = f"aggregate throughput on 3072 GPUs is {share:.0%} of 96 times that on 32 (each with its own model)"
     return holds_if(share >= 0.90, text, results.numbers(share_of_linear=share))

@@ -1,7 +1,5 @@
 """The default result of the artifact that a module of tests is about."""
 
-from dataclasses import replace
-
 import pytest
 
 from benchmarks.records import Record
@@ -11,6 +9,6 @@ from reproduce.running import runner
 
 @pytest.fixture(scope="module")
 def record(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """The result of the artifact `ID` for the tests in `test_ID.py`; its figure is not drawn."""
-    artifact = replace(catalog.load(request.path.stem.removeprefix("test_")), draw=None)
+    """The result of the artifact `ID` for the tests in `test_ID.py`; nothing is drawn."""
+    artifact = catalog.load(request.path.stem.removeprefix("test_"))
     return runner.run(runner.plan(artifact, tmp_path_factory.mktemp(artifact.id)), ["reproduce", artifact.id]).record
