@@ -4,7 +4,7 @@
     artifacts/    the figures and tables, one module each
     running/      points in, a Record out: the fidelities and the runner
     output/       a Record shown: tables, figures, timelines, HTML
-    analysis/     what is computed over records and clusters: scoring, planning, calibration, verification
+    analysis/     what is computed over records and clusters: scoring, planning, calibration, comparison
     commands/     one module per subcommand; `cli` parses and dispatches
     interface     for notebooks and scripts: `reproduce.load`, `run`, `simulate`, `plan` (imported when first used)
 

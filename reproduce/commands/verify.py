@@ -1,20 +1,16 @@
-"""`reproduce verify`: every claim, with its verdict. Reuses points of earlier runs, writes nothing.
-
-`check` evaluates an artifact and judges its claims.
-"""
+"""`reproduce verify`: every claim, with its verdict. Reuses points of earlier runs, writes nothing."""
 
 import argparse
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import VERDICTS, ClaimResult, PointResult, storage
 from benchmarks.records.documents import print_document
 from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from benchmarks.records.units import with_unit
-from reproduce.analysis.verification import coverage
+from reproduce.analysis import coverage
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
@@ -24,6 +20,7 @@ from reproduce.output.progress import progress
 from reproduce.output.terminal import console, wrapped
 from reproduce.output.verdicts import VERDICT_LOOKS, VERDICT_MEANINGS
 from reproduce.running import runner
+from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import evaluator
 from reproduce.running.simulated import open_cluster
 
@@ -44,10 +41,9 @@ verdicts:
 
 @dataclass(frozen=True)
 class Checked:
-    """An artifact's points at one fidelity, and its claims judged on them."""
+    """The points of a plan, of which so many were `reused`, and the artifact's claims judged on them."""
 
-    artifact: Artifact
-    fidelity: str
+    plan: Plan
     points: tuple[PointResult, ...]
     claims: tuple[ClaimResult, ...]
     reused: int
@@ -58,24 +54,17 @@ class Checked:
         return [point for point in self.points if point.status in ("invalid", "failed")]
 
 
-def check(
-    artifact: Artifact,
-    results: Path,
-    cluster: str = "selene",
-    fresh: bool = False,
-    debug: bool = False,
-    on_point: Callable[[str], None] = lambda label: None,
-) -> Checked:
-    """Evaluate the artifact at its first fidelity, or take what `results` has, and judge. Raises `ReproduceError`."""
-    plan = runner.plan(artifact, results, cluster=cluster)
-    evaluate = evaluator(plan, debug)
-    earlier = runner.reusable(evaluate, [] if fresh else runner.earlier_records(plan.folder))
+def _check(artifact: Artifact, cluster: str, parsed: argparse.Namespace, on_point: Callable[[str], None]) -> Checked:
+    """Evaluate the artifact at its first fidelity, or take what earlier runs have, and judge its claims."""
+    plan = runner.plan(artifact, parsed.results, cluster=cluster)
+    evaluate = evaluator(plan, parsed.debug)
+    earlier = runner.reusable(evaluate, [] if parsed.fresh else runner.earlier_records(plan.folder))
     evaluated = []
     for point in plan.points:
         evaluated.append(earlier.get(point.key) or evaluate.evaluate(point))
         on_point(point.label)
     points, claims, _ = runner.judge_points(evaluate, evaluated)
-    return Checked(artifact, plan.fidelity, points, claims, len(earlier))
+    return Checked(plan, points, claims, len(earlier))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,11 +89,12 @@ def run(parsed: argparse.Namespace) -> int:
     total = sum(len(artifact.points(artifact.scales[0])) for artifact in artifacts)
     with progress("verify", total, quiet=parsed.quiet) as on_point:
         for artifact in artifacts:
-            checked.append(check(artifact, parsed.results, cluster, parsed.fresh, parsed.debug, on_point))
-    whole = answer(
-        {outcome.artifact.id: outcome.claims for outcome in checked}, [a.id for a in artifacts] if parsed.ids else ()
-    )
-    code = exit_code(checked, parsed.strict)
+            checked.append(_check(artifact, cluster, parsed, on_point))
+    claims = {outcome.plan.artifact.id: outcome.claims for outcome in checked}
+    whole = answer(claims, tuple(claims) if parsed.ids else ())
+    contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
+    failed = any(outcome.failed for outcome in checked)
+    code = POINTS_FAILED if failed else CONTRADICTED if parsed.strict and contradicted else DONE
     covered = None if parsed.ids else coverage.counts()
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
@@ -120,22 +110,14 @@ def run(parsed: argparse.Namespace) -> int:
     return code
 
 
-def exit_code(checked: Sequence[Checked], strict: bool) -> int:
-    """4 if a point failed, else 5 if strict and a claim is contradicted, else 0."""
-    if any(outcome.failed for outcome in checked):
-        return POINTS_FAILED
-    contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
-    return CONTRADICTED if strict and contradicted else DONE
-
-
 def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | None, code: int) -> dict[str, Any]:
     """What `--json` prints."""
     return {
         "claims": [
             {
-                "artifact": outcome.artifact.id,
-                "paper": outcome.artifact.label,
-                "tested_at": outcome.fidelity,
+                "artifact": outcome.plan.artifact.id,
+                "paper": outcome.plan.artifact.label,
+                "tested_at": outcome.plan.fidelity,
                 **claim.to_json(),
             }
             for outcome in checked
@@ -143,8 +125,8 @@ def as_json(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] |
         ],
         "artifacts": [
             {
-                "id": outcome.artifact.id,
-                "fidelity": outcome.fidelity,
+                "id": outcome.plan.artifact.id,
+                "fidelity": outcome.plan.fidelity,
                 "points": len(outcome.points),
                 "computed": len(outcome.points) - outcome.reused,
                 "reused": outcome.reused,
@@ -164,7 +146,8 @@ def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | 
     for outcome in checked:
         if not outcome.claims:
             continue
-        out.print(f"{outcome.artifact.label}: {outcome.artifact.title} ({outcome.artifact.id})", style="bold")
+        artifact = outcome.plan.artifact
+        out.print(f"{artifact.label}: {artifact.title} ({artifact.id})", style="bold")
         for claim in outcome.claims:
             _print_claim(out, claim)
         for point in outcome.failed:

@@ -15,7 +15,7 @@ from ptdp_core.simulator import ClusterParameter, read_parameters
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.published_points import beside, disagreements, published_points
 from reproduce.analysis.scoring.scores import Score, baselines, mean_error, score
-from reproduce.analysis.scoring.sensitivity import count, moves
+from reproduce.analysis.scoring.sensitivity import moves, variants
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import runner, simulated
@@ -87,7 +87,7 @@ def assess(
     model, reference = simulated.open_cluster(cluster)
     parameters = read_parameters(cluster)
     total = sum(len(artifact.points(artifact.scales[0])) for artifact in chosen)
-    on_done = start(total + count(model, parameters))
+    on_done = start(total + len(list(variants(model, parameters))))
 
     values, results = predict(chosen, evaluators, on_done)
     left_out, note = _left_out(refitted, parameters, values)
@@ -144,8 +144,8 @@ def predict(
 
 def predict_paper(cluster: str) -> tuple[DataFrame, Results]:
     """`predict` of all artifacts with published values."""
-    published = set(published_points(everything := [catalog.load(id) for id in catalog.ids()]).artifact)
-    artifacts = [artifact for artifact in everything if artifact.id in published]
+    published = published_points(map(catalog.load, catalog.ids()))
+    artifacts = [catalog.load(id) for id in published.artifact.unique()]
     return predict(artifacts, evaluators_of(artifacts, cluster))
 
 

