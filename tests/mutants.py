@@ -140,7 +140,7 @@ def _run(tests: list[str]) -> None:
     sys.exit(pytest.main([*PYTEST, *tests]))
 
 
-def tested(item: WorkItem, tests: list[str], limit_s: float) -> WorkResult:
+def run_mutant(item: WorkItem, tests: list[str], limit_s: float) -> WorkResult:
     """The result of a mutant; its `diff` says what is changed: 'a/b.py:12 in f: x < y -> x <= y'."""
     (mutation,) = item.mutations
     with use_mutation(mutation.module_path, get_operator(mutation.operator_name)(), mutation.occurrence) as codes:
@@ -158,7 +158,7 @@ def outcome(result: WorkResult) -> str:
     return result.output or str(result.test_outcome.value)
 
 
-def test(name: str, package: dict[str, Any], size: int, seed: int, again: bool) -> None:
+def run_mutants(name: str, package: dict[str, Any], size: int, seed: int, again: bool) -> None:
     """Run the mutants of a package that have no result yet (or survived), in the copy of the project that we are in."""
     modules = sorted(filter_paths(find_modules(map(Path, package["modules"])), package.get("left-out", [])))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:8]
@@ -174,7 +174,7 @@ def test(name: str, package: dict[str, Any], size: int, seed: int, again: bool) 
             session.add_work_items(drawn)
             print(f"{name}: {len(drawn)} of {places} places drawn with seed {seed}", flush=True)
         for item in list(_survivors(session)) if again else session.pending_work_items:
-            result = tested(item, package["tests"], 10 + SLOWER * seconds)
+            result = run_mutant(item, package["tests"], 10 + SLOWER * seconds)
             session.set_result(item.job_id, result)
             print(f"  {outcome(result):9} {result.diff}", flush=True)
         results = dict(session.results)
@@ -207,7 +207,7 @@ def main() -> None:
             os.environ["PYTHONPATH"] = folder  # for the programs that tests start
             # A compiled file counts only for the source that it was made from, however fast this one changes.
             compileall.compile_dir(folder, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
-            test(name, packages[name], settings["sample"], settings["seed"], arguments.again)
+            run_mutants(name, packages[name], settings["sample"], settings["seed"], arguments.again)
             os.chdir(PROJECT)
 
 

@@ -20,8 +20,11 @@ from ptdp_core.schedules import (
     check_complete,
     check_groups,
     check_order,
+    definition,
     execute_program,
+    exists,
     lower,
+    names,
     peak_stash,
 )
 
@@ -30,15 +33,15 @@ MAX_ACTIONS = 20_000
 
 Key = tuple[str, int, int, int]  # schedule, p, m, v
 
-SMALL: tuple[Key, ...] = (
+THOROUGH: tuple[Key, ...] = (
     *(("gpipe", p, m, 1) for p, m in ((2, 4), (4, 4), (4, 6))),
     *(("1f1b", p, m, 1) for p, m in ((1, 2), (2, 4), (4, 2), (4, 4), (4, 6), (4, 8))),
     *(("zb-h1", p, m, 1) for p, m in ((2, 4), (4, 2), (4, 4), (4, 8))),
     *(("interleaved", p, m, v) for p, m, v in ((2, 2, 2), (2, 4, 2), (2, 4, 3), (4, 4, 2), (4, 8, 2), (4, 8, 3))),
-    *((name, 3, 6, 1) for name in ("eager-1f1b", "zb-h2")),
-    *((name, 3, 6, 2) for name in ("breadth-first", "interleaved-zb", "hanayo")),
-    *((name, 3, 6, 2) for name in ("zb-v", "v-half", "v-min", "dualpipev")),
 )
+# Every other schedule at one size, with the fewest chunks that it has.
+OTHERS: tuple[Key, ...] = tuple((name, 3, 6, definition(name).chunks[0]) for name in names())
+SMALL = (*THOROUGH, *(key for key in OTHERS if exists(*key) and key[0] not in {name for name, *_ in THOROUGH}))
 
 
 def collect(configurations: dict[str, TrainingConfig]) -> Section:

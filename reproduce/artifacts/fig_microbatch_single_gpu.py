@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from benchmarks.records import Metric
-from ptdp_core.formulas import model_flops_per_iteration, parameters
+from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
 from reproduce.artifacts.shared.models import model_of
@@ -23,14 +23,9 @@ BILLION = 1e9
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
-    """The rate without the recomputed forward pass, and what activations would need without recomputation."""
-    config = estimate.config
-    flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    kept = config.model.layers * layer_intermediate_bytes(config)
-    return {
-        q.MODEL_THROUGHPUT.name: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated"),
-        "activations_without_recomputation": Metric(kept, "B", "simulated"),
-    }
+    """The bytes that activations would need without recomputation."""
+    kept = estimate.config.model.layers * layer_intermediate_bytes(estimate.config)
+    return {"activations_without_recomputation": Metric(kept, "B", "simulated")}
 
 
 def notes(results: Results) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.results import OURS
 from reproduce.output.latex import plain
 from reproduce.output.progress import LONG_S, spoken
 
@@ -55,7 +56,8 @@ def print_description(artifact: Artifact) -> None:
             print(f"           {heading} at scale {scale}")
     for number, row in enumerate(_fidelities(artifact)):
         print(f"{'' if number else 'fidelity':<11}{row}{'' if number else ', the default'}")
-    print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
+    if artifact.place != OURS:
+        print(f"tolerance  a point is reproduced within {artifact.tolerance:.0%} of the paper's value")
     if artifact.claims:
         print("\nclaims that it judges:")
     for claim in artifact.claims:

@@ -142,7 +142,7 @@ class Artifact:
         return replace(
             self,
             title=f"{subject}, {sweep.title or sweep.devices(scale)}",
-            description=sweep.description or _description(subject, sweep, scale),
+            description=sweep.description or _description(subject, sweep, scale, quantities[0].name),
             quantities=quantities,
             columns=self.columns if sweep.columns is None else sweep.columns,
             x_axis=sweep.x_axis or self.x_axis,
@@ -209,13 +209,14 @@ def _order(scale: str) -> tuple[int, str]:
     return SCALES.index(scale) if scale in SCALES else len(SCALES), scale
 
 
-def _description(subject: str, sweep: Sweep, scale: str) -> str:
-    """What runs at a scale: on what, which series at which points, and what all points share."""
+def _description(subject: str, sweep: Sweep, scale: str, metric: str) -> str:
+    """What runs at a scale: on what, which series at which points, what all points share, which FLOPs are counted."""
     points = sweep.points(scale)
     series = " and ".join(name for name in dict.fromkeys(point.series for point in points) if name)
+    count = "without recomputed passes" if metric == q.MODEL_THROUGHPUT.name else "by the paper's count (eq. 3)"
     steps = "Real training steps of a small GPT on" if scale in MEASURED_SCALES else "A size for"
     return (
         f"{subject}. {steps} {sweep.devices(scale)}: {series}{' at ' if series else ''}"
         f"{', '.join(dict.fromkeys(point.label for point in points))}; {sweep.configuration(scale)} at every point. "
-        "FLOP/s by the paper's count (eq. 3)."
+        f"FLOP/s {count}."
     )

@@ -72,8 +72,10 @@ class Answer:
         if self.unjudged:
             parts.append(f"{self.unjudged} not judged yet")
         number = len(self.claims) + self.unjudged
+        if not number:
+            return "None of these claims is the paper's."
         begin = "Does the paper hold? Of its" if self.whole else "Of"
-        return f"{begin} {number} claim{'s' * (number != 1)} {', '.join(parts) or 'none was judged'}."
+        return f"{begin} {number} claim{'s' * (number != 1)} {', '.join(parts)}."
 
     def lines(self, width: int = 100) -> list[str]:
         """The answer for a terminal: the headline, then what does not hold and by how much, and what is not known."""

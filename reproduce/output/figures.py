@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import PREFIX
+from reproduce.experiment.results import OURS
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines, overlay_lines, reversed_claims
 
@@ -58,7 +59,8 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
     """
     figure = overlay(artifact, {"": record})
     if reversed_claims(artifact, record):
-        figure.axes[0].set_title("opposite to the paper's claim, but no test of it", fontsize=7)
+        whose = "the" if artifact.place == OURS else "the paper's"
+        figure.axes[0].set_title(f"opposite to {whose} claim, but no test of it", fontsize=7)
     return figure
 
 
@@ -147,6 +149,8 @@ def series_lines(
     # Of low, value and high, the median is the value and the range the bar.
     numbers = data.melt(["series", "x"], ["value", "low", "high"], value_name="y").dropna()
     there = [name for name in styles if (numbers.series == name).any()]
+    if not there:
+        return {}  # seaborn would warn of a palette without series
     before = len(axes.lines)
     seaborn.lineplot(
         numbers, x="x", y="y", hue="series", style="series", hue_order=there, style_order=there, ax=axes, legend=False,

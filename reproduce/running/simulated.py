@@ -9,9 +9,11 @@ from typing import Any
 from benchmarks.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
 from reproduce.experiment import margins
+from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
@@ -53,10 +55,10 @@ class Simulated(Evaluator):
         if not estimate.fits:
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
-        further = self.plan.artifact.further
-        return Outcome(
-            "ok", None, {**simulated_metrics(estimate), **(further(point, estimate, cluster) if further else {})}
-        )
+        artifact = self.plan.artifact
+        metrics = {**simulated_metrics(estimate), **shown_model_throughput(artifact, estimate)}
+        further = artifact.further(point, estimate, cluster) if artifact.further else {}
+        return Outcome("ok", None, {**metrics, **further})
 
     @property
     def cluster_margins(self) -> margins.Margins | None:
@@ -153,6 +155,15 @@ def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
         **{f"{use}_traffic": (sent, "B") for use, sent in estimate.traffic.items()},
     }
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
+
+
+def shown_model_throughput(artifact: Artifact, estimate: Estimate) -> dict[str, Metric]:
+    """FLOP/s per GPU without the recomputed forward pass that eq. (3) counts, if the artifact shows them."""
+    if q.MODEL_THROUGHPUT not in artifact.quantities:
+        return {}
+    config = estimate.config
+    flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
+    return {q.MODEL_THROUGHPUT.name: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated")}
 
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:

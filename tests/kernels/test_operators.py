@@ -1,10 +1,15 @@
 """The operators as PyTorch sees them: `opcheck`, gradcheck, `torch.compile` around them, recomputation."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+import kernels
 from kernels import bias_dropout_add, bias_gelu, causal_softmax, dropout, masked_softmax
+from kernels.registration import IMPLEMENTATIONS
 from tests.kernels.cases import each_fused, each_implementation, operators, seeded, triton_slow
 
 OPERATORS = {
@@ -16,6 +21,14 @@ OPERATORS = {
 }
 RANDOM = ("dropout", "bias_dropout_add")
 each_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+def test_every_operator_of_the_package_is_here_in_every_implementation():
+    files = [path for path in Path(kernels.__file__).parent.glob("*.py") if "OPERATOR = " in path.read_text()]
+    modules = [importlib.import_module(f"kernels.{path.stem}") for path in files]
+    there = {module.OPERATOR.name: module.OPERATOR for module in modules}
+    assert there == OPERATORS, "needs OPERATORS, arguments and backward_arguments of this file"
+    assert {name: tuple(operator.forward) for name, operator in there.items()} == dict.fromkeys(there, IMPLEMENTATIONS)
 
 
 def arguments(name, implementation, device, dtype=torch.float32):

@@ -31,7 +31,8 @@ def test_the_record_has_every_operator_in_every_implementation(record):
         "measured",
         "quick",
     )
-    operators = ("causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add")
+    operators = {case.operator for case in cases(Shape("tiny", 8, 256, 2), CPU, torch.float32)} - {"layer_norm"}
+    assert operators >= {"causal_softmax", "masked_softmax", "attention_dropout", "bias_gelu", "bias_dropout_add"}
     wanted = {f"{operator}/175B/{name}" for operator in operators for name in ("reference", "compiled", "triton")}
     wanted |= {f"attention/175B/{name}" for name in ("[b, s, a, h]", "[s, b, a, h]", "sdpa")}
     wanted |= {"copy", "layer_norm/175B/reference", "layer_norm/175B/compiled"}
@@ -63,7 +64,8 @@ def test_times_keep_their_samples_and_the_rest_follows_from_them(record):
 
 def test_the_table_says_what_did_not_run(record):
     text = table(record)
-    assert "triton and 4 more: skipped, needs a GPU" in text
+    skipped = sum(point.series == "triton" for point in results_of(record))
+    assert f"triton and {skipped - 1} more: skipped, needs a GPU" in text
     assert "bias_gelu/175B/compiled" in text
 
 

@@ -37,15 +37,15 @@ def tiny(small):
     return with_measured(small, 1, 2)
 
 
-def test_the_experiments_that_make_sense_are_there():
-    assert {
+def test_the_paper_s_experiments_that_make_sense_are_there():
+    assert set(IDS) >= {
         *("fig_interleaved", "fig_scatter_gather", "fig_microbatch", "fig_recomputation", "fig_tensor_vs_pipeline"),
         *("fig_pipeline_vs_data", "fig_tensor_vs_data", "fig_pipeline_weak_scaling", "table_weak_scaling"),
         *("fig_microbatch_single_gpu", "table_fused_operators", "table_checkpoint", "table_zero3", "fig_zero3"),
         "fig_sequence_parallel",
-    } == set(IDS)
+    }
     assert {id for id, scale in AT_SCALES if scale == CPU} == set(IDS)
-    assert {id for id, scale in AT_SCALES if scale == GPU} == {
+    assert {id for id, scale in AT_SCALES if scale == GPU} >= {
         *("fig_microbatch_single_gpu", "table_fused_operators", "fig_recomputation", "table_checkpoint"),
     }
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.records import Metric, read_record
-from ptdp_core.schedules import definition, names
 from reproduce import ROOT
 from reproduce.artifacts.fig_schedule_zoo import ARTIFACT
 from reproduce.output import theme
@@ -23,7 +22,7 @@ def drawn():
 
 def test_every_schedule_is_named_in_the_plane_and_beside_its_bars(drawn):
     plane, _, left, right = drawn.axes
-    titles = [definition(name).title for name in names()]
+    titles = list(dict.fromkeys(point.label for point in RECORD.points))
     assert sorted(name for text in plane.texts for name in text.get_text().split(", ")) == sorted(titles)
     assert [tick.get_text() for tick in left.get_yticklabels()] == titles
     boxes = [text.get_window_extent() for text in (*plane.texts, plane.get_legend())]

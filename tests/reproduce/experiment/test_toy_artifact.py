@@ -18,10 +18,10 @@ from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 
 ARTIFACT = Artifact(
-    id="fig_sequence_length",
+    id="fig_toy",
     title="Sequence length, GPT-3 175B on 96 GPUs",
     description="Throughput per GPU against the sequence length.",
-    quantities=q.USUAL,
+    quantities=(q.MODEL_THROUGHPUT, *q.USUAL),
     sweeps={
         "paper": Sweep(
             series=batches(12, 48), x=levels("seq", 512, 1024, 2048),
@@ -56,13 +56,13 @@ def toy(tmp_path, monkeypatch):
 
     folder = tmp_path / "artifacts"
     folder.mkdir()
-    (folder / "fig_sequence_length.py").write_text(MODULE)
+    (folder / "fig_toy.py").write_text(MODULE)
     for path in Path(reproduce.artifacts.__file__).parent.glob("*.py"):
         (folder / path.name).touch()
     monkeypatch.setattr(reproduce.artifacts, "__path__", [*reproduce.artifacts.__path__, str(folder)])
     monkeypatch.setattr(catalog, "_FOLDER", folder)
     catalog.ids.cache_clear()
-    yield "fig_sequence_length"
+    yield "fig_toy"
     catalog.ids.cache_clear()
 
 
@@ -73,7 +73,8 @@ def test_it_is_listed_described_run_and_judged(toy, tmp_path, capsys):
     assert main(["describe", toy]) == DONE
     out = capsys.readouterr().out
     assert "not in the paper" in out
-    assert "eq. 3 throughput per GPU" in out
+    assert "model-FLOPs throughput per GPU" in out
+    assert "the paper's value" not in out
     assert main([toy, "--results", results]) == DONE
     record = json.loads((tmp_path / "results" / toy / "simulated" / "record.json").read_text())
     assert [claim["verdict"] for claim in record["claims"]] == ["holds"]
