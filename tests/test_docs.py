@@ -42,6 +42,7 @@ def test_the_readme_answers_as_the_reference_results_do() -> None:
         assert f"`{judged.artifact.id}.{judged.claim.id}`" in readme
 
 
+PACKAGES = ("kernels", "ptdp_core", "benchmarks", "reproduce", "tests", "docs")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -70,6 +71,26 @@ def test_the_blocks_of_a_page_print_what_it_shows(
     for code, shown in blocks:
         exec(compile(code, page, "exec"), names)
         assert masked(capsys.readouterr().out) == masked(shown), code
+
+
+PLACEHOLDER = re.compile(r"NAME|ID|FIDELITY|VERSION")
+FOLDERS = f"{'|'.join(PACKAGES)}|results/reference|results/schema"
+QUOTED_FILE = re.compile(rf"`(?:[\w.-]+/)*[\w-]+\.py`|`(?:{FOLDERS})/[\w./-]*`")
+
+
+def test_every_file_that_a_page_or_a_docstring_names_is_there() -> None:
+    """A Python file by the end of its path ('engine/p2p.py'); any other file or folder by its path from the root."""
+    sources = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths = [f"/{path.relative_to(ROOT).as_posix()}" for path in sources]
+    ends = {path[start.start() :] for path in paths for start in re.finditer("/", path)}
+    missing = []
+    for page in (*PAGES, *(path for path in sources if ROOT / "tests" not in path.parents)):
+        for match in QUOTED_FILE.finditer(page.read_text(encoding="utf-8")):
+            name = match[0].strip("`")
+            is_there = f"/{name}" in ends if name.endswith(".py") else (ROOT / name).exists()
+            if not is_there and not PLACEHOLDER.search(name):
+                missing.append(f"{page.relative_to(ROOT)}: {name}")
+    assert missing == []
 
 
 def example(language: str, containing: str) -> str:

@@ -1,9 +1,11 @@
-"""Schedules that repeat a building block on a V of stages, with as much memory as it takes, and no more.
+"""Schedules that are made of a building block, on a V of stages with split backward passes.
 
-Qi et al., "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024): a building block says in which slot a
-microbatch's passes are on each rank; it repeats every six slots, one for each of F, I and W of two chunks. A W runs
-where its rank would wait, or before an F for which there is no memory. That is the paper's construction: repeat,
-squeeze, reorder.
+The construction is that of Qi et al., "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024). Time is divided
+into slots of one pass each. A building block says in which slots each rank runs F and I of microbatch 0, for both of
+its chunks. It is repeated for every further microbatch, six slots later each time, since a rank has six passes for each
+microbatch: F, I and W of two chunks. How long a block keeps activations decides how much memory the schedule needs.
+The repeated blocks are then squeezed: each rank runs its passes in that order as early as it can, and a W wherever it
+would wait otherwise. It starts no F while its memory is full.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +26,14 @@ def from_block(
     idle: Callable[[int], int],
     published: tuple[str, str, str],
 ) -> Definition:
-    """The schedule of a building block, at most `peak(p)` of whose chunks are stashed on a rank.
+    """Return the definition of a building block's schedule.
 
-    - `block(p, rank)`: the slots of F of chunk 0, F of chunk 1, I of chunk 1 and I of chunk 0 of microbatch 0
-    - `idle(p)`: the passes for which each rank waits if all take equally long and m >= 2p
-    - `published`: as of every `Definition`
+    - `block(p, rank)` gives the slots of four passes of microbatch 0 on a rank: F of chunk 0, F of chunk 1, I of chunk
+      1 and I of chunk 0.
+    - `peak(p)` is the number of chunks' activations that fit on a rank at once.
+    - `idle(p)` is the number of passes for which each rank waits in a batch, if all passes take equally long and
+      m >= 2p.
+    - `name`, `title` and `published` are those of `Definition`.
     """
 
     def bubble(p: int, m: int, v: int, t_f: Time, t_b: Time, t_w: Time) -> Time | None:
@@ -47,7 +52,7 @@ def from_block(
 
 
 def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
-    """The ranks' building blocks for m microbatches, with at most so many chunks stashed on a rank."""
+    """Return each rank's order for m microbatches, with at most `most` chunks' activations held on a rank."""
     placement = wave(len(blocks), 2)
     ranks: list[list[Action]] = []
     for block, (first, last) in zip(blocks, placement.stages, strict=True):

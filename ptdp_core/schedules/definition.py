@@ -22,26 +22,30 @@ Formula = Callable[[int, int, int, Time, Time, Time], Time | None]  # of p, m, v
 
 @dataclass(frozen=True)
 class Definition:
-    """A schedule of p pipeline ranks, m microbatches and v model chunks per rank, for every p, m and v it exists for.
+    """A pipeline schedule for p pipeline ranks, m microbatches and v model chunks per rank.
 
-    - `name` in configurations and on the command line, `title` in figures; `year` and `reference` of its publication
-    - `order(p, m, v)`: the actions of each rank, in their order
-    - `placement(p, v)`: which rank holds which stages
-    - `chunks`: the least and the most v (None: any more)
-    - `problem(p, m, v)`: why it does not exist for these sizes, as the text of an error; empty if it exists
-    - `splits`: whether backward passes are split into I and W
-    - `exchanges`: how its messages are grouped in a blocking program (`lowering.lower`)
-    - `period(p)`: microbatches after which the steady state repeats itself: with so many microbatches more, the order
-      has one more repetition, and is otherwise the same. None: no steady state, or none that is known
-    - `bubble(p, m, v, t_f, t_b, t_w)`: the formula for each rank's idle time, if a chunk's forward pass takes t_f and
-      its backward pass t_b, of which t_w for the weights' gradients; exact while t_w <= t_f and t_w <= t_b - t_w. None
-      for what it does not cover
-    - `own_bubble(...)`: the same from each rank's first pass to its own last one, of the rank that idles most: what is
-      left if optimizer steps need no flush, which is what the zero-bubble papers count. Not given: the same
-    - `stash(p, m, v)`: the formula for `checks.peak_stash`; where backward passes are split, a rank may hold less
-    - `published`: bubble, activation memory and message volume over 1F1B's at equal times of F, I and W, by its authors
-    - `finding`: what its authors' formula says otherwise than its execution, if anything
-    - `sizes`: the only p, m and v it exists for, if it is a table
+    - `name` is what configurations and the command line call it, `title` what figures call it. `year` and `reference`
+      say where it was published.
+    - `order(p, m, v)` returns the actions of each rank, in the order in which the rank runs them.
+    - `placement(p, v)` says which rank holds which stages of the model.
+    - `chunks` is the smallest and the largest v that the schedule exists for; None as the largest means any.
+    - `problem(p, m, v)` returns the text of an error if the schedule does not exist for these sizes, otherwise "".
+    - `splits` is true if backward passes are split into I (the input's gradient) and W (the weights' gradients).
+    - `exchanges` says how messages are grouped in a blocking program; `lowering.lower` lists the ways.
+    - `period(p)` is the number of microbatches after which the steady state repeats itself: a batch with that many
+      microbatches more has the same order with one more repetition. None stands for no known steady state.
+    - `bubble(p, m, v, t_f, t_b, t_w)` is the published formula for a rank's idle time in one batch, where a chunk's
+      forward pass takes t_f and its backward pass t_b, of which t_w is spent on the weights' gradients. It has to be
+      exact while t_w <= t_f and t_w <= t_b - t_w, and returns None for sizes and times that it does not cover.
+    - `own_bubble(...)` takes the same arguments and counts only the time between a rank's own first and last pass, on
+      the rank that idles most. Zero-bubble papers count so, since their optimizer steps need no pipeline flush. Without
+      it, `bubble` stands for both.
+    - `stash(p, m, v)` is the published formula for `checks.peak_stash`, in chunks on each rank. Where backward passes
+      are split, a rank may hold less than it says.
+    - `published` are bubble, activation memory and message volume as its authors compare them with 1F1B's, if F, I and
+      W take equally long.
+    - `finding` is a sentence on how the execution differs from the authors' formula, if it does.
+    - `sizes` are p, m and v of a schedule that was read from one table, which exists for no other sizes.
     """
 
     name: str
@@ -63,22 +67,22 @@ class Definition:
     sizes: tuple[int, int, int] | None = None
 
     def has_chunks(self, v: int) -> bool:
-        """Whether it exists for v model chunks per rank."""
+        """Whether the schedule exists for v model chunks per rank."""
         least, most = self.chunks
         return v >= least and (most is None or v <= most)
 
     def passes(self, p: int, m: int, v: int) -> int:
-        """The number of actions in its table, on all ranks together."""
+        """The number of actions in the table for these sizes, on all ranks together."""
         return (3 if self.splits else 2) * p * m * v
 
     def table(self, p: int, m: int, v: int) -> Schedule:
-        """Its table for these sizes, for which it has to exist."""
+        """The schedule's table for sizes that it exists for (`registry.build` checks them first)."""
         ranks = tuple(map(tuple, self.order(p, m, v)))
         return Schedule(self.name, self.placement(p, v), m, ranks, self.exchanges)
 
 
 def of_table(table: Schedule) -> Definition:
-    """A schedule that exists for the p, m and v of one table only."""
+    """Make a definition of one table: a schedule that exists for the table's own p, m and v only."""
     sizes = (table.p, table.m, table.v)
 
     def problem(*asked: int) -> str:
@@ -104,7 +108,8 @@ def of_table(table: Schedule) -> Definition:
     )
 
 
-# A schedule with split backward passes on a V of stages, each microbatch like the one before it.
+# Definitions of schedules with split backward passes on a V of stages (two chunks a rank, the second one placed in the
+# reverse order of ranks), in whose steady state every microbatch repeats the one before it.
 split_on_v = partial(Definition, placement=wave, chunks=(2, 2), splits=True, period=lambda p: 1)
 
 
@@ -113,7 +118,7 @@ _action: Any = partial(tuple.__new__, Action)
 
 
 def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) -> list[Action]:
-    """The passes of one kind for these microbatches, by one stage, or by several stages one after the other."""
+    """The passes of one kind for these microbatches, in order: all by one stage, or each by its own of `stages`."""
     if isinstance(stages, int):
         stages = repeat(stages)
     return list(map(_action, zip(repeat(kind), stages, microbatches, strict=False)))
@@ -122,10 +127,13 @@ def passes(kind: str, stages: int | Iterable[int], microbatches: Iterable[int]) 
 def in_turn(
     p: int, m: int, warmup: Callable[[int], int], v: int = 1, round_size: int | None = None
 ) -> list[list[Action]]:
-    """Per rank `warmup(rank)` forward passes, then forward and backward passes in turn, then the remaining backward.
+    """Return the order of 1F1B and its relatives (Section 2.2): "one forward, one backward" after a warm-up.
 
-    A rank takes `round_size` microbatches (default: all m) through chunk 0, the same ones through chunk 1, and so on,
-    then the next ones; backward with the chunks reversed. Stages are placed as `looped` does.
+    Rank r starts with `warmup(r)` forward passes, goes on with forward and backward passes in turn until the forward
+    passes are used up, and ends with the remaining backward passes. Its v stages are those of `placement.looped`. In
+    the forward direction `round_size` microbatches (default: all m) go through chunk 0, then the same ones through
+    chunk 1 and so on, before the next round begins; in the backward direction the chunks come in reverse. With
+    `round_size=p` this is the paper's interleaved schedule (Section 2.2.2).
     """
     size = round_size or m
     rounds = range(0, m, size)
@@ -143,9 +151,11 @@ def in_turn(
 
 
 def split(actions: Iterable[Action], deferred: int) -> list[Action]:
-    """Split every backward pass B into an I at its place and a W, which comes `deferred` backward passes later.
+    """Split each backward pass B of a rank into an I, which takes its place, and a W, which may come later.
 
-    The W of the last `deferred` passes stand at the end."""
+    A W follows the I that comes `deferred` backward passes after its own; the last `deferred` of them stand at the end.
+    Zero-bubble schedules defer W so, to fill what would be waiting time (Qi et al., ICLR 2024, Section 2).
+    """
     row: list[Action] = []
     weights: list[Action] = []
     for action in actions:
@@ -160,9 +170,10 @@ def split(actions: Iterable[Action], deferred: int) -> list[Action]:
 
 
 def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:
-    """Passes from words of kind and chunk, such as 'F0' or 'I1': each of the chunk's next microbatch.
+    """Return the passes of a rank from words of kind and chunk, such as 'F0' or 'I1'; `stages` are its chunks' stages.
 
-    'W' without a chunk is that of the oldest I whose W is to come.
+    The n-th F of a chunk is that of microbatch n - 1, and so is its n-th backward pass (B or I). A W belongs to the
+    oldest I of its chunk whose W is still to come, a 'W' without a chunk to the oldest such I of all chunks.
     """
     done: Counter[tuple[bool, str]] = Counter()  # forward passes, and backward ones, by chunk
     deferred: list[tuple[str, Action]] = []

@@ -1,6 +1,9 @@
-"""List scheduling: whenever a rank is free, it starts the first of the passes it is offered that can run.
+"""List scheduling: makes a schedule by executing a rule.
 
-Some schedules of the zoo are defined so; the search for a schedule under a memory limit tries many such offers.
+Whenever a rank is free, the rule offers it passes in order of preference, and the rank starts the first one whose
+inputs exist (Graham, Bounds on Multiprocessing Timing Anomalies, 1969). Schedules of the zoo whose authors give a
+greedy rule instead of a table are made so (`hanayo.py`, `building_block.py`), and the search for a schedule under a
+memory limit (`reproduce/analysis/schedule_search.py`) tries many such rules.
 """
 
 from collections import Counter
@@ -14,11 +17,12 @@ from ptdp_core.schedules.placement import StagePlacement
 
 
 class Progress:
-    """What has been started so far: `rows[r]` by rank r.
+    """The state of a schedule while it is made, as far as a rule for the next pass may need it.
 
-    - `passes[r]`: how many of them, without W
-    - `deferred[r]`: the W that are to come, oldest first
-    - `stash[r]`: chunks stashed, as in `checks.peak_stash`
+    - `rows[r]` are the passes that rank r has started, in order.
+    - `passes[r]` is their number without the W passes.
+    - `deferred[r]` are the W passes that rank r still has to run for its I passes, the oldest first.
+    - `stash[r]` is the number of microbatches of a chunk whose activations rank r holds, as in `checks.peak_stash`.
     """
 
     def __init__(self, placement: StagePlacement, m: int) -> None:
@@ -27,24 +31,24 @@ class Progress:
         self.passes, self.stash = [0] * placement.p, [0] * placement.p
         self.deferred: list[list[Action]] = [[] for _ in placement.stages]
         self._started: Counter[tuple[str, int]] = Counter()
-        self._ends: dict[Action, Time] = {}  # by `Action.output`
+        self._ends: dict[Action, Time] = {}  # when a pass ends, by what it gives others (`Action.output`)
 
     def started(self, kind: str, stage: int) -> int:
-        """How many of the stage's passes of a kind have started."""
+        """The number of a stage's passes of a kind that have started."""
         return self._started[kind, stage]
 
     def next(self, kind: str, stage: int) -> list[Action]:
-        """The stage's next pass of a kind; none after its last."""
+        """The stage's next pass of a kind, in a list; an empty list if all m have started."""
         i = self._started[kind, stage]
         return [Action(kind, stage, i)] if i < self.m else []
 
     def can_run(self, action: Action, now: Time) -> bool:
-        """Whether all that a pass waits for has ended."""
+        """Whether every pass that an action needs the result of has ended by the time `now`."""
         stages = self.placement.p * self.placement.v
         return all(needed in self._ends and self._ends[needed] <= now for needed in needs(action, stages))
 
     def start(self, rank: int, action: Action, end: Time) -> None:
-        """Start a pass that will end then."""
+        """Note that a rank starts a pass, which will end at the time `end`."""
         kind, stage, microbatch = action
         self.rows[rank].append(action)
         self._started[kind, stage] += 1
@@ -63,10 +67,11 @@ def list_schedule(
     times: tuple[Time, Time, Time],
     offers: Callable[[int, Progress], Iterable[Action]],
 ) -> Order:
-    """Per rank its passes in the order in which they start; `times` are t_f, t_i and t_w of a chunk, t_b = t_i + t_w.
+    """Execute a rule, and return the passes of each rank in the order in which they started.
 
-    `offers(rank, progress)` are the passes that a free rank may start, the best first. Where all ranks wait for ever,
-    the order is incomplete (`checks.check_complete`).
+    `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, progress)` gives
+    the passes that a free rank may start, the best first; the rank waits if none of them can run. If the rule leaves
+    all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds.
     """
     forward, inputs, weights = times
     cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
