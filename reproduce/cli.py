@@ -3,12 +3,10 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from types import ModuleType
 
 from benchmarks.harness.command import Parser, run_command
 from benchmarks.records import errors
-from reproduce.commands import ALIASES, COMMANDS
+from reproduce.commands import ALIASES, COMMANDS, module_of
 from reproduce.commands.options import program
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
@@ -22,11 +20,6 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         if name in COMMANDS:
             return name, arguments[words:]
     return "", arguments
-
-
-def module_of(name: str) -> ModuleType:
-    """The module of a command; '' is the command without a name, which runs artifacts."""
-    return import_module(f"reproduce.commands.{name.replace(' ', '_') or 'run'}")
 
 
 def parser_of(name: str) -> Parser:

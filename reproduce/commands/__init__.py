@@ -8,6 +8,9 @@ takes long to import is imported in `run`. `run.py` is the command without a nam
 has what several commands share.
 """
 
+from importlib import import_module
+from types import ModuleType
+
 GROUPS = {
     "the paper": {
         "list": "list the artifacts: the paper's figures and tables that can be reproduced",
@@ -52,3 +55,8 @@ GROUPS = {
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 ALIASES = {"bench": "bench list", "check": "gate"}
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command; '' is the command without a name, which runs artifacts."""
+    return import_module(f"reproduce.commands.{name.replace(' ', '_') or 'run'}")

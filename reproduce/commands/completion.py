@@ -2,11 +2,10 @@
 
 import argparse
 from argparse import ArgumentParser, Namespace
-from importlib import import_module
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.records.errors import DONE
-from reproduce.commands import COMMANDS
+from reproduce.commands import COMMANDS, module_of
 from reproduce.experiment import catalog
 
 SHELLS = ("bash", "zsh")
@@ -45,8 +44,7 @@ def whole_parser() -> ArgumentParser:
         place = second_words[first] if second else commands
         described = place.add_parser(second or first, help=text)
         described.add_argument("-q", "--quiet", action="store_true")
-        module = import_module(f"reproduce.commands.{'run' if name in artifacts else name.replace(' ', '_')}")
-        module.add_arguments(described)
+        module_of("" if name in artifacts else name).add_arguments(described)
         for action in described._actions:
             if action.dest in NAMES and not action.option_strings:
                 action.choices = (*artifacts, *NAMES[action.dest])

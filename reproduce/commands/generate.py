@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
-from reproduce.commands.options import add_json
+from reproduce.commands.options import add_json, engine_errors
 
 HELP = """Goes on with a prompt, token by token, with the tokenizer of the data that the model was trained on.
 
@@ -30,7 +30,6 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.engine import generation
     from ptdp_core.engine.groups import local_device
     from ptdp_core.engine.text import tokenizer_beside
-    from reproduce.commands.options import engine_errors
 
     with engine_errors():
         if not 0 <= parsed.temperature < float("inf") or parsed.tokens < 1 or parsed.seed < 0:

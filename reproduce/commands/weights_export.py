@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from reproduce.commands.options import engine_errors
+
 HELP = """Writes config.json and model.safetensors (pip install safetensors), which `from_pretrained` of the package
 transformers reads. The checkpoint may be of any (p, t, d, v); the model has to be a GPT-2 or a Llama.
 
@@ -23,7 +25,6 @@ def run(parsed: Namespace) -> int:
     """Write the weights; say how many there are."""
     from ptdp_core.engine.weights import export_weights
     from ptdp_core.formulas import parameters
-    from reproduce.commands.options import engine_errors
 
     with engine_errors():
         settings = export_weights(parsed.checkpoint, parsed.out)

@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from reproduce.commands.options import engine_errors
+
 HELP = """Reads config.json and safetensors (pip install safetensors) of a GPT-2 or a Llama, and writes a checkpoint of
 step 0 and a configuration file of the model. A training run at any (p, t, d, v) can begin with them.
 
@@ -27,7 +29,6 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.engine.files import write_durably
     from ptdp_core.engine.weights import import_weights
     from ptdp_core.formulas import parameters
-    from reproduce.commands.options import engine_errors
 
     with engine_errors():
         settings, checkpoint = import_weights(parsed.folder, parsed.save, parsed.seq)

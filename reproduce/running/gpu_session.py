@@ -80,7 +80,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """How a step ended, after how long; its last line of output."""
 
     status: str
@@ -101,12 +101,12 @@ def steps(results: Path, toy: bool) -> list[Step]:
 
 def run(
     steps: Sequence[Step], folder: Path, tell: Callable[[str], None], limit_s: float = LIMIT_S
-) -> dict[str, Outcome]:
+) -> dict[str, StepOutcome]:
     """Run the steps that have not passed yet, in order, one failing or not; the outcomes of all, kept in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "session.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    outcomes = {name: Outcome(**row) for name, row in before.items()}
+    outcomes = {name: StepOutcome(**row) for name, row in before.items()}
     for number, step in enumerate(steps, 1):
         head = f"[{number}/{len(steps)}] {step.name}: {step.title}"
         if step.name in outcomes and outcomes[step.name].status == PASSED:
@@ -120,9 +120,9 @@ def run(
     return {step.name: outcomes[step.name] for step in steps}
 
 
-def _run(step: Step, log: Path, limit_s: float) -> Outcome:
+def _run(step: Step, log: Path, limit_s: float) -> StepOutcome:
     if shutil.which(step.command[0]) is None:
-        return Outcome(SKIPPED, 0.0, f"{step.command[0]} is not on the path")
+        return StepOutcome(SKIPPED, 0.0, f"{step.command[0]} is not on the path")
     start = time.monotonic()
     with log.open("w", encoding="utf-8") as file:
         try:
@@ -133,4 +133,4 @@ def _run(step: Step, log: Path, limit_s: float) -> Outcome:
         except subprocess.TimeoutExpired:
             status = TOO_LONG
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return Outcome(status, time.monotonic() - start, lines[-1].strip() if lines else "it printed nothing")
+    return StepOutcome(status, time.monotonic() - start, lines[-1].strip() if lines else "it printed nothing")
