@@ -197,8 +197,8 @@ def on_papers_points(judge: Judge) -> Judge:
 def numbers_of(origin: str, unit: str = "1", /, **values: float | Mapping[Any, float]) -> dict[str, Number]:
     """Numbers that a judgement keeps, of one origin and unit.
 
-    Values by x are a number each: `gain_b={12: 0.4, 24: 0.2}` is 'gain_b12' and 'gain_b24', `gain={"175B": 0.1}` is
-    'gain_175b'.
+    Values by x are a number each: `gain_b={12: 0.4, 24: 0.2}` is 'gain_b12' and 'gain_b24', `time_={0: 34.0}` 'time_0',
+    `gain={"175B": 0.1}` 'gain_175b'.
     """
     named: dict[str, float] = {}
     for name, value in values.items():

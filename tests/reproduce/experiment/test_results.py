@@ -1,10 +1,12 @@
-"""What claims read of results: values, the paper's values, nodes; and what an artifact says of itself."""
+"""What claims read of results and keep: values, the paper's, nodes, numbers; and what an artifact says of itself."""
+
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.experiment import published
-from reproduce.experiment.results import MissingResultError, Results
+from reproduce.experiment.results import MissingResultError, Results, numbers_of
 
 
 def results(*points):
@@ -32,6 +34,18 @@ def test_the_papers_series_is_that_series_where_the_paper_has_values():
 def test_nodes_are_as_large_as_the_points_say_or_else_as_the_papers():
     assert results(point("k", "a", 1.0, gpus_per_node=4), point("l", "a", 1.0)).gpus_per_node == 4
     assert results(point("k", "a", 1.0)).gpus_per_node == published.constants()["gpus_per_node"]
+
+
+def test_numbers_of_values_by_x_are_one_each():
+    numbers = numbers_of("derived", "d", time=3.0, gain_b={12: 0.4, 24: 0.2}, gain={"175B": 0.1}, size_={0: 7.0})
+    kept = {"time": 3.0, "gain_b12": 0.4, "gain_b24": 0.2, "gain_175b": 0.1, "size_0": 7.0}
+    assert {name: number.value for name, number in numbers.items()} == kept
+    assert {(number.unit, number.origin) for number in numbers.values()} == {("d", "derived")}
+
+
+def test_notes_are_sentences_or_what_a_function_says(small):
+    assert replace(small, notes=("A sentence.",)).notes_on(results()) == ("A sentence.",)
+    assert small.notes_on(results()) == ("0 points",)
 
 
 def test_an_artifact_knows_its_place_and_is_itself_at_its_first_scale(small):
