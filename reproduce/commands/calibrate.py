@@ -51,26 +51,25 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Measure, fit, write, and with --check train and compare; what can be wrong is found before any work."""
     from benchmarks.harness.runner import choose_device
-    from reproduce.analysis.calibration import check, node
+    from reproduce.analysis.calibration import check, measure, write
     from reproduce.analysis.calibration.fit import fit
-    from reproduce.analysis.calibration.write import check_target, text, write
     from reproduce.running.runner import require_folder
     from reproduce.running.simulated import open_cluster
 
     if parsed.hca_bandwidth is not None and not 0 < parsed.hca_bandwidth < float("inf"):
         raise UsageError(f"hca-bandwidth={parsed.hca_bandwidth:g} is no rate; needs B/s above 0; try 25e9")
-    check_target(parsed.out, parsed.force)
+    write.check_target(parsed.out, parsed.force)
     open_cluster(parsed.base)
     if parsed.check:
         require_folder(parsed.results / check.ID / "measured")
     device = choose_device(parsed.device)
-    ranks = node.devices(device)
+    ranks = measure.devices(device)
     started = datetime.now(UTC)
-    timings, quiet = node.measured(device, ranks)
+    timings, quiet = measure.measured(device, ranks)
     calibration = fit(timings, parsed.base, parsed.hca_bandwidth)
-    header = node.header(timings, calibration, started, parsed.command, quiet)
-    write(parsed.out, text(calibration, parsed.out.stem, timings.host, header))
-    document = node.document(parsed.out, timings, calibration, quiet)
+    header = write.header(timings, calibration, started, parsed.command, quiet)
+    write.write(parsed.out, write.text(calibration, parsed.out.stem, timings.host, header))
+    document = write.document(parsed.out, timings, calibration, quiet)
     if not parsed.json:
         _print(parsed.out, timings, calibration, quiet, parsed.program)
     if parsed.check:
@@ -84,7 +83,8 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     """Train tiny GPTs and compare them with the predictions; the file of their record."""
     from benchmarks.records import write_record
     from ptdp_core.launch.local import RankError
-    from reproduce.analysis.calibration import check, node
+    from reproduce.analysis.calibration import check
+    from reproduce.analysis.calibration.measure import failed
     from reproduce.analysis.scoring.measured import assess
     from reproduce.commands.accuracy import print_measured
     from reproduce.output.progress import progress
@@ -96,7 +96,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
         try:
             record = check.run(device, ranks, parsed.command, done)
         except RankError as error:
-            raise node.failed(error) from None
+            raise failed(error) from None
         write_record(record, path)
     if not parsed.json:
         print()
@@ -107,7 +107,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
 def _print(out: Path, timings: "Timings", calibration: "Calibration", quiet: bool, program: str) -> None:
     from tabulate import tabulate
 
-    from reproduce.analysis.calibration.node import NOT_QUIET, fit_errors
+    from reproduce.analysis.calibration.write import NOT_QUIET, fit_errors
 
     what = f"{timings.ranks} {'GPUs' if timings.on_gpu else 'cores as devices'}, {timings.dtype}"
     print(f"{timings.host}: {what}\n")

@@ -6,7 +6,6 @@
     fit         every number of the cluster, with range and source: measured, or taken from a base cluster
     write       the file, as `ptdp_core/simulator/clusters/selene.toml` has it
     check       a few training runs of the engine, for `reproduce accuracy` to predict
-    command     `reproduce calibrate`; its options are in `arguments`
 
 No time of a training step feeds the file, so that `reproduce accuracy --cluster FILE` tests it.
 """

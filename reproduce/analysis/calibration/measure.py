@@ -4,6 +4,7 @@ On a CPU a device is a core, and all ranks run at once, because they share cache
 begins on all of them together. GPUs share nothing that matters here: one is measured.
 """
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -19,8 +20,21 @@ import torch.distributed as dist
 
 from benchmarks.harness.ranks import run_ranks
 from benchmarks.harness.setup import Setup
-from benchmarks.harness.timing import Samples, Step, Timer, device_timer, is_gpu, measure, take_turns, wall_timer
+from benchmarks.harness.timing import (
+    Samples,
+    Step,
+    Timer,
+    canary,
+    device_timer,
+    disturbed,
+    is_gpu,
+    measure,
+    take_turns,
+    wall_timer,
+)
 from benchmarks.harness.training import build
+from benchmarks.records import provenance
+from benchmarks.records.errors import UnavailableError
 from benchmarks.suite import collectives, gemm, memory, p2p
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
@@ -30,9 +44,13 @@ from ptdp_core.engine.model import EPSILON, Operators
 from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
+from ptdp_core.launch.local import RankError
 from ptdp_core.simulator.operators import Gemm
 from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
+from reproduce.analysis.calibration.write import machine
+from reproduce.output.progress import progress
 
+MOST_RANKS = 8  # of a node that is measured: what the cluster format has room for
 REPEATS = 2
 ROUNDS, LIMIT_S = 10, 8.0
 MESSAGE_SAMPLES = 15
@@ -43,9 +61,29 @@ EXPECTED = {"busy": 15.0, "alone": 8.0, "collectives": 6.0, "messages": 4.0}  # 
 FETCHED = ((1, 64), (2, 128), (4, 512))  # b and s of microbatches that are fetched
 
 
-def expected_seconds(device: str, ranks: int) -> tuple[float, ...]:
-    """About how long each part takes that `measure_node` tells as done."""
-    return tuple(EXPECTED[name.split()[0]] for name in _parts(device, ranks)) * REPEATS
+def devices(device: str) -> int:
+    """Devices of this node, at most 8: its GPUs, or the cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on every system
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return min(torch.cuda.device_count() if is_gpu(device) else cores, MOST_RANKS)
+
+
+def measured(device: str, ranks: int) -> tuple[Timings, bool]:
+    """The timings, and whether the machine was quiet: a canary before and after agree."""
+    expected = [EXPECTED[name.split()[0]] for name in _parts(device, ranks)] * REPEATS
+    with progress("calibrate", len(expected), expected) as done:
+        before = canary(device)
+        try:
+            timings = measure_node(device, ranks, machine(provenance.host(), device), done)
+        except RankError as error:
+            raise failed(error) from None
+        return timings, not disturbed(before, canary(device))
+
+
+def failed(error: RankError) -> UnavailableError:
+    """What to say when a rank fails: out of memory, or a network that ranks cannot reach each other by."""
+    first = provenance.scrub(str(error).splitlines()[0])
+    return UnavailableError(f"measuring failed: {first} (--debug shows more)")
 
 
 def _parts(device: str, ranks: int) -> dict[str, Callable[[], Any]]:
@@ -238,9 +276,7 @@ def _memory(where: torch.device, ranks: int) -> tuple[float, float]:
     if where.type == "cuda":
         free, total = torch.cuda.mem_get_info(where)
         return float(total), float(total - free)
-    from benchmarks.records.provenance import host
-
-    return (host().memory_bytes or 8 << 30) / ranks, float(peak_memory(where))
+    return (provenance.host().memory_bytes or 8 << 30) / ranks, float(peak_memory(where))
 
 
 def combined(parts: Sequence[DeviceTimings], reduce: Callable[[list[float]], float]) -> DeviceTimings:

@@ -4,19 +4,31 @@ import json
 import tempfile
 import tomllib
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
 from math import floor, log10
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from benchmarks.harness.timing import is_gpu
 from benchmarks.records import Host
 from benchmarks.records.errors import UnavailableError, UsageError
+from benchmarks.records.provenance import scrub, timestamp, versions
 from benchmarks.records.storage import StorageError, atomic_write_bytes
 from ptdp_core.simulator import cluster_path, read_parameters
-from reproduce.analysis.calibration.fit import Calibration
+from reproduce.analysis.calibration.fit import MEASURED, Calibration
+from reproduce.analysis.calibration.timings import Timings
 
 HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
 WIDTH = 116
+NOT_QUIET = (
+    "The machine was not quiet: a fixed matrix product took more than 10% longer at one end of the measurements."
+)
+CPU_MODEL = (
+    "On this CPU a rank is a device with one core, measured while all ranks run; messages between ranks are `nvlink`. "
+    "Ranks that share a core are not modelled here. Rates between nodes mean nothing unless there are any."
+)
 
 
 def check_target(out: Path, force: bool) -> None:
@@ -40,6 +52,30 @@ def _unwritable(out: Path, error: OSError) -> UnavailableError:
     return UnavailableError(
         f"cannot write {out}: {error.strerror}; needs a folder that can be written; try another --out"
     )
+
+
+def header(
+    timings: Timings, calibration: Calibration, started: datetime, command: Sequence[str], quiet: bool
+) -> list[str]:
+    """The comment at the top of the file: what was measured, where, when, how, and how well it fits."""
+    torch_version = versions(("torch",)).get("torch", "?")
+    rest = len(calibration.parameters) - calibration.measured
+    return [
+        f"Measured by `{scrub(' '.join(command))}` on {timings.host}, {timestamp(started)}, with {timings.ranks} "
+        f"{'GPUs' if timings.on_gpu else 'ranks, a core each'}, {timings.dtype}, PyTorch {torch_version}. One table "
+        "per number: value, unit, range (plausible low and high), source, set_with.",
+        f"{calibration.measured} numbers are `{MEASURED}`, by microbenchmarks alone: no time of a training step is in "
+        f"them. The other {rest} say in `source` and `set_with` where they are from. Timings are lower quartiles, the "
+        "better of two runs of each benchmark.",
+        f"Mean difference of the model from the timings it was fitted to: {fit_errors(calibration)}.",
+        *([] if quiet else [NOT_QUIET]),
+        *([] if timings.on_gpu else [CPU_MODEL]),
+    ]
+
+
+def fit_errors(calibration: Calibration) -> str:
+    """How far the model is from its own timings, as text."""
+    return ", ".join(f"{name} {error:.1%}" for name, error in calibration.errors.items())
 
 
 def text(calibration: Calibration, name: str, host: str, header: Sequence[str]) -> str:
@@ -90,3 +126,16 @@ def host_of(cluster: str) -> str | None:
     """The machine a cluster file was measured on; None for one that is not from a calibration."""
     host = tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8")).get(HOST)
     return host if isinstance(host, str) else None
+
+
+def document(out: Path, timings: Timings, calibration: Calibration, quiet: bool) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "out": str(out),
+        "device": timings.device,
+        "host": timings.host,
+        "ranks": timings.ranks,
+        "quiet": quiet,
+        "parameters": [asdict(parameter) for parameter in calibration.parameters.values()],
+        "errors": dict(calibration.errors),
+    }

@@ -292,9 +292,9 @@ def measured(monkeypatch) -> list[str]:
         calls.append(host)
         return synthetic(LAPTOP, "cpu")
 
-    monkeypatch.setattr("reproduce.analysis.calibration.node.measure_node", measure_node)
-    monkeypatch.setattr("reproduce.analysis.calibration.node.canary", lambda device: None)
-    monkeypatch.setattr("reproduce.analysis.calibration.node.disturbed", lambda before, after: False)
+    monkeypatch.setattr("reproduce.analysis.calibration.measure.measure_node", measure_node)
+    monkeypatch.setattr("reproduce.analysis.calibration.measure.canary", lambda device: None)
+    monkeypatch.setattr("reproduce.analysis.calibration.measure.disturbed", lambda before, after: False)
     return calls
 
 
@@ -358,7 +358,7 @@ def test_an_interrupted_calibration_leaves_the_old_file(tmp_path, measured, monk
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reproduce.analysis.calibration.node.measure_node", interrupted)
+    monkeypatch.setattr("reproduce.analysis.calibration.measure.measure_node", interrupted)
     assert main(["calibrate", "--out", str(out), "--force", "--device", "cpu"]) == errors.INTERRUPTED
     assert out.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["my.toml"]
@@ -371,7 +371,7 @@ def test_a_rank_that_fails_is_said_in_one_line(tmp_path, measured, monkeypatch, 
     def broken(*arguments):
         raise RankError(1, None, "failed: OutOfMemoryError: CUDA out of memory\nTraceback ...")
 
-    monkeypatch.setattr("reproduce.analysis.calibration.node.measure_node", broken)
+    monkeypatch.setattr("reproduce.analysis.calibration.measure.measure_node", broken)
     assert main(["calibrate", "--out", str(tmp_path / "my.toml"), "--device", "cpu"]) == errors.UNAVAILABLE
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("reproduce: measuring failed: rank 1 failed: OutOfMemoryError: CUDA out of memory")
