@@ -38,14 +38,14 @@ def makespan(schedule: Schedule, times: Times) -> Time:
     return max(row[-1].end for row in execute(schedule, t_f, t_b, t_w))
 
 
-def lower_bound(p: int, m: int, times: Times, most_v: int = 2) -> Time:
-    """Return a time that no schedule with at most `most_v` chunks per rank goes below, in the unit of `times`.
+def lower_bound(p: int, m: int, times: Times) -> Time:
+    """Return a time that no schedule with at most two chunks per rank goes below, in the unit of `times`.
 
     Some rank holds none of the first p - 1 stages, wherever stages are placed. It waits until the first microbatch has
-    passed them, at least t_f / most_v each, and then has m forward and m backward passes to run.
+    passed them, at least t_f / 2 each, and then has m forward and m backward passes to run.
     """
     t_f, t_b, _ = times
-    return m * (t_f + t_b) + (p - 1) * Fraction(t_f) / most_v
+    return m * (t_f + t_b) + (p - 1) * Fraction(t_f) / 2
 
 
 def greedy(p: int, m: int, memory: Fraction, times: Times, only_split: bool = False) -> Schedule:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from math import expm1
 from statistics import median
-from typing import Protocol
 
 from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -16,11 +15,14 @@ from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
 from reproduce.analysis.calibration.lines import FitPoint, Fitted, line, line_error
 from reproduce.analysis.calibration.timings import DeviceTimings, Timings
 
-MEASURED = "measured"
+MEASURED, MECHANISM = "measured", "mechanism"
 GRADIENT_BYTES = 4  # the engine sums and reduces gradients in fp32, whatever the model's precision
 BETWEEN_NODES = ("hca_bandwidth", "p2p_bandwidth", "tensor_hca_bandwidth", "allreduce_hca_bandwidth")
 GROUPS = (2, 4, 8)
 UNITS = {"kernel_gap": "s", "host_per_call": "s", "exchange_host_time": "s"}  # of numbers that a base need not have
+
+# By a number's name: its value, which may have a range, its source, and what it was set with (`MEASURED` if nothing).
+Numbers = dict[str, tuple[Fitted | float, str] | tuple[Fitted | float, str, str]]
 
 
 @dataclass(frozen=True)
@@ -40,52 +42,48 @@ class Calibration:
         return sum(parameter.set_with == MEASURED for parameter in self.parameters.values())
 
 
-class Put(Protocol):
-    """Adds a number to a calibration."""
-
-    def __call__(self, name: str, value: Fitted | float, source: str, set_with: str = MEASURED) -> None: ...
-
-
 def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = None) -> Calibration:
     """The cluster that `timings` show; `base` gives what they cannot.
 
     `hca_bandwidth` (B/s, of one device's messages to another node, in one direction) replaces the base's; the three
     other rates between nodes keep their ratios to it.
     """
-    parameters: dict[str, ClusterParameter] = {}
-    errors: dict[str, float] = {}
-    known = read_parameters(base)
-
-    def put(name: str, value: Fitted | float, source: str, set_with: str = MEASURED) -> None:
-        number = value if isinstance(value, Fitted) else Fitted(value, value, value)
-        unit = UNITS.get(name) or known[name].unit
-        parameters[name] = _rounded(name, number, unit, source, set_with)
-
-    _put_device(timings, put)
-    _put_kernels(timings, load_cluster(base), parameters, errors, put)
-    _put_node(timings, errors, put)
-    _put_host(timings, put)
-    _put_between_nodes(known, base, hca_bandwidth, put)
-    if timings.all_gather:
-        _put_zero3(timings, known["zero3_bandwidth"], put)
+    known, cluster = read_parameters(base), load_cluster(base)
     if not timings.on_gpu:
         known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
-    for name, parameter in known.items():
-        if name not in parameters:
-            put(name, _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base)
-    order = [field.name for field in fields(Cluster) if field.name in parameters]
-    return Calibration({name: parameters[name] for name in order}, load_cluster(base).gemm_tiles, errors)
+    numbers: Numbers = {name: _as_base(parameter, base) for name, parameter in known.items()}
+    device = _device(timings)
+    values = {name: _parameter(name, known, *number).value for name, number in device.items()}
+    kernels, errors = _kernels(timings, replace(cluster, **values, kernel_gap=timings.busy.call))  # type: ignore[arg-type]
+    links, link_errors = _links(timings)
+    numbers |= device | kernels | links | _host(timings) | _zero3(timings, known["zero3_bandwidth"].value)
+    if hca_bandwidth is not None:
+        numbers |= _between_nodes(known, base, hca_bandwidth)
+    parameters = {
+        field.name: _parameter(field.name, known, *numbers[field.name])
+        for field in fields(Cluster)
+        if field.name in numbers
+    }
+    return Calibration(parameters, cluster.gemm_tiles, errors | link_errors)
+
+
+def _as_base(parameter: ClusterParameter, base: str) -> tuple[Fitted, str, str]:
+    return _as_fitted(parameter), f"not measured; as on {base}: {parameter.source}", base
 
 
 def _as_fitted(parameter: ClusterParameter) -> Fitted:
     return Fitted(parameter.value, parameter.low, parameter.high)
 
 
-def _rounded(name: str, number: Fitted, unit: str, source: str, set_with: str) -> ClusterParameter:
-    """With four digits, as a file shows it; the range still contains the value."""
+def _parameter(
+    name: str, known: Mapping[str, ClusterParameter], value: Fitted | float, source: str, set_with: str = MEASURED
+) -> ClusterParameter:
+    """The number with four digits, as a file shows it; the range still contains the value."""
+    unit = UNITS.get(name) or known[name].unit
     whole = unit == "count" or name in ("element_bytes", "gradient_bytes")
-    value, low, high = (round(x) if whole else float(f"{x:.4g}") for x in number)
-    return ClusterParameter(name, value, unit, min(low, value), max(high, value), source, set_with)
+    number = value if isinstance(value, Fitted) else (value, value, value)
+    rounded, low, high = (round(x) if whole else float(f"{x:.4g}") for x in number)
+    return ClusterParameter(name, rounded, unit, min(low, rounded), max(high, rounded), source, set_with)
 
 
 def _how(timings: Timings) -> str:
@@ -95,27 +93,29 @@ def _how(timings: Timings) -> str:
     return f"on each of {timings.ranks} ranks at once, one thread each"
 
 
-def _put_device(timings: Timings, put: Put) -> None:
+def _device(timings: Timings) -> Numbers:
     """What the device is: its peak, memory, bandwidth, and the precision it was measured in."""
-    busy, how = timings.busy, _how(timings)
-    put(
-        "peak_flops",
-        _with_alone(timings, _fastest),
-        f"fastest of {len(busy.gemms)} GEMMs of transformer layers in {timings.dtype}, {how}{_alone(timings)}",
-    )
-    put("memory_bytes", busy.memory, "as the driver says" if timings.on_gpu else "the machine's, over its ranks")
-    if not timings.on_gpu:
-        put("memory_reserved", busy.reserved, "resident in a rank's process before any tensor")
-    put("gpus_per_node", timings.ranks, "devices found" if timings.on_gpu else "ranks, one per core")
-    put("multiprocessors", busy.multiprocessors, "as the driver says" if timings.on_gpu else "a rank has one core")
+    busy, on_gpu = timings.busy, timings.on_gpu
+    how = _how(timings) + ("; the range reaches to one rank alone" if timings.alone is not None else "")
     largest = max(busy.copies)
-    put(
-        "memory_bandwidth",
-        _with_alone(timings, lambda device: 2 * largest / device.copies[largest]),
-        f"copy of {largest / 2**20:.0f} MiB, read and written, {how}{_alone(timings)}",
-    )
-    put("element_bytes", timings.element_bytes, f"{timings.dtype}, the precision measured", "mechanism")
-    put("gradient_bytes", GRADIENT_BYTES, "the engine sums and reduces gradients in fp32", "mechanism")
+    numbers: Numbers = {
+        "peak_flops": (
+            _with_alone(timings, _fastest),
+            f"fastest of {len(busy.gemms)} GEMMs of transformer layers in {timings.dtype}, {how}",
+        ),
+        "memory_bytes": (busy.memory, "as the driver says" if on_gpu else "the machine's, over its ranks"),
+        "gpus_per_node": (timings.ranks, "devices found" if on_gpu else "ranks, one per core"),
+        "multiprocessors": (busy.multiprocessors, "as the driver says" if on_gpu else "a rank has one core"),
+        "memory_bandwidth": (
+            _with_alone(timings, lambda device: 2 * largest / device.copies[largest]),
+            f"copy of {largest / 2**20:.0f} MiB, read and written, {how}",
+        ),
+        "element_bytes": (timings.element_bytes, f"{timings.dtype}, the precision measured", MECHANISM),
+        "gradient_bytes": (GRADIENT_BYTES, "the engine sums and reduces gradients in fp32", MECHANISM),
+    }
+    if not on_gpu:
+        numbers["memory_reserved"] = busy.reserved, "resident in a rank's process before any tensor"
+    return numbers
 
 
 def _fastest(device: DeviceTimings) -> float:
@@ -128,48 +128,41 @@ def _with_alone(timings: Timings, number: Callable[[DeviceTimings], float]) -> F
     return Fitted(values[0], min(values), max(values))
 
 
-def _alone(timings: Timings) -> str:
-    return "; the range reaches to one rank alone" if timings.alone is not None else ""
-
-
-def _put_kernels(
-    timings: Timings,
-    base: Cluster,
-    device_parameters: Mapping[str, ClusterParameter],
-    errors: dict[str, float],
-    put: Put,
-) -> None:
-    """How GEMMs and memory-bound kernels use the device."""
+def _kernels(timings: Timings, cluster: Cluster) -> tuple[Numbers, dict[str, float]]:
+    """How GEMMs, memory-bound kernels and the optimizer use the device, and the errors; `cluster` has the device's
+    numbers, the others are the base's."""
     busy, how = timings.busy, _how(timings)
-    device = {name: parameter.value for name, parameter in device_parameters.items()}
-    cluster = replace(base, **device, kernel_gap=busy.call)  # type: ignore[arg-type]
     fitted = fit_gemms(busy.gemms, cluster)
-    for name, number in fitted.items():
-        put(
-            name,
-            number,
-            f"fitted, with the other GEMM numbers, to {len(busy.gemms)} products of transformer layers {how}; "
-            "the range: what fits about as well",
-        )
-    errors["GEMMs"] = expm1(gemm_error(busy.gemms, cluster, {name: number.value for name, number in fitted.items()}))
-
-    rows = operator_rows(timings)
+    products = f"{len(busy.gemms)} products of transformer layers {how}"
+    source = f"fitted, with the other GEMM numbers, to {products}; the range: what fits about as well"
+    numbers: Numbers = {name: (number, source) for name, number in fitted.items()}
+    rows, bandwidth = operator_rows(timings), cluster.memory_bandwidth
     gap, rate = line(rows)
-    errors["other operators"] = expm1(line_error(rows, gap.value, rate.value))
-    bandwidth = device_parameters["memory_bandwidth"].value
+    errors = {
+        "GEMMs": expm1(gemm_error(busy.gemms, cluster, {name: number.value for name, number in fitted.items()})),
+        "other operators": expm1(line_error(rows, gap.value, rate.value)),
+    }
     counted = "the engine's operators of transformer layers besides GEMMs, with autograd, in the simulator's bytes"
-    put(
-        "memory_efficiency",
+    numbers["memory_efficiency"] = (
         Fitted(*(x / bandwidth for x in rate)),
         f"share of memory_bandwidth of {counted}, {how}; above 1 where caches serve",
     )
     if timings.on_gpu:
-        put("kernel_gap", busy.call, "from one small kernel to the next in a chain of them, launches queued ahead")
-        put("host_per_call", busy.launch, f"host time of a tiny layer over the simulator's count of calls: {counted}")
+        chain = "from one small kernel to the next in a chain of them, launches queued ahead"
+        numbers["kernel_gap"] = busy.call, chain
+        host = f"host time of a tiny layer over the simulator's count of calls: {counted}"
+        numbers["host_per_call"] = busy.launch, host
     else:
-        put("kernel_gap", gap, f"per operator, whatever its size: {counted}, {how}")
-        put("gemm_unaligned", 1.0, "a CPU's BLAS takes rows of any length", "mechanism")
-    _put_optimizer(timings, bandwidth, put)
+        numbers["kernel_gap"] = gap, f"per operator, whatever its size: {counted}, {how}"
+        numbers["gemm_unaligned"] = 1.0, "a CPU's BLAS takes rows of any length", MECHANISM
+    parameters = _optimizer_line(timings)[1]
+    numbers["optimizer_bytes"] = (
+        Fitted(bandwidth / parameters.value, bandwidth / parameters.high, bandwidth / parameters.low),
+        "time of the engine's gradient clearing, norm, clipping and AdamW for each further parameter, in bytes at "
+        "memory_bandwidth",
+    )
+    numbers["stream_efficiency"] = 1.0, "memory_bandwidth is that of a copy", MECHANISM
+    return numbers, errors
 
 
 def operator_rows(timings: Timings) -> list[FitPoint]:
@@ -190,34 +183,24 @@ def _optimizer_line(timings: Timings) -> tuple[Fitted, Fitted]:
     return line([FitPoint(1, parameters, seconds) for parameters, seconds in timings.busy.optimizer.items()])
 
 
-def _put_optimizer(timings: Timings, bandwidth: float, put: Put) -> None:
-    rate = _optimizer_line(timings)[1]
-    put(
-        "optimizer_bytes",
-        Fitted(bandwidth / rate.value, bandwidth / rate.high, bandwidth / rate.low),
-        "time of the engine's gradient clearing, norm, clipping and AdamW for each further parameter, in bytes at "
-        "memory_bandwidth",
-    )
-    put("stream_efficiency", 1.0, "memory_bandwidth is that of a copy", "mechanism")
-
-
-def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:
-    """What collectives and messages inside the node cost."""
+def _links(timings: Timings) -> tuple[Numbers, dict[str, float]]:
+    """What collectives and messages inside the node cost, and the errors."""
     link = "inside this node" if timings.on_gpu else "over this machine's loopback"
-    wrong = []
+    numbers: Numbers = {}
+    errors, wrong = {}, []
     for k in GROUPS:
         measured = k if k in timings.all_reduce else max((j for j in timings.all_reduce if j < k), default=None)
         if measured is None:
             continue
-        rows = [
-            FitPoint(1, 2 * (measured - 1) / measured * size, t) for size, t in timings.all_reduce[measured].items()
-        ]
+        by_size = timings.all_reduce[measured]
+        rows = [FitPoint(1, 2 * (measured - 1) / measured * size, seconds) for size, seconds in by_size.items()]
         latency, bandwidth = line(rows)
         wrong.append(line_error(rows, latency.value, bandwidth.value))
-        what = f"all-reduce over {measured} ranks {link}, {_sizes(timings.all_reduce[measured])}"
+        what = f"all-reduce over {measured} ranks {link}, {_sizes(by_size)}"
         note = "" if k == measured else f"; not measured over {k}: there are {timings.ranks}"
-        put(f"nvlink_latency_{k}", latency, f"{what}: what does not depend on the size{note}")
-        put(f"nvlink_bandwidth_{k}", bandwidth, f"{what}: bus bandwidth, 2(k-1)/k of the size over the rest{note}")
+        numbers[f"nvlink_latency_{k}"] = latency, f"{what}: what does not depend on the size{note}"
+        rate = f"{what}: bus bandwidth, 2(k-1)/k of the size over the rest{note}"
+        numbers[f"nvlink_bandwidth_{k}"] = bandwidth, rate
     if wrong:
         errors["all-reduces"] = expm1(sum(wrong) / len(wrong))
     if timings.messages:
@@ -225,12 +208,10 @@ def _put_node(timings: Timings, errors: dict[str, float], put: Put) -> None:
         host, bandwidth = line(rows)
         errors["messages"] = expm1(line_error(rows, host.value, bandwidth.value))
         what = f"the engine's blocking exchange of one message or two between two ranks {link}"
-        put("exchange_host_time", host, f"{what}: what does not depend on the size")
-        put(
-            "nvlink_p2p_bandwidth",
-            bandwidth,
-            f"{what}: the size over the rest, {_sizes(size for _, size in timings.messages)}",
-        )
+        numbers["exchange_host_time"] = host, f"{what}: what does not depend on the size"
+        sizes = _sizes(size for _, size in timings.messages)
+        numbers["nvlink_p2p_bandwidth"] = bandwidth, f"{what}: the size over the rest, {sizes}"
+    return numbers, errors
 
 
 def _sizes(sizes: Iterable[int]) -> str:
@@ -238,28 +219,28 @@ def _sizes(sizes: Iterable[int]) -> str:
     return f"{every[0] / 1024:.0f} KiB to {every[-1] / 2**20:.0f} MiB"
 
 
-def _put_host(timings: Timings, put: Put) -> None:
+def _host(timings: Timings) -> Numbers:
     """What the host does for each microbatch, and once an iteration."""
     times = timings.busy.fetch.values()
-    put(
-        "microbatch_host_time",
-        Fitted(median(times), min(times), max(times)),
-        "one microbatch drawn from a token file by the engine, which does so on the first and on the last stage only",
-    )
     fixed, _ = _optimizer_line(timings)
     small = min(timings.all_reduce[2].items())[1] if timings.all_reduce else 0.0
-    put(
-        "iteration_host_time",
-        Fitted(fixed.value + 2 * small, fixed.low, fixed.high + 4 * small),
-        f"the engine's optimizer step without what depends on the parameters, {1e3 * fixed.value:.2g} ms"
-        + (", and two small all-reduces (loss, norm); from none to four, by layout" if small else ""),
-    )
+    return {
+        "microbatch_host_time": (
+            Fitted(median(times), min(times), max(times)),
+            "one microbatch drawn from a token file by the engine, which does so on the first and on the last stage "
+            "only",
+        ),
+        "iteration_host_time": (
+            Fitted(fixed.value + 2 * small, fixed.low, fixed.high + 4 * small),
+            f"the engine's optimizer step without what depends on the parameters, {1e3 * fixed.value:.2g} ms"
+            + (", and two small all-reduces (loss, norm); from none to four, by layout" if small else ""),
+        ),
+    }
 
 
-def _put_between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_bandwidth: float | None, put: Put) -> None:
-    """The rates between nodes; without an `hca_bandwidth` they are left to the base."""
-    if hca_bandwidth is None:
-        return
+def _between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_bandwidth: float) -> Numbers:
+    """The rates between nodes, as one of them is given."""
+    numbers: Numbers = {}
     given = f"{hca_bandwidth:.4g} B/s, from --hca-bandwidth"
     for name in BETWEEN_NODES:
         share = known[name].value / known["hca_bandwidth"].value
@@ -267,17 +248,16 @@ def _put_between_nodes(known: Mapping[str, ClusterParameter], base: str, hca_ban
         source = f"not measured on one node: {given}"
         if name != "hca_bandwidth":
             source = f"not measured on one node: {share:.3g} of {given}, the ratio on {base}"
-        put(name, Fitted(*(scale * x for x in _as_fitted(known[name]))), source, "--hca-bandwidth")
+        numbers[name] = Fitted(*(scale * x for x in _as_fitted(known[name]))), source, "--hca-bandwidth"
+    return numbers
 
 
-def _put_zero3(timings: Timings, between: ClusterParameter, put: Put) -> None:
-    """ZeRO-3's gathers go through the node's links and the network: the slower of the two."""
+def _zero3(timings: Timings, between: float) -> Numbers:
+    """ZeRO-3's gathers go through the node's links and the network (`between` nodes, B/s): the slower of the two."""
+    if not timings.all_gather:
+        return {}
     ranks = max(timings.all_gather)
     size, seconds = max(timings.all_gather[ranks].items())
     inside = (ranks - 1) / ranks * size / seconds
-    if inside < between.value:
-        put(
-            "zero3_bandwidth",
-            Fitted(inside, inside / 2, inside * 2),
-            f"all-gather of {size / 2**20:.0f} MiB over {ranks} ranks of this node, which is slower than the network",
-        )
+    what = f"all-gather of {size / 2**20:.0f} MiB over {ranks} ranks of this node, which is slower than the network"
+    return {"zero3_bandwidth": (Fitted(inside, inside / 2, inside * 2), what)} if inside < between else {}
