@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.records import Metric, PointResult, Record, RecordedTimeline, read_record
 from benchmarks.records.environment import MOMENTARY
-from benchmarks.records.errors import (
-    DONE,
-    INVALID_RESULTS,
-    REGRESSED,
-    InvalidResultsError,
-    NothingSelectedError,
-    UsageError,
-)
+from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.experiment.fidelity import FIDELITIES
 
 # Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
@@ -148,12 +141,6 @@ class Comparison:
             return []
         failures = [f"{pair.key}: {why}" for pair in self.pairs for why in pair.failures(share, claims)]
         return failures + [f"{key}: only in A" for key in self.only_in_a]
-
-    def code(self, share: float | None = None, claims: bool = False) -> int:
-        """The exit code: differences are a result, unless they are to fail; what cannot be compared is none."""
-        if self.failures(share, claims):
-            return REGRESSED
-        return INVALID_RESULTS if any(pair.obstacles for pair in self.pairs) else DONE
 
 
 def load(path: Path) -> dict[Key, Record]:

@@ -6,7 +6,7 @@ neighbours. A step of less than 3% is none.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -30,27 +30,23 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Trend:
-    """The values of a point's metric over runs, the oldest first; `changes` are indices of runs that begin a level."""
+    """The values of a point's metric over runs, the oldest first, and the `steps` of its level (`change_points`)."""
 
     point: str
     unit: str
     values: tuple[float, ...]
     commits: tuple[str, ...]
     days: tuple[str, ...]
-    changes: tuple[int, ...]
-
-    @property
-    def steps(self) -> list[float]:
-        """The relative change of the level at each change point."""
-        edges = [0, *self.changes, len(self.values)]
-        levels = [median(map(math.log, self.values[i:j])) for i, j in pairwise(edges)]
-        return [math.expm1(after - before) for before, after in pairwise(levels)]
+    steps: Mapping[int, float]
 
 
-def change_points(values: Sequence[float]) -> tuple[int, ...]:
-    """The indices at which a new level begins. Raises `UnavailableError` without ruptures."""
+def change_points(values: Sequence[float]) -> dict[int, float]:
+    """The indices at which a new level begins, each with the relative change of the level.
+
+    Raises `UnavailableError` without ruptures.
+    """
     if len(values) < 2 * SHORTEST:
-        return ()
+        return {}
     try:
         import numpy
         import ruptures
@@ -61,14 +57,14 @@ def change_points(values: Sequence[float]) -> tuple[int, ...]:
     sigma = max(1.4826 * float(numpy.median(numpy.abs(numpy.diff(logs)))) / math.sqrt(2), 1e-4)
     search = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit(logs.reshape(-1, 1))
     begins = search.predict(pen=PENALTY * sigma * math.log(len(values)))[:-1]
-    while begins:  # the smallest step goes first, which joins two levels
+    while True:
         edges = [0, *begins, len(values)]
         levels = [float(numpy.median(logs[i:j])) for i, j in pairwise(edges)]
-        sizes = [abs(after - before) for before, after in pairwise(levels)]
-        if min(sizes) >= math.log1p(LEAST_STEP):
-            break
-        del begins[sizes.index(min(sizes))]
-    return tuple(map(int, begins))
+        steps = {int(begin): after - before for begin, (before, after) in zip(begins, pairwise(levels), strict=True)}
+        smallest = min(steps, key=lambda begin: abs(steps[begin]), default=None)
+        if smallest is None or abs(steps[smallest]) >= math.log1p(LEAST_STEP):
+            return {begin: math.expm1(step) for begin, step in steps.items()}
+        begins.remove(smallest)  # which joins two levels
 
 
 def trends(records: Sequence[Record], metric: str) -> list[Trend]:
@@ -82,19 +78,18 @@ def trends(records: Sequence[Record], metric: str) -> list[Trend]:
             if point.status == "ok" and value is not None and value.value is not None and value.value > 0:
                 row = float(value.value), value.unit, commit, made_by.started[:10]
                 runs.setdefault(point.key, []).append(row)
-    return [_trend(point, rows) for point, rows in runs.items()]
-
-
-def _trend(point: str, rows: Sequence[tuple[float, str, str, str]]) -> Trend:
-    values, units, commits, days = zip(*rows, strict=True)
-    return Trend(point, units[0], values, commits, days, change_points(values))
+    all_points = []
+    for point_key, rows in runs.items():
+        values, units, commits, days = zip(*rows, strict=True)
+        all_points.append(Trend(point_key, units[0], values, commits, days, change_points(values)))
+    return all_points
 
 
 def overview(of_points: Sequence[Trend]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of a table with a row per point."""
     rows = []
     for trend in of_points:
-        changes = [f"{step:+.1%} at {trend.commits[run]}" for run, step in zip(trend.changes, trend.steps, strict=True)]
+        changes = [f"{step:+.1%} at {trend.commits[run]}" for run, step in trend.steps.items()]
         latest = trend.values[-1] / median(trend.values) - 1
         cells = [with_unit(value, trend.unit, DIGITS) for value in (trend.values[0], trend.values[-1])]
         rows.append([trend.point, str(len(trend.values)), *cells, f"{latest:+.1%}", "; ".join(changes) or "none"])
@@ -103,9 +98,9 @@ def overview(of_points: Sequence[Trend]) -> tuple[list[str], list[list[str]]]:
 
 def runs_of(trend: Trend) -> tuple[list[str], list[list[str]]]:
     """Headings and rows of a table with a row per run of one point."""
-    steps = dict(zip(trend.changes, trend.steps, strict=True))
+    steps = {run: f"{step:+.1%} from here" for run, step in trend.steps.items()}
     rows = [
-        [day, commit, with_unit(value, trend.unit, DIGITS), f"{steps[i]:+.1%} from here" if i in steps else ""]
+        [day, commit, with_unit(value, trend.unit, DIGITS), steps.get(i, "")]
         for i, (day, commit, value) in enumerate(zip(trend.days, trend.commits, trend.values, strict=True))
     ]
     return ["day", "commit", "value", "change point"], rows
@@ -116,11 +111,11 @@ def draw(of_points: Sequence[Trend], name: str, metric: str, machine: str) -> "F
 
     Of many points the ones with the largest steps are shown.
     """
-    shown = sorted(of_points, key=lambda trend: -max(map(abs, trend.steps), default=0.0))[:LINES]
+    shown = sorted(of_points, key=lambda trend: -max(map(abs, trend.steps.values()), default=0.0))[:LINES]
     figure = theme.new_figure(theme.PAGE, 2.4)
     axes = figure.subplots()
     for color, marker, trend in zip(theme.PALETTE, theme.MARKERS, shown, strict=False):
-        edges = [0, *trend.changes, len(trend.values)]
+        edges = [0, *trend.steps, len(trend.values)]
         reference = median(trend.values[: edges[1]])
         axes.plot([value / reference for value in trend.values], marker, color=color, alpha=0.6, label=trend.point)
         for i, j in pairwise(edges):

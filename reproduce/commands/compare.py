@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records.documents import print_document
-from benchmarks.records.errors import INVALID_RESULTS, REGRESSED, UsageError
+from benchmarks.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
 from benchmarks.records.units import with_unit
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load
 from reproduce.commands.options import add_json, path_of
@@ -74,30 +74,31 @@ def run(parsed: Namespace) -> int:
     if len(paths) > len(LETTERS):
         raise UsageError(f"{len(paths) + 1} sets are too many for a table; needs at most {len(LETTERS) + 1}")
     comparisons = [compare(first, load(path), parsed.across_hosts) for path in paths]
-    pairs = list(zip(comparisons, paths, strict=True))
-    limits = parsed.fail_on, parsed.fail_on_claims
-    codes = [comparison.code(*limits) for comparison in comparisons]
-    code = REGRESSED if REGRESSED in codes else max(codes)
+    failures = [comparison.failures(parsed.fail_on, parsed.fail_on_claims) for comparison in comparisons]
+    sets = list(zip(comparisons, paths, failures, strict=True))
+    code = INVALID_RESULTS if any(pair.obstacles for each in comparisons for pair in each.pairs) else DONE
+    if any(failures):
+        code = REGRESSED
     if parsed.json:
-        against, *more = [_document(comparison, parsed.a, path, limits) for comparison, path in pairs]
+        against, *more = [_document(parsed.a, path, comparison, failed) for comparison, path, failed in sets]
         print_document("compare", 1, {"exit_code": code, **against, **({"others": more} if more else {})})
         return code
-    for letter, (comparison, path) in zip(LETTERS, pairs, strict=False):
+    for letter, (comparison, path, failed) in zip(LETTERS, sets, strict=False):
         if letter != LETTERS[0]:
             print()
         _print(comparison, parsed.a, path, letter)
-        if failures := comparison.failures(*limits):
-            print(f"\nfails (exit code {REGRESSED}):", *_some(failures), sep="\n")
+        if failed:
+            print(f"\nfails (exit code {REGRESSED}):", *_some(failed), sep="\n")
     if parsed.others:
         print("\n" + "\n".join(_side_by_side(comparisons)))
     return code
 
 
-def _document(comparison: Comparison, a: Path, b: Path, limits: tuple[float | None, bool]) -> dict[str, Any]:
+def _document(a: Path, b: Path, comparison: Comparison, failures: Sequence[str]) -> dict[str, Any]:
     return {
         "a": str(a),
         "b": str(b),
-        "failures": comparison.failures(*limits),
+        "failures": failures,
         "pairs": [_pair_document(pair) for pair in comparison.pairs],
         "only_in_a": [key._asdict() for key in comparison.only_in_a],
         "only_in_b": [key._asdict() for key in comparison.only_in_b],
@@ -186,7 +187,7 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
         (
             *(str(key), f"{metric.replace('_', ' ')} [{difference.origin}]", difference.point),
             with_unit(difference.a, difference.unit, DIGITS),
-            *(_cell(column.get((key, metric, difference.point)), difference) for column in columns),
+            *(_cell(column.get((key, metric, difference.point))) for column in columns),
         )
         for (key, metric), difference in most.items()
     ]
@@ -194,12 +195,12 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
     return ["all, where they differ most:", *_aligned(headings, rows)] if rows else ["all: no value differs"]
 
 
-def _cell(difference: Difference | None, shown: Difference) -> str:
+def _cell(difference: Difference | None) -> str:
     """A set's value at a point; that of A if it does not differ there, or if the set has none."""
     if difference is None:
         return "as A, or none"
     share = "" if difference.relative is None else f" ({100 * difference.relative:+.3g}%)"
-    return with_unit(difference.b, shown.unit, DIGITS) + share
+    return with_unit(difference.b, difference.unit, DIGITS) + share
 
 
 def _row(differences: Sequence[Difference]) -> tuple[str, ...]:
