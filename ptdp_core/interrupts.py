@@ -15,6 +15,7 @@ catches other exceptions asks `received` or calls `check`; who goes on after an 
 Without `run_program`, as in a notebook, nothing here has an effect, and Ctrl-C is Python's own.
 """
 
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,7 @@ def run_program(name: str, main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         code = settle()
+    gc.freeze()  # Python need not look through what is left: with torch loaded that takes most of a second
     sys.exit(code)
 
 
