@@ -12,7 +12,6 @@ that says how to mend it.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +43,7 @@ class Record(records.Record):
     @classmethod
     def of(cls, record: records.Record) -> "Record":
         """The same record, with this class's methods."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
+        return cls(**vars(record))
 
     def frame(self) -> "DataFrame":
         """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.frame`)."""

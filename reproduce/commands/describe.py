@@ -77,7 +77,7 @@ def _fidelities(artifact: Artifact) -> Iterator[str]:
         times = {plan.scale: sum(fidelities.expected_seconds(plan)) for plan in plans}
         takes = {scale: f", about {spoken(time)}" if time >= LONG_S else "" for scale, time in times.items()}
         between = "; " if any(takes.values()) else ", "
-        yield f"{name} (scale {between.join(scale + told for scale, told in takes.items())})"
+        yield f"{name} (scale {between.join(scale + duration for scale, duration in takes.items())})"
 
 
 def _wrap(text: str, indent: str = "") -> None:

@@ -120,8 +120,8 @@ def read_points(file: str) -> list[Any]:
         raise wrong("", f"cannot be read as JSON: {error}") from None
     if not isinstance(points, list):
         kinds = {dict: "an object", str: "a text", bool: "a truth value", type(None): "null"}
-        found = f"found {kinds.get(type(points), 'a number')}; needs a list: [{{...}}, ...]"
-        raise wrong(text[: len(text) - len(text.lstrip())], found)
+        what = f"found {kinds.get(type(points), 'a number')}; needs a list: [{{...}}, ...]"
+        raise wrong(text[: len(text) - len(text.lstrip())], what)
     if not points:
         raise NothingSelectedError(f"{name} holds no points; needs a list of at least one: [{{...}}]")
     return points

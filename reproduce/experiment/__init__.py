@@ -1,9 +1,14 @@
 """What an experiment is: artifacts, their points, quantities and claims, and the published numbers.
 
-artifact      the types: Artifact, Point, Quantity, Claim, Results
-claims        judging claims on results; how far results are from the paper
-fidelity      the table of fidelities: scales, modules, words
+artifact      a figure or table, complete in itself
+sweep         its points, at every scale
+parameters    what a point's plain parameters describe
+quantities    how metrics are shown
+results       what claims are, and how they read results
+claims        judging them; how far results are from the paper
+margins       how sure simulated results are
+predictions   what ran in real time against what was predicted for it
+fidelity      the table of fidelities
 catalog       which artifacts there are
 published     the paper's numbers (`published.json`)
-predictions   what ran in real time against what was predicted for it
 """

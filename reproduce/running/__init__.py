@@ -4,4 +4,5 @@ runner       evaluates points or reuses them, judges the claims, writes the file
 fidelities   the fidelities there are
 evaluator    what evaluates points, whatever the fidelity
 simulated, derived, emulated, measured   one fidelity each
+gpu_session  the steps of `reproduce bench gpu`
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.records import StorageError, read_record
-from benchmarks.records.errors import InvalidResultsError, UsageError
+from benchmarks.records.errors import InvalidResultsError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Sweep
@@ -252,14 +252,6 @@ def test_a_configuration_that_does_not_fit(figure_12):
     result = evaluate.evaluate(replace(point, parameters={**point.parameters, "p": 97}))
     assert result.status == "invalid"
     assert "layers=96 for p*v=97*1=97 stages" in result.reason
-
-
-def test_fidelities_that_are_not_there(small, tmp_path):
-    for fidelity in ("emulated", "measured", "simulated"):
-        with pytest.raises(UsageError, match=f"fig_squares has no fidelity '{fidelity}'; it has: derived"):
-            runner.plan(small, tmp_path, fidelity)
-    with pytest.raises(UsageError, match="unknown fidelity 'guessed'"):
-        runner.plan(small, tmp_path, "guessed")
 
 
 @pytest.mark.slow
