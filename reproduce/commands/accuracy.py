@@ -71,11 +71,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Assess, write, print; the exit code is 4 if a point that the paper has did not work."""
-    open_cluster(parsed.cluster)  # what can be wrong, before any work
+    cluster, reference = open_cluster(parsed.cluster)  # what can be wrong, before any work
     if parsed.ledger:
-        return _ledger(parsed)
+        return _ledger(parsed, cluster.usable_memory)
     if parsed.slopes:
-        return _slopes(parsed)
+        return _slopes(parsed, reference.name)
     against = parsed.against or (PAPER if host_of(parsed.cluster) is None else MEASURED)
     return _against_measured(parsed) if against == MEASURED else _against_paper(parsed)
 
@@ -140,48 +140,39 @@ def _refit(parsed: Namespace) -> None:
         atomic_write_bytes(parsed.results / FOLDER / name, text.encode())
 
 
-def _slopes(parsed: Namespace) -> int:
+def _slopes(parsed: Namespace, cluster: str) -> int:
     from reproduce.analysis.scoring import accuracy, slopes
 
     lines = slopes.slopes(accuracy.predict_paper(parsed.cluster)[0])
-    _, cluster = open_cluster(parsed.cluster)
     if parsed.json:
-        document = {"origin": "simulated", "cluster": cluster.name, "configurations": lines}
+        document = {"origin": "simulated", "cluster": cluster, "configurations": lines}
         print_document("accuracy-slopes", 1, document)
         return DONE
     out = console()
-    out.print(f"Iteration time on {cluster.name} as a line over the number of microbatches m", style="bold")
+    out.print(f"Iteration time on {cluster} as a line over the number of microbatches m", style="bold")
     print_table(out, slopes.table(lines))
     wrapped(out, "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer.")
     return DONE
 
 
-def _ledger(parsed: Namespace) -> int:
+def _ledger(parsed: Namespace, usable_memory: float) -> int:
     from reproduce.analysis.scoring import accuracy, fits, ledger_text
     from reproduce.analysis.scoring.ledger import ledger
     from reproduce.analysis.scoring.scores import score
 
     values, results = accuracy.predict_paper(parsed.cluster)
     scores = {place: score(rows) for place, rows in values[values.ours.notna()].groupby("place", sort=False)}
-    cluster, _ = open_cluster(parsed.cluster)
     points = [(id, result) for id, by_key in results.items() for result in by_key.values()]
-    document = ledger(scores, fits.score(points, cluster.usable_memory))
+    document = ledger(scores, fits.score(points, usable_memory))
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
         return DONE
     out = console()
-    out.print("Throughput that others measured: errors of the prediction, none of them fitted", style="bold")
-    print_table(out, ledger_text.study_table(document))
-    wrapped(out, "inside: share of the times inside the margin that the paper's own cluster has (docs/margins.md)")
-    for line in ledger_text.study_lines(document):
-        wrapped(out, line)
-    out.print("\nMemory of a GPU of the first pipeline rank, in bytes that others published", style="bold")
-    print_table(out, ledger_text.memory_table(document))
-    out.print("\nWhat ran in the paper and what did not, by simulated memory", style="bold")
-    print_table(out, ledger_text.fits_table(document))
-    out.print("\nOther simulators on the same rows: mean errors of throughput", style="bold")
-    print_table(out, ledger_text.other_table(document))
-    wrapped(out, document["others"])
+    for heading, table, lines in ledger_text.parts(document):
+        out.print(heading, style="bold")
+        print_table(out, table)
+        for line in lines:
+            wrapped(out, line)
     return DONE
 
 

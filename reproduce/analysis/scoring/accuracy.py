@@ -21,6 +21,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.running import runner, simulated
 from reproduce.running.simulated import Simulated
 
+THROUGHPUTS, ALL = "throughput per GPU only", "all"  # the throughputs have baselines
 OnDone = Callable[[str], None]
 
 
@@ -42,16 +43,15 @@ class Scored:
 class Assessment:
     """All of it.
 
-    `values` are the rows of `published_points` with what we have for them. `overall` and `parts` count every
-    configuration once. `unpublished` are the artifacts that are predicted and not compared, as plain data, because the
-    paper publishes no value of what is simulated. `moves` has a row for each number or mechanism that was changed.
+    `values` are the rows of `published_points` with what we have for them. `scores` are by artifact, and by THROUGHPUTS
+    and ALL, which count every configuration once. `unpublished` are the artifacts that are predicted and not compared,
+    as plain data, because the paper publishes no value of what is simulated. `moves` has a row for each number or
+    mechanism that was changed.
     """
 
     cluster: ClusterRef
     values: DataFrame
-    groups: Mapping[str, Scored]
-    parts: Mapping[str, Scored]
-    overall: Scored
+    scores: Mapping[str, Scored]
     unpublished: Sequence[Mapping[str, Any]]
     parameters: Mapping[str, ClusterParameter]
     moves: DataFrame
@@ -93,15 +93,13 @@ def assess(
     left_out, note = _left_out(refitted, parameters, values)
     values = values.assign(left_out=left_out)
     counted = values[values.counted & ~values.reference]
-    throughputs = values[values.counted & values.throughput]
+    groups = [*values.groupby("artifact", sort=False), (THROUGHPUTS, counted[counted.throughput]), (ALL, counted)]
     references = int(values.reference.sum())
     normalised = f"{references} points are 1 on both sides, because their series are normalised there: not scored"
     return Assessment(
         cluster=reference,
         values=values,
-        groups={id: _scored(rows) for id, rows in values.groupby("artifact", sort=False)},
-        parts={} if throughputs.empty else {"throughput per GPU only": _scored(throughputs)},
-        overall=_scored(counted),
+        scores={name: _scored(rows) for name, rows in groups if not rows.empty},
         unpublished=[
             {
                 "id": artifact.id,

@@ -8,33 +8,28 @@ from typing import Any
 
 from pandas import DataFrame
 
-from benchmarks.records import Metric, PointResult, Record, write_files, write_record
+from benchmarks.records import Metric, PointResult
 from benchmarks.records.provenance import collect
-from reproduce.analysis.scoring.accuracy import Assessment, Scored
+from reproduce.analysis.scoring.accuracy import ALL, THROUGHPUTS, Assessment, Scored
 from reproduce.analysis.scoring.figures import render
 from reproduce.analysis.scoring.published_points import plain
-from reproduce.analysis.scoring.scores import derived_point
+from reproduce.analysis.scoring.scores import derived_point, write_comparison
 from reproduce.experiment import margins
-from reproduce.running.runner import RECORD
 
 
 def as_json(assessment: Assessment) -> dict[str, Any]:
     """The assessment as `reproduce accuracy --json` prints it."""
     values = assessment.values
+    scores = {name: _scored(scored) for name, scored in assessment.scores.items()}
     return {
         "cluster": assessment.cluster.name,
         "origin": "simulated",
         "groups": [
-            {
-                "id": id,
-                "paper": assessment.places[id],
-                **_scored(scored),
-                "points": _points(values[values.artifact == id]),
-            }
-            for id, scored in assessment.groups.items()
+            {"id": id, "paper": place, **scores[id], "points": _points(values[values.artifact == id])}
+            for id, place in assessment.places.items()
         ],
-        "overall": _scored(assessment.overall),
-        "parts": {name: _scored(scored) for name, scored in assessment.parts.items()},
+        "overall": scores[ALL],
+        "parts": {name: scores[name] for name in scores if name == THROUGHPUTS},
         "duplicates": assessment.duplicates,
         "unpublished": assessment.unpublished,
         "parameters": [asdict(parameter) for parameter in assessment.parameters.values()],
@@ -73,16 +68,18 @@ def notes(assessment: Assessment) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def record(assessment: Assessment, command: Sequence[str], started: datetime) -> Record:
-    """The assessment as a record: its points are the predictions, then scores, moves and parameters, by series."""
-    return Record(
-        kind="comparison",
+def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
+    """Write record and figures into `folder`. Raises `StorageError`.
+
+    The points of the record are the predictions, then scores, moves and parameters, by series.
+    """
+    return write_comparison(
+        folder,
+        render(assessment),
         id="accuracy",
         title="Accuracy of the simulator against every published value",
-        paper=None,
         fidelity="simulated",
         scale="paper",
-        state="complete",
         provenance=collect(command, started, cluster=assessment.cluster, code_digest=assessment.code_digest),
         points=(
             *map(_prediction, assessment.values.itertuples()),
@@ -114,11 +111,10 @@ def _prediction(row: Any) -> PointResult:
 
 
 def _scores(assessment: Assessment) -> Iterator[PointResult]:
-    rows = [(id, assessment.places[id], scored) for id, scored in assessment.groups.items()]
-    rows += [(name.replace(" ", "_"), name, scored) for name, scored in assessment.parts.items()]
-    for key, label, scored in [*rows, ("all", "all", assessment.overall)]:
+    for name, scored in assessment.scores.items():
         if scored.score is not None:
-            yield scored.score.record_point(key, label, scored.baselines or {})
+            label = assessment.places.get(name, name)
+            yield scored.score.record_point(name.replace(" ", "_"), label, scored.baselines or {})
 
 
 def _move(move: Mapping[str, Any]) -> PointResult:
@@ -128,11 +124,3 @@ def _move(move: Mapping[str, Any]) -> PointResult:
     if move["mean"] is not None:
         metrics["mean_error"] = Metric(move["mean"], "1", "simulated")
     return derived_point(f"sensitivity:{name}:{way}", "sensitivity", f"{name} {way}", parameters, metrics)
-
-
-def write(assessment: Assessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
-    """Write record and figures into `folder`, the record last. Raises `StorageError`."""
-    accuracy = record(assessment, command, started)
-    figures = write_files(folder, render(assessment))
-    write_record(accuracy, folder / RECORD)
-    return (folder / RECORD, *figures)

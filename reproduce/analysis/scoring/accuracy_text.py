@@ -19,13 +19,11 @@ NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble
 def score_table(assessment: Assessment) -> DataFrame:
     """One row per artifact, then the parts and the whole."""
     headings = ("", "n", "shipped", "left out", "naive", "by", "bias", "rank", "worst", "at")
-    rows = [_row(id, scored, f"{assessment.places[id]}: ") for id, scored in assessment.groups.items()]
-    rows += [_row(name, scored) for name, scored in assessment.parts.items()]
-    rows.append(_row("all", assessment.overall))
+    rows = [_row(name, scored, assessment.places.get(name, name)) for name, scored in assessment.scores.items()]
     return DataFrame(rows, columns=headings).fillna(NONE)
 
 
-def _row(name: str, scored: Scored, prefix: str = "") -> dict[str, str]:
+def _row(name: str, scored: Scored, place: str) -> dict[str, str]:
     score = scored.score
     if score is None:
         return {"": name, "n": "0", "at": f"no result for {scored.missing}"}
@@ -34,7 +32,7 @@ def _row(name: str, scored: Scored, prefix: str = "") -> dict[str, str]:
         error, naive = min((error, naive) for naive, error in scored.baselines.items())
         ours = score.mean if scored.left_out is None else scored.left_out
         row |= {"naive": percent(error), "by": NAIVE[naive] + (" wins" if error < ours else "")}
-    row["at"] = row["at"].removeprefix(prefix) + (f"; {scored.missing} without result" if scored.missing else "")
+    row["at"] = row["at"].removeprefix(f"{place}: ") + (f"; {scored.missing} without result" if scored.missing else "")
     return row
 
 

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from pandas import DataFrame
 
-from reproduce.analysis.scoring.accuracy import Assessment
+from reproduce.analysis.scoring.accuracy import ALL, Assessment
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, means
 from reproduce.output.theme import MARKERS, PALETTE, add_origin, figure_files, new_figure, style
 
@@ -59,7 +59,7 @@ def published(assessment: Assessment) -> Figure:
     axes.set(xticks=ticks, yticks=ticks, xlabel="Published teraFLOP/s per GPU", ylabel="Simulated teraFLOP/s per GPU")
     figure.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.3)
     lines = [f"simulated: ptdp on {assessment.cluster.name.capitalize()} model"]
-    if score := assessment.overall.score:
+    if score := assessment.scores[ALL].score:
         lines.append(f"all {score.n} published values: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
     if others := len(values) - len(drawn):
         lines.append(f"({others} of them are no throughputs per GPU, and not drawn)")
@@ -69,7 +69,8 @@ def published(assessment: Assessment) -> Figure:
 
 def bars(assessment: Assessment) -> Figure:
     """For the numbers and mechanisms that matter most: the overall mean error at low, at high, and dropped."""
-    base = 100 * assessment.overall.score.mean if assessment.overall.score else 0.0
+    score = assessment.scores[ALL].score
+    base = 100 * score.mean if score else 0.0
     everything = 100 * means(assessment.moves)
     shown = everything[:BARS]
     # Past every bar, so that a dropped mechanism far out is marked at the edge.

@@ -60,8 +60,7 @@ def studies() -> tuple[Study, ...]:
         Study(
             **{name: entry[name] for name in TEXTS},
             software=Software(**entry["software"]),
-            # Objects keep bytes the whole numbers that they are.
-            points=DataFrame(map(_point, entry["points"]), dtype=object),
+            points=DataFrame(map(_point, entry["points"]), dtype=object),  # bytes stay whole numbers
             alternative=entry.get("alternative", {}),
         )
         for entry in _document()["studies"]

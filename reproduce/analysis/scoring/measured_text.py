@@ -9,15 +9,14 @@ from typing import Any
 from matplotlib.ticker import LogLocator, NullLocator
 from pandas import DataFrame
 
-from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
+from benchmarks.records import Metric, PointResult, fingerprint
 from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.figures import scatter
 from reproduce.analysis.scoring.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
-from reproduce.analysis.scoring.scores import cells
+from reproduce.analysis.scoring.scores import cells, write_comparison
 from reproduce.output.tables import text_table
 from reproduce.output.terminal import percent
 from reproduce.output.theme import add_origin, figure_files, new_figure, style
-from reproduce.running.runner import RECORD
 
 FOOT_WIDTH = 60  # characters of a line under the figure
 TICKS = (1, 1.5, 2, 3, 4, 6, 8)
@@ -93,15 +92,14 @@ def document(assessment: MeasuredAssessment) -> dict[str, Any]:
 
 
 def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], started: datetime) -> tuple[Path, ...]:
-    """figure.pdf, figure.png, then the record. Raises `StorageError`."""
-    record = Record(
-        kind="comparison",
+    """Write record and figure into `folder`. Raises `StorageError`."""
+    return write_comparison(
+        folder,
+        _render(assessment),
         id=FOLDER,
         title="Predictions of a cluster file against measured training steps",
-        paper=None,
         fidelity="measured",
         scale="measured",
-        state="complete",
         provenance=collect(command, started, cluster=assessment.cluster),
         points=(
             *map(_point, assessment.steps.itertuples()),
@@ -109,9 +107,6 @@ def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], 
         ),
         notes=tuple(notes(assessment)),
     )
-    figures = write_files(folder, _render(assessment))
-    write_record(record, folder / RECORD)
-    return (folder / RECORD, *figures)
 
 
 def _point(step: Any) -> PointResult:

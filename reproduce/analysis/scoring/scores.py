@@ -1,4 +1,4 @@
-"""How good predictions are: their relative errors, rank correlation, and naive baselines.
+"""How good predictions are: their relative errors, rank correlation, and naive baselines; and how they are written.
 
 Takes DataFrames with a row per prediction: `label` names it for people, `ours` and `paper` are in the same unit, the
 paper's not zero, and `error` is ours relative to the paper's: +0.1 is 10% too high.
@@ -7,14 +7,16 @@ paper's not zero, and `error` is ours relative to the paper's: +0.1 is 10% too h
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from statistics import correlation
 from typing import Any
 
 from pandas import DataFrame, Series
 
-from benchmarks.records import Metric, PointResult, fingerprint
+from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
 from reproduce.output.tables import NONE
 from reproduce.output.terminal import percent
+from reproduce.running.runner import RECORD
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,14 @@ def derived_point(
     """A point of a record that is no run of its own, but follows from others."""
     digest = fingerprint({"key": key, "parameters": parameters})
     return PointResult(key, series, label, parameters, "ok", None, digest, metrics)
+
+
+def write_comparison(folder: Path, figures: Mapping[str, bytes], **of_record: Any) -> tuple[Path, ...]:
+    """Write the record of a comparison and its figures, the record last. Raises `StorageError`."""
+    record = Record(kind="comparison", paper=None, state="complete", **of_record)
+    files = write_files(folder, figures)
+    write_record(record, folder / RECORD)
+    return (folder / RECORD, *files)
 
 
 def compared(table: DataFrame) -> DataFrame:

@@ -89,15 +89,13 @@ def variants(
     yield LOGITS, DROPPED, None, "almost no vocabulary in time and memory, the FLOP count as before", None
 
 
-def by_effect(moves: DataFrame) -> list[str]:
-    """The names of the parameters and mechanisms, those whose moves change the mean most first."""
-    largest = moves.change.abs().groupby(moves["name"], sort=False).max()
-    return list(largest.sort_values(ascending=False, kind="stable").index)
-
-
 def means(moves: DataFrame) -> DataFrame:
-    """The mean error at low, at high and dropped, missing where there is no such move; the most effective first."""
-    return moves.pivot(index="name", columns="way", values="mean").reindex(index=by_effect(moves), columns=list(WAYS))
+    """The mean error at low, at high and dropped, missing where there is no such move.
+
+    By name of the parameter or mechanism, those first whose moves change the mean most.
+    """
+    largest = moves.change.abs().groupby(moves["name"], sort=False).max().sort_values(ascending=False, kind="stable")
+    return moves.pivot(index="name", columns="way", values="mean").reindex(index=largest.index, columns=list(WAYS))
 
 
 def evaluation(evaluators: Mapping[str, Simulated], cluster: Cluster) -> Evaluation:

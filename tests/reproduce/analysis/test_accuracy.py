@@ -32,15 +32,17 @@ def assessment() -> Assessment:
 
 @pytest.mark.slow
 def test_groups_and_overall(assessment):
-    assert {id: scored.score.n for id, scored in assessment.groups.items()} == {
+    assert {name: scored.score.n for name, scored in assessment.scores.items()} == {
         "fig_interleaved": 10,
         "fig_scatter_gather": 10,
+        "throughput per GPU only": 15,
+        "all": 15,
     }
-    assert (assessment.overall.score.n, assessment.duplicates) == (15, 5)
+    assert assessment.duplicates == 5
     errors = list(assessment.values.error[assessment.values.counted])
-    assert assessment.overall.score.mean == pytest.approx(sum(map(abs, errors)) / 15)
-    assert assessment.overall.score.bias == pytest.approx(sum(errors) / 15)
-    assert abs(assessment.overall.score.worst) == max(map(abs, errors))
+    assert assessment.scores["all"].score.mean == pytest.approx(sum(map(abs, errors)) / 15)
+    assert assessment.scores["all"].score.bias == pytest.approx(sum(errors) / 15)
+    assert abs(assessment.scores["all"].score.worst) == max(map(abs, errors))
 
 
 @pytest.mark.slow
@@ -69,7 +71,7 @@ def test_every_parameter_is_moved_to_both_ends(assessment):
 
 @pytest.mark.slow
 def test_moves_change_the_score_from_what_it_is(assessment):
-    base = assessment.overall.score.mean
+    base = assessment.scores["all"].score.mean
     moves = {(move.name, move.way): move for move in assessment.moves.itertuples()}
     for move in moves.values():
         if not move.lost:
@@ -220,9 +222,10 @@ def test_scatter_shows_every_counted_throughput(assessment, tmp_path):
 def test_bars_start_at_the_score_and_end_at_the_moved_one(assessment):
     with style():
         axes = figures.bars(assessment).axes[0]
-    base = 100 * assessment.overall.score.mean
+    base = 100 * assessment.scores["all"].score.mean
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == sensitivity.by_effect(assessment.moves)[: len(names)]
+    assert names == list(sensitivity.means(assessment.moves).index[: len(names)])
+    assert names[0] == assessment.moves["name"][assessment.moves.change.abs().argmax()]
     means = set((100 * assessment.moves["mean"] - base).round(9))
     for bar in axes.patches:
         assert bar.get_x() == pytest.approx(base)

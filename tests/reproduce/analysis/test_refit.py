@@ -63,11 +63,11 @@ def test_an_outcome_belongs_to_its_parameters_points_and_predictions(task, monke
     monkeypatch.setattr("reproduce.analysis.scoring.accuracy.moves", lambda *arguments: DataFrame())
     fresh = assess(artifacts, "selene", refitted=document)
     errors = document["artifacts"]["fig_interleaved"]["errors"].values()
-    assert fresh.groups["fig_interleaved"].left_out == pytest.approx(
+    assert fresh.scores["fig_interleaved"].left_out == pytest.approx(
         sum(abs(p["left_out"]) for p in errors) / len(errors)
     )
     assert [p["shipped"] for p in errors] == list(fresh.values.error[fresh.values.artifact == "fig_interleaved"])
     assert not any("stale" in note for note in fresh.notes)
     stale = assess(artifacts, "selene", refitted={**document, "digest": "0"})
-    assert stale.overall.left_out is None
+    assert stale.scores["all"].left_out is None
     assert any("stale" in note for note in stale.notes)
