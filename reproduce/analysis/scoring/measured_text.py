@@ -1,6 +1,7 @@
 """An assessment against measured runs: as tables, as JSON, and as a record with a figure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from textwrap import wrap
@@ -13,7 +14,7 @@ from benchmarks.records import Metric, PointResult, fingerprint
 from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.figures import scatter
 from reproduce.analysis.scoring.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
-from reproduce.analysis.scoring.scores import cells, write_comparison
+from reproduce.analysis.scoring.scores import Score, cells, write_comparison
 from reproduce.output.tables import text_table
 from reproduce.output.terminal import percent
 from reproduce.output.theme import add_origin, figure_files, new_figure, style
@@ -103,7 +104,7 @@ def write(assessment: MeasuredAssessment, folder: Path, command: Sequence[str], 
         provenance=collect(command, started, cluster=assessment.cluster),
         points=(
             *map(_point, assessment.steps.itertuples()),
-            *(score.record_point(name, name, errors) for name, (score, errors) in assessment.scores().items()),
+            *(_score_point(name, *scores) for name, scores in assessment.scores().items()),
         ),
         notes=tuple(notes(assessment)),
     )
@@ -120,6 +121,12 @@ def _point(step: Any) -> PointResult:
     parameters = {**step.point.parameters, "shared_cores": step.shared}
     digest = fingerprint({"key": key, "parameters": parameters, "predicted": step.ours})
     return PointResult(key, step.record, step.point.label, parameters, "ok", None, digest, metrics)
+
+
+def _score_point(name: str, score: Score, errors: Mapping[str, float]) -> PointResult:
+    """A score depends on steps that may be other ones next time: with other values it is another point."""
+    digest = fingerprint({"name": name, **score.shares(errors)})
+    return replace(score.record_point(name, name, errors), fingerprint=digest)
 
 
 def _render(assessment: MeasuredAssessment) -> dict[str, bytes]:

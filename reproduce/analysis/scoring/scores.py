@@ -33,15 +33,19 @@ class Score:
     worst: float
     rank: float | None
 
-    def record_point(self, key: str, label: str, baselines: Mapping[str, float]) -> PointResult:
-        """The score and the mean errors of baselines as a point of a record."""
-        shares = {
+    def shares(self, baselines: Mapping[str, float]) -> dict[str, float | None]:
+        """The score and the mean errors of baselines, by the names that records have for them."""
+        return {
             "mean_error": self.mean,
             "bias": self.bias,
             "worst_error": self.worst,
             "rank_correlation": self.rank,
             **{f"baseline_{name}": error for name, error in baselines.items()},
         }
+
+    def record_point(self, key: str, label: str, baselines: Mapping[str, float]) -> PointResult:
+        """The score and the mean errors of baselines as a point of a record."""
+        shares = self.shares(baselines)
         metrics = {name: Metric(value, "1", "derived") for name, value in shares.items() if value is not None}
         metrics["points"] = Metric(self.n, "count", "derived")
         return derived_point(f"score:{key}", "score", label, {"worst_point": self.worst_point}, metrics)
