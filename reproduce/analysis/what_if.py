@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
-from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
+from ptdp_core.simulator import Estimate, simulate, software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import check_keys
@@ -33,27 +33,25 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
         model, _ = open_cluster(entry.get("cluster", cluster))
         estimate = simulate(config, model, software, bubble_times=True)
     except (ValueError, UsageError) as error:
-        return answer(label, "invalid", str(error), None)
+        return answer(label, "invalid", str(error))
     except Exception as error:
         if debug:
             raise
-        return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where", None)
+        return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
     if not estimate.fits:
-        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
+        return answer(label, "oom", oom_reason(estimate, model), estimate)
     reason = None
     if config.parallel.recompute == "auto":
         reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
-    return answer(label, "ok", reason, estimate, model)
+    return answer(label, "ok", reason, estimate)
 
 
-def answer(
-    label: str, status: str, reason: str | None, estimate: Estimate | None, cluster: Cluster | None = None
-) -> dict[str, Any]:
+def answer(label: str, status: str, reason: str | None, estimate: Estimate | None = None) -> dict[str, Any]:
     """A point's answer; without an estimate its numbers are null."""
     document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
     document |= dict.fromkeys(("cluster", "gpus", *NUMBERS, "intervals"))
-    if estimate is not None and cluster is not None:
-        document |= {"cluster": cluster.name, "gpus": estimate.config.parallel.n}
+    if estimate is not None:
+        document |= {"cluster": estimate.cluster, "gpus": estimate.config.parallel.n}
         document |= {name: getattr(estimate, name) for name in NUMBERS}
         document["intervals"] = margins.of_estimate(estimate)
     return document

@@ -129,8 +129,10 @@ def _with_alone(timings: Timings, number: Callable[[DeviceTimings], float]) -> F
 
 
 def _kernels(timings: Timings, cluster: Cluster) -> tuple[Numbers, dict[str, float]]:
-    """How GEMMs, memory-bound kernels and the optimizer use the device, and the errors; `cluster` has the device's
-    numbers, the others are the base's."""
+    """How GEMMs, memory-bound kernels and the optimizer use the device, and the errors.
+
+    `cluster` has the device's own numbers; its others are the base's.
+    """
     busy, how = timings.busy, _how(timings)
     fitted = fit_gemms(busy.gemms, cluster)
     products = f"{len(busy.gemms)} products of transformer layers {how}"

@@ -82,8 +82,6 @@ def main_names() -> list[str]:
 
 
 def table_1_row(model: ModelConfig) -> Mapping[str, Any] | None:
-    for row in published.rows("table_weak_scaling"):
-        if ModelConfig(row["layers"], row["hidden"], row["heads"]) == model:
-            printed: Mapping[str, Any] = row
-            return printed
-    return None
+    """The row of Table 1 for a model; None for one that is not in it."""
+    rows = published.rows("table_weak_scaling")
+    return next((row for row in rows if ModelConfig(row["layers"], row["hidden"], row["heads"]) == model), None)
