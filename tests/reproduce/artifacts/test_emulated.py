@@ -55,7 +55,7 @@ def emulation(monkeypatch):
     return module
 
 
-def run(id, folder):
+def run(id, folder, export=None):
     return runner.run(runner.plan(catalog.load(id), folder, "emulated"), COMMAND, export=export)
 
 
@@ -119,7 +119,7 @@ def test_table_and_figure_show_both(emulation, tmp_path):
 
 
 def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
-    done = run("fig_interleaved_timeline", tmp_path)
+    done = run("fig_interleaved_timeline", tmp_path, export)
     record = done.record
     point = record.points[1]
     schedule = build("interleaved", 4, 8, 2)

@@ -59,14 +59,32 @@ class Page(HTMLParser):
         return [value for name, attrs in self.tags if name == tag and (value := attrs.get(attribute)) is not None]
 
 
-@pytest.fixture
-def results(tmp_path, figure_12: Run) -> Path:
-    """A results folder with Figure 12."""
-    folder = tmp_path / "results" / "fig_interleaved" / "simulated"
+def with_figure_12(results: Path, figure_12: Run) -> Path:
+    """A results folder, now with Figure 12."""
+    folder = results / "fig_interleaved" / "simulated"
     folder.mkdir(parents=True)
     for path in figure_12.files:
         (folder / path.name).write_bytes(path.read_bytes())
-    return tmp_path / "results"
+    return results
+
+
+@pytest.fixture
+def results(tmp_path, figure_12) -> Path:
+    """A results folder with Figure 12, to be changed by the test."""
+    return with_figure_12(tmp_path / "results", figure_12)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory, figure_12) -> Path:
+    """A results folder with Figure 12 and its page, to be read only."""
+    results = with_figure_12(tmp_path_factory.mktemp("results"), figure_12)
+    assert main(["report", "--results", str(results)]) == 0
+    return results
+
+
+@pytest.fixture(scope="module")
+def page(usual) -> Page:
+    return Page((usual / "report.html").read_text())
 
 
 @pytest.fixture
@@ -89,39 +107,35 @@ def page_of(capsys):
     return run
 
 
-def test_the_page_needs_nothing_else(results, page_of):
-    page = page_of(results)
+def test_the_page_needs_nothing_else(usual, page):
     names = {name for name, _ in page.tags}
     assert not names & {"link", "iframe", "object", "base", "form"}
     assert not page.all("script", "src")
-    text = (results / "report.html").read_text()
+    text = (usual / "report.html").read_text()
     assert not re.search(r"url\(|@import|https?://|//[a-z]", text.split("<body>")[0])
     assert all(link.startswith(("#", "data:text/csv;base64,")) for link in page.all("a", "href"))
 
 
-def test_the_policy_allows_just_the_pages_own_scripts(results, page_of):
-    page_of(results)
-    text = (results / "report.html").read_text()
+def test_the_policy_allows_just_the_pages_own_scripts(usual):
+    text = (usual / "report.html").read_text()
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     policy = " ".join(f"'sha256-{digest}'" for digest in digests)
     assert f'script-src {policy}">' in text
 
 
-def test_links_lead_somewhere(results, page_of):
-    page = page_of(results)
+def test_links_lead_somewhere(usual, page):
     anchors = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(anchors) == len(set(anchors))
     links = page.all("a", "href")
     assert all(link[1:] in anchors for link in links if link.startswith("#"))
     (data,) = [link for link in links if link.startswith("data:")]
-    csv = results / "fig_interleaved" / "simulated" / "table.csv"
+    csv = usual / "fig_interleaved" / "simulated" / "table.csv"
     assert base64.b64decode(data.partition(",")[2]) == csv.read_bytes()
     assert page.all("a", "download") == ["fig_interleaved-simulated.csv"]
 
 
-def test_references_inside_figures_lead_somewhere(results, page_of):
-    page = page_of(results)
+def test_references_inside_figures_lead_somewhere(page):
     anchors = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
     used = {use[1:] for use in page.all("use", "xlink:href")}
     used |= {clip[5:-1] for _, attributes in page.tags if (clip := attributes.get("clip-path"))}
@@ -129,8 +143,7 @@ def test_references_inside_figures_lead_somewhere(results, page_of):
     assert used <= anchors
 
 
-def test_figures_tell_their_trend_and_values(results, page_of, figure_12):
-    page = page_of(results)
+def test_figures_tell_their_trend_and_values(page, figure_12):
     (text,) = page.all("svg", "aria-label")
     assert text.startswith("Figure 12, simulated: Interleaved versus non-interleaved schedule")
     assert "Interleaved rises from 121 at 12 to 146 at 60" in text
@@ -142,19 +155,17 @@ def test_figures_tell_their_trend_and_values(results, page_of, figure_12):
         assert f"{point.series} (paper): {paper:.4g} at Batch size (sequences) {x}" in page.text
 
 
-def test_every_artifact_of_the_paper_has_its_section(results, page_of):
-    page = page_of(results)
+def test_every_artifact_of_the_paper_has_its_section(usual, page):
     sections = page.all("div", "id")
     assert [id for id in sections if id in catalog.ids()] == list(catalog.ids())
     text = page.text
     for id in catalog.ids():
         if id != "fig_interleaved":
-            assert f"reproduce {id} --results {results}" in text
+            assert f"reproduce {id} --results {usual}" in text
 
 
-def test_figure_table_claims_and_provenance_are_there(results, page_of, figure_12):
-    page, record = page_of(results), figure_12.record
-    text = page.text
+def test_figure_table_claims_and_provenance_are_there(page, figure_12):
+    record, text = figure_12.record, page.text
     for claim in record.claims:
         assert claim.id in text
         assert " ".join(plain(claim.sentence).split()) in text
@@ -169,8 +180,7 @@ def test_figure_table_claims_and_provenance_are_there(results, page_of, figure_1
     assert f"{len(record.points)} of {len(record.points)}" in text
 
 
-def test_every_number_says_where_it_comes_from(results, page_of):
-    page = page_of(results)
+def test_every_number_says_where_it_comes_from(page):
     numeric = [text for kind, text in page.headers if kind == "number"]
     inputs = {"points", *figure_columns()}
     marked = [text for text in numeric if text not in inputs]

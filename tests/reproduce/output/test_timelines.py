@@ -160,9 +160,11 @@ class TestFigure:
         assert max(extent.x1 for extent in extents) <= figure.bbox.width
 
     def test_a_long_title_shrinks(self):
-        figure = draw([timeline_of("interleaved", 16, 1008, 2, Fraction(999, 1000))], until=20.0)
-        (heading,) = [text for text in figure.axes[0].texts if text.get_gid() == "title"]
-        assert heading.get_window_extent().x1 <= figure.bbox.width
+        usual = timeline_of("interleaved", 4, 8, 2)
+        figures = [draw([timeline]) for timeline in (usual, replace(usual, bubble=Fraction(10**20, 3 * 10**20 + 1)))]
+        headings = [text for figure in figures for text in figure.axes[0].texts if text.get_gid() == "title"]
+        assert headings[1].get_fontsize() < headings[0].get_fontsize()
+        assert headings[1].get_window_extent().x1 <= figures[1].bbox.width
 
     def test_second_batch_is_cut(self):
         timeline = timeline_of("gpipe", 4, 8, 1, batches=2)
