@@ -47,8 +47,8 @@ def test_run_is_the_commands_run(tmp_path, figure_12):
 
 
 def test_a_record_draws_its_figure(tmp_path):
-    figure = reproduce.run("fig_bubble", results=tmp_path).figure()
-    assert figure.axes[0].get_ylabel() == "Pipeline bubble size"
+    figure = reproduce.run("fig_interleaved", results=tmp_path).figure()
+    assert figure.axes[0].get_xlabel() == "Batch size (sequences)"
     with pytest.raises(UsageError, match="simulate has no figure"):
         reproduce.simulate(GPT3).figure()
 

@@ -128,8 +128,8 @@ def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path, capsys):
 
 
 def test_an_artifact_named_twice_is_checked_once(capsys, tmp_path):
-    _, document = run_json(capsys, "fig_bubble", "fig_bubble", "--results", str(tmp_path))
-    assert [artifact["id"] for artifact in document["artifacts"]] == ["fig_bubble"]
+    _, document = run_json(capsys, "fig_gpipe_timeline", "fig_gpipe_timeline", "--results", str(tmp_path))
+    assert [artifact["id"] for artifact in document["artifacts"]] == ["fig_gpipe_timeline"]
 
 
 # ------------------------------------------------------------------------------------- the claims of the whole paper
