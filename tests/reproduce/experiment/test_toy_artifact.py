@@ -87,7 +87,7 @@ def test_it_has_all_scales_and_fidelities(toy):
     artifact = catalog.load(toy)
     assert toy in catalog.ids()[catalog.ids().index("paper_claims") :]  # beyond the paper
     assert artifact.scales == ("paper", "laptop", "cpu", "gpus")
-    assert artifact.fidelities == ("simulated", "emulated", "measured")
+    assert set(artifact.fidelities) >= {"simulated", "emulated", "measured"}
     assert artifact.at("cpu").title == "Sequence length, 4 CPU processes"
     assert artifact.at("cpu").main.shown == "gigaFLOP/s"
 
