@@ -56,9 +56,9 @@ class Simulated(Evaluator):
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
         artifact = self.plan.artifact
-        metrics = {**simulated_metrics(estimate), **shown_model_throughput(artifact, estimate)}
+        model = shown_model_throughput(artifact, estimate.config, estimate.iteration_time, "simulated")
         further = artifact.further(point, estimate, cluster) if artifact.further else {}
-        return Outcome("ok", None, {**metrics, **further})
+        return Outcome("ok", None, {**simulated_metrics(estimate), **model, **further})
 
     @property
     def cluster_margins(self) -> margins.Margins | None:
@@ -157,13 +157,18 @@ def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
 
 
-def shown_model_throughput(artifact: Artifact, estimate: Estimate) -> dict[str, Metric]:
-    """FLOP/s per GPU without the recomputed forward pass that eq. (3) counts, if the artifact shows them."""
-    if q.MODEL_THROUGHPUT not in artifact.quantities:
+def shown_model_throughput(
+    artifact: Artifact, config: TrainingConfig, seconds: float, origin: str, samples: Sequence[float] = ()
+) -> dict[str, Metric]:
+    """FLOP/s per GPU without the recomputed forward pass that eq. (3) counts, if the artifact shows them.
+
+    `seconds` is the time of an iteration, `samples` are several of them that were clocked.
+    """
+    if all(quantity.name != q.MODEL_THROUGHPUT.name for quantity in artifact.quantities):
         return {}
-    config = estimate.config
     flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    return {q.MODEL_THROUGHPUT.name: Metric(flops / estimate.iteration_time, "FLOP/s", "simulated")}
+    rates = tuple(flops / sample for sample in samples) or None
+    return {q.MODEL_THROUGHPUT.name: Metric(flops / seconds, "FLOP/s", origin, rates)}
 
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:

@@ -16,6 +16,7 @@ from ptdp_core.schedules import build
 from ptdp_core.simulator import simulate
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import catalog, predictions
+from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import judge
 from reproduce.output import export, tables, theme
 from reproduce.running import runner
@@ -60,7 +61,9 @@ def run(id, folder, export=None):
 
 
 def test_a_point_keeps_what_was_clocked_and_what_was_predicted(emulation, tmp_path):
-    record = run("fig_interleaved", tmp_path).record
+    artifact = catalog.load("fig_interleaved")
+    artifact = replace(artifact, quantities=(*artifact.quantities, q.MODEL_THROUGHPUT))
+    record = runner.run(runner.plan(artifact, tmp_path, "emulated"), COMMAND).record
     assert (record.fidelity, record.scale, record.title) == (
         "emulated", "laptop", "Interleaved versus non-interleaved schedule, 8 emulated GPUs",
     )  # fmt: skip
@@ -69,7 +72,8 @@ def test_a_point_keeps_what_was_clocked_and_what_was_predicted(emulation, tmp_pa
         assert point.metrics["iteration_time"].origin == "emulated"
         assert len(point.metrics["iteration_time"].samples) == 3
         assert point.metrics["predicted_iteration_time"].origin == "simulated"
-        for name, ratio in (("iteration_time", SLOWER), ("throughput_per_gpu", 1 / SLOWER)):
+        rates = ("throughput_per_gpu", "model_throughput_per_gpu")
+        for name, ratio in (("iteration_time", SLOWER), *((name, 1 / SLOWER) for name in rates)):
             assert point.metrics[name].value == pytest.approx(ratio * predictions.predicted(point, name))
         assert point.parameters["B"] == config.parallel.B
         assert point.metrics["pipeline_traffic"].value == 1000
