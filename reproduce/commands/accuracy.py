@@ -2,6 +2,7 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ from reproduce.running.runner import require_folder
 from reproduce.running.simulated import open_cluster
 
 if TYPE_CHECKING:
-    from reproduce.analysis.scoring.accuracy import Assessment, OnDone
-    from reproduce.analysis.scoring.measured import MeasuredAssessment
+    from pandas import DataFrame
+
+    from reproduce.analysis.scoring.accuracy import OnDone
 
 PAPER, MEASURED = "paper", "measured"
 FOLDER = "accuracy"
@@ -81,7 +83,7 @@ def run(parsed: Namespace) -> int:
 
 
 def _against_paper(parsed: Namespace) -> int:
-    from reproduce.analysis.scoring import accuracy, accuracy_record, refit
+    from reproduce.analysis.scoring import accuracy, accuracy_record, accuracy_text, refit
 
     started = datetime.now(UTC)
     folder = parsed.results / FOLDER
@@ -100,8 +102,12 @@ def _against_paper(parsed: Namespace) -> int:
         document = {**accuracy_record.as_json(assessment), "files": [path.name for path in files]}
         print_document("accuracy", 1, document)
     else:
-        print_assessment(assessment)
-        console().print(f"\n{files_line(files)}", soft_wrap=True)
+        print_parts(accuracy_text.parts(assessment))
+        out = console()
+        out.print("\nWhere the numbers come from, and which data they were set with", style="bold")
+        for line in accuracy_text.parameter_lines(assessment):
+            out.print(line)
+        out.print(f"\n{files_line(files)}", soft_wrap=True)
     broken = any(result.status in ("failed", "invalid") for result in assessment.values.result)
     return POINTS_FAILED if broken else DONE
 
@@ -118,7 +124,7 @@ def _against_measured(parsed: Namespace) -> int:
         document = {**measured_text.document(assessment), "files": [path.name for path in files]}
         print_document("accuracy-measured", 1, document)
     else:
-        print_measured(assessment)
+        print_parts(measured_text.parts(assessment))
         print(f"\n{files_line(files)}")
     return DONE
 
@@ -147,11 +153,9 @@ def _slopes(parsed: Namespace, cluster: str) -> int:
     if parsed.json:
         document = {"origin": "simulated", "cluster": cluster, "configurations": lines}
         print_document("accuracy-slopes", 1, document)
-        return DONE
-    out = console()
-    out.print(f"Iteration time on {cluster} as a line over the number of microbatches m", style="bold")
-    print_table(out, slopes.table(lines))
-    wrapped(out, "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer.")
+    else:
+        heading = f"Iteration time on {cluster} as a line over the number of microbatches m"
+        print_parts([(heading, slopes.table(lines), [slopes.NOTE])])
     return DONE
 
 
@@ -166,42 +170,16 @@ def _ledger(parsed: Namespace, usable_memory: float) -> int:
     document = ledger(scores, fits.score(points, usable_memory))
     if parsed.json:
         print_document("accuracy-ledger", 1, document)
-        return DONE
+    else:
+        print_parts(ledger_text.parts(document))
+    return DONE
+
+
+def print_parts(parts: Iterable[tuple[str, "DataFrame", Iterable[str]]]) -> None:
+    """Print headings, the table below each, and the lines below that."""
     out = console()
-    for heading, table, lines in ledger_text.parts(document):
+    for heading, table, lines in parts:
         out.print(heading, style="bold")
         print_table(out, table)
         for line in lines:
             wrapped(out, line)
-    return DONE
-
-
-def print_measured(assessment: "MeasuredAssessment") -> None:
-    """Every measured step, then the scores, then what to know about them."""
-    from reproduce.analysis.scoring import measured_text
-
-    out = console()
-    title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
-    out.print(title, style="bold")
-    print_table(out, measured_text.step_table(assessment))
-    out.print("Errors by number of ranks: of the prediction, and mean ones of two baselines", style="bold")
-    print_table(out, measured_text.score_table(assessment))
-    for line in measured_text.notes(assessment):
-        wrapped(out, line)
-
-
-def print_assessment(assessment: "Assessment") -> None:
-    """The scores, what to know about them, how each parameter moves them, and where the parameters come from."""
-    from reproduce.analysis.scoring import accuracy_record, accuracy_text
-
-    out = console()
-    name = assessment.cluster.name
-    out.print(f"Accuracy of the simulator on {name}: error against the paper's values", style="bold")
-    print_table(out, accuracy_text.score_table(assessment))
-    for line in accuracy_record.notes(assessment):
-        wrapped(out, line)
-    out.print("\nThe mean over all when a number is moved or a mechanism dropped", style="bold")
-    print_table(out, accuracy_text.move_table(assessment))
-    out.print("\nWhere the numbers come from, and which data they were set with", style="bold")
-    for line in accuracy_text.parameter_lines(assessment):
-        out.print(line)

@@ -86,7 +86,8 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     from reproduce.analysis.calibration import check
     from reproduce.analysis.calibration.measure import failed
     from reproduce.analysis.scoring.measured import assess
-    from reproduce.commands.accuracy import print_measured
+    from reproduce.analysis.scoring.measured_text import parts
+    from reproduce.commands.accuracy import print_parts
     from reproduce.output.progress import progress
     from reproduce.running.runner import RECORD
 
@@ -100,7 +101,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
         write_record(record, path)
     if not parsed.json:
         print()
-        print_measured(assess([path], str(parsed.out)))
+        print_parts(parts(assess([path], str(parsed.out))))
     return path
 
 

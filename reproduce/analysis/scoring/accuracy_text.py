@@ -1,19 +1,28 @@
 """The accuracy assessment for people: tables of scores and of moved parameters, and where the parameters come from."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pandas import DataFrame
 
 from benchmarks.records.units import with_unit
 from reproduce.analysis.scoring.accuracy import Assessment, Scored
+from reproduce.analysis.scoring.accuracy_record import notes
 from reproduce.analysis.scoring.scores import cells
 from reproduce.analysis.scoring.sensitivity import means
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import WIDTH, percent
 
 NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble": "bubble"}
+
+
+def parts(assessment: Assessment) -> Iterator[tuple[str, DataFrame, Sequence[str]]]:
+    """Headings, tables, and lines below them."""
+    name = assessment.cluster.name
+    heading = f"Accuracy of the simulator on {name}: error against the paper's values"
+    yield heading, score_table(assessment), notes(assessment)
+    yield "\nThe mean over all when a number is moved or a mechanism dropped", move_table(assessment), ()
 
 
 def score_table(assessment: Assessment) -> DataFrame:

@@ -1,6 +1,6 @@
 """An assessment against measured runs: as tables, as JSON, and as a record with a figure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +23,14 @@ FOOT_WIDTH = 60  # characters of a line under the figure
 TICKS = (1, 1.5, 2, 3, 4, 6, 8)
 AXES = ("p", "t", "d", "v", "b")
 BAND = 0.1
+
+
+def parts(assessment: MeasuredAssessment) -> Iterator[tuple[str, DataFrame, Iterable[str]]]:
+    """Headings, tables, and lines below them: every measured step, then the scores, and what to know about them."""
+    title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
+    yield title, step_table(assessment), ()
+    heading = "Errors by number of ranks: of the prediction, and mean ones of two baselines"
+    yield heading, score_table(assessment), notes(assessment)
 
 
 def step_table(assessment: MeasuredAssessment) -> DataFrame:

@@ -17,6 +17,7 @@ from reproduce.experiment import quantities as q
 from reproduce.output.tables import text_table
 
 SIZES = ("p", "t", "d", "v", "b")
+NOTE = "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer."
 WITHOUT = {"recompute": ("none", ", no recomputation"), "scatter_gather": (False, ", no scatter/gather")}
 
 
