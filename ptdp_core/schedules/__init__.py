@@ -3,8 +3,9 @@
 - `placement.py`: which rank holds which stages: `looped` as in the paper, `wave` (a V with v = 2)
 - `actions.py`: `Action` (`2F0`), `Schedule` (placement, and per rank the actions in order), CSV exchange with torch
 - `zoo/`: a module for each schedule: GPipe, 1F1B and interleaved 1F1B, and those since
-- `definition.py`: what such a module says of its schedule, and how it makes one; `registry.py`: finds them;
-  `build(name, p, m, v)`; `list_scheduling.py`, `building_block.py`: greedy tables, tables of a repeated block
+- `definition.py`: what such a module says of its schedule, and helpers to write its order with
+- `list_scheduling.py`, `building_block.py`: make a schedule from a greedy rule, or from a block that is repeated
+- `registry.py`: finds the schedules by name; `build(name, p, m, v)` makes one for its sizes
 - `files.py`: reads a schedule of one's own, and checks it
 - `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's; for any table:
   `derived.py`) or overlapped; `program.py`: what comes out
