@@ -12,11 +12,10 @@ from benchmarks.records.storage import PROJECT
 Commit = Callable[..., str]
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A checkout with one commit, tagged 'first', of what the workload imports."""
-    root = tmp_path / "checkout"
-    root.mkdir()
+@pytest.fixture(scope="session")
+def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
+    root = tmp_path_factory.mktemp("first")
     for package in ("kernels", "ptdp_core", "benchmarks/gate"):
         shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
@@ -26,6 +25,12 @@ def repository(tmp_path: Path) -> Path:
     git(root, "commit", "--quiet", "--message", "first")
     git(root, "tag", "first")
     return root
+
+
+@pytest.fixture
+def repository(first_commit: Path, tmp_path: Path) -> Path:
+    """The test's own copy of that checkout."""
+    return shutil.copytree(first_commit, tmp_path / "checkout")
 
 
 @pytest.fixture
