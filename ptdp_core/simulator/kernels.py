@@ -1,5 +1,6 @@
 """The time of single kernels on a GPU: GEMMs and memory-bound kernels. Shapes are in elements, times in seconds."""
 
+from functools import lru_cache
 from math import ceil
 
 from ptdp_core.simulator.cluster import Cluster
@@ -15,9 +16,9 @@ class KernelModel:
         self._cluster = cluster
         self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
-        shapes = dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles)))
-        self._largest_intensity = max(m * n / (m + n) for m, n in shapes)
-        self._tiles = [(m, n, *self._tile_costs(m, n)) for m, n in shapes]
+        self._tiles = tuple(dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles))))
+        self._largest_intensity = max(m * n / (m + n) for m, n in self._tiles)
+        self._costs = [self._tile_costs(m, n) for m, n in self._tiles]
 
     def _tile_costs(self, rows: int, columns: int) -> tuple[float, float]:
         """The seconds of a multiprocessor on a tile: per element of the inner dimension, and to write the result."""
@@ -39,9 +40,10 @@ class KernelModel:
         shape = (M, N, K, batch)
         if shape not in self._gemms:
             cluster = self._cluster
+            counts = _waves(self._tiles, cluster.multiprocessors, M, N, batch)
             waves = min(
-                ceil(ceil(M / rows) * ceil(N / columns) * batch / cluster.multiprocessors) * (K * per_element + write)
-                for rows, columns, per_element, write in self._tiles
+                count * (K * per_element + write)
+                for count, (per_element, write) in zip(counts, self._costs, strict=True)
             )
             flops = 2 * M * N * K * batch
             plateau = self.plateau(flops)
@@ -63,3 +65,9 @@ class KernelModel:
     def streamed(self, traffic_bytes: float) -> float:
         """Seconds to read and write `traffic_bytes` in a few passes over all parameters at once (multi-tensor)."""
         return traffic_bytes / (self._cluster.memory_bandwidth * self._cluster.stream_efficiency)
+
+
+@lru_cache(maxsize=4096)  # a calibration tries thousands of clusters that differ in other numbers
+def _waves(tiles: tuple[tuple[int, int], ...], multiprocessors: int, M: int, N: int, batch: int) -> tuple[int, ...]:
+    """For each tile size, the number of waves that the tiles of `batch` M x N results take."""
+    return tuple(ceil(ceil(M / rows) * ceil(N / columns) * batch / multiprocessors) for rows, columns in tiles)

@@ -20,10 +20,11 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
     (root / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy>=1"]\n')
-    git(root, "init", "--quiet")
+    git(root, "init", "--quiet", "--template=")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "first")
     git(root, "tag", "first")
+    git(root, "repack", "-a", "-d", "--quiet")  # fewer files to copy
     return root
 
 
