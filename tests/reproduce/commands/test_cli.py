@@ -231,7 +231,7 @@ def test_a_file_where_the_results_should_go(capsys, load_small, tmp_path):
 
 def test_a_limit_on_file_sizes(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "reproduce", "fig_interleaved", "--results", str(tmp_path)],
+        [sys.executable, "-m", "reproduce", "table_zero3", "--results", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -240,7 +240,7 @@ def test_a_limit_on_file_sizes(tmp_path):
     assert done.returncode == errors.UNAVAILABLE
     assert "File too large" in done.stderr
     assert "Traceback" not in done.stderr
-    assert list((tmp_path / "fig_interleaved" / "simulated").iterdir()) == []
+    assert list((tmp_path / "table_zero3" / "simulated").iterdir()) == []
 
 
 def test_an_internal_error_is_one_line(capsys, monkeypatch):
