@@ -214,7 +214,7 @@ def _description(subject: str, sweep: Sweep, scale: str, metric: str) -> str:
     points = sweep.points(scale)
     series = " and ".join(name for name in dict.fromkeys(point.series for point in points) if name)
     count = "without recomputed passes" if metric == q.MODEL_THROUGHPUT.name else "by the paper's count (eq. 3)"
-    steps = "Real training steps of a small GPT on" if scale in MEASURED_SCALES else "A size for"
+    steps = "Real training steps of a GPT on" if scale in MEASURED_SCALES else "A size for"
     return (
         f"{subject}. {steps} {sweep.devices(scale)}: {series}{' at ' if series else ''}"
         f"{', '.join(dict.fromkeys(point.label for point in points))}; {sweep.configuration(scale)} at every point. "
