@@ -7,7 +7,6 @@ import pytest
 from ptdp_core.launch.schedule_gradients import compare_gradients
 from ptdp_core.layout import WORD_EMBEDDING
 from ptdp_core.schedules import MODES, build, definition, exists, names
-from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 
@@ -45,7 +44,7 @@ def test_every_schedule_trains_as_the_serial_model(
     check(cases, References(tmp_path_factory.mktemp("serial")), jobs.compare_with_toys)
 
 
-@pytest.mark.parametrize("exchange", by_default(MODES, "overlapped"))
+@pytest.mark.parametrize("exchange", MODES)
 def test_every_schedule_gives_1f1bs_gradients_to_the_bit(exchange: str) -> None:
     """But for the tied embedding: with first and last stage on one rank, its two parts are summed in one buffer."""
     schedules = [build(name, 4, 8, definition(name).chunks[0]) for name in names()]

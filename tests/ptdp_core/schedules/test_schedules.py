@@ -289,7 +289,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 
 @given(schedules(), st.sampled_from(MODES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_schedule_is_complete_ordered_and_runs(schedule: Schedule, mode: str) -> None:
     check_complete(schedule)
     program = lower(schedule, mode)
@@ -468,7 +468,7 @@ def objection(schedule: Schedule, mode: str) -> str:
 
 
 @given(schedules(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_two_actions_swapped_are_noticed_or_harmless(schedule: Schedule, data: st.DataObject) -> None:
     """Either a check objects, in the form of all our errors, or the table still runs."""
     rank = data.draw(st.integers(0, schedule.p - 1))
