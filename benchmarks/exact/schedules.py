@@ -39,9 +39,14 @@ THOROUGH: tuple[Key, ...] = (
     *(("zb-h1", p, m, 1) for p, m in ((2, 4), (4, 2), (4, 4), (4, 8))),
     *(("interleaved", p, m, v) for p, m, v in ((2, 2, 2), (2, 4, 2), (2, 4, 3), (4, 4, 2), (4, 8, 2), (4, 8, 3))),
 )
-# Every other schedule at one size, with the fewest chunks that it has.
-OTHERS: tuple[Key, ...] = tuple((name, 3, 6, definition(name).chunks[0]) for name in names())
-SMALL = (*THOROUGH, *(key for key in OTHERS if exists(*key) and key[0] not in {name for name, *_ in THOROUGH}))
+# Every other schedule at the first of these sizes at which it exists, with the fewest chunks that it has.
+SIZES = ((3, 6), (4, 8))
+OTHERS: tuple[Key, ...] = tuple(
+    next(key for p, m in SIZES if exists(*(key := (name, p, m, definition(name).chunks[0]))))
+    for name in names()
+    if name not in {key[0] for key in THOROUGH}
+)
+SMALL = (*THOROUGH, *OTHERS)
 
 
 def collect(configurations: dict[str, TrainingConfig]) -> Section:

@@ -39,13 +39,22 @@ def run(job: Job, folder: Path) -> None:
 
 
 def follow_parent(parent: int, folder: Path) -> None:
-    """Wait for the parent process to end, then end this one: a rank must not go on alone.
+    """Wait until the parent process has ended, or the job's folder is gone; then end this process.
 
-    A parent that had ended before this process knew it has taken the job's folder with it.
+    A rank must not go on alone. The folder, which the launcher removes, tells of a parent that had ended before this
+    process knew it.
     """
-    while os.getppid() == parent and folder.is_dir():
+    while os.getppid() == parent and _is_there(folder):
         time.sleep(PARENT_EVERY_S)
     os._exit(FAILED_EXIT)
+
+
+def _is_there(folder: Path) -> bool:
+    """Whether a folder is there; a shared file system that gives no answer does not say that it is gone."""
+    try:
+        return folder.is_dir()
+    except OSError:
+        return True
 
 
 def main() -> None:

@@ -200,7 +200,7 @@ def _supervise(members: list[_Rank], timeout: float) -> list[Any]:
 
 def _read(member: _Rank) -> None:
     """Read everything that a rank has sent: beats, a result, or an error."""
-    with contextlib.suppress(EOFError, OSError):
+    with held(), contextlib.suppress(EOFError, OSError):  # an interrupt would lose a message, or half of it
         while member.pipe.poll():
             kind, value = member.pipe.recv()
             member.last_beat = time.monotonic()
@@ -236,6 +236,7 @@ def _fail(members: list[_Rank]) -> None:
     causes = [m for m in failed if m.error and not _is_consequence(*m.error[:2])]
     member = (causes or failed)[0]
     assert member.error is not None
+    member.process.join(GRACE)  # it has told why, and is about to end
     kind, message, stack = member.error
     line = " ".join(message.split())
     raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {line}\n{stack}", kind, message)

@@ -1,1 +1,1 @@
-"""What is computed over records and clusters: scoring, planning, calibration, comparison."""
+"""What is computed over records and clusters: scores, plans, calibration, comparison, searches."""

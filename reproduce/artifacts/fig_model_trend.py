@@ -1,8 +1,7 @@
 """Figure 1: sizes of language models over time, with our own trend line beside the paper's."""
 
 from collections.abc import Sequence
-from math import log10
-from statistics import linear_regression
+from math import fsum, log10
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.records import Metric, Record
@@ -51,8 +50,13 @@ def points() -> tuple[Point, ...]:
 def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, float]:
     """Least squares of log10(size) = slope*year + intercept: slope, intercept, and R^2 of the logarithms."""
     logs = [log10(size) for size in sizes]
-    slope, intercept = linear_regression(years, logs)
-    return slope, intercept, slope * linear_regression(logs, years).slope  # R^2 is the product of the two slopes
+    # Not the standard library's regression, whose last digit depends on Python's version.
+    mean_x, mean_y = fsum(years) / len(years), fsum(logs) / len(logs)
+    xx = fsum((x - mean_x) ** 2 for x in years)
+    yy = fsum((y - mean_y) ** 2 for y in logs)
+    xy = fsum((x - mean_x) * (y - mean_y) for x, y in zip(years, logs, strict=True))
+    slope = xy / xx
+    return slope, mean_y - slope * mean_x, xy**2 / (xx * yy)
 
 
 def derive(point: Point) -> dict[str, Metric]:

@@ -63,11 +63,9 @@ def run(parsed: Namespace) -> int:
 
 def _outcomes(parsed: Namespace, steps: "Sequence[Step]", folder: Path) -> "Mapping[str, StepOutcome]":
     """Run the steps. Raises `UnavailableError` where there is no GPU for them."""
-    import torch
+    from reproduce.running import gpu_session, measured
 
-    from reproduce.running import gpu_session
-
-    if not parsed.toy and not torch.cuda.is_available():
+    if not parsed.toy and not measured.gpus_found():
         raise errors.UnavailableError("no GPU that PyTorch can use; needs one; try --toy, which runs on the CPU")
     progress = sys.stderr if parsed.json else sys.stdout
     return gpu_session.run(

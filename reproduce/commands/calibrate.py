@@ -65,7 +65,7 @@ def run(parsed: Namespace) -> int:
     device = choose_device(parsed.device)
     ranks = measure.devices(device)
     started = datetime.now(UTC)
-    timings, quiet = measure.measured(device, ranks)
+    timings, quiet = measure.measured(device, ranks, quiet=parsed.quiet)
     calibration = fit(timings, parsed.base, parsed.hca_bandwidth)
     header = write.header(timings, calibration, started, parsed.command, quiet)
     write.write(parsed.out, write.text(calibration, parsed.out.stem, timings.host, header))

@@ -200,7 +200,9 @@ class Artifact:
 def _docstring(judge: Judge) -> str:
     """A judge's docstring on one line. Raises ValueError if it has none."""
     if not judge.__doc__:
-        raise ValueError(f"claim {judge.__name__!r} has no sentence; needs one; try a docstring")
+        raise ValueError(
+            f"claim {judge.__name__!r} has no sentence; needs a docstring; try without python -OO, if it has one"
+        )
     return " ".join(line.strip() for line in judge.__doc__.strip().splitlines())
 
 

@@ -61,7 +61,7 @@ class Evaluator:
         raise NotImplementedError
 
     def depends_on(self, point: Point) -> Mapping[str, Any]:
-        """What else determines a point's numbers, or in place of what usually does: part of the fingerprint."""
+        """What else determines a point's numbers. Part of the fingerprint, where it replaces parts of the same name."""
         return {}
 
     def parameters(self, point: Point) -> Mapping[str, Scalar]:

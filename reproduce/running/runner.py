@@ -220,7 +220,7 @@ class _Session:
             self.save()
 
     def save(self) -> None:
-        """Write what is finished as a partial record, if any of it is new: not over a complete one."""
+        """Write what is finished, if any of it is new: beside a complete record, if there is one, not in its place."""
         if not self.computed:
             return
         record, partial = self.plan.folder / RECORD, self.plan.folder / PARTIAL

@@ -22,7 +22,7 @@ from tests.kernels.cases import (
     small,
 )
 
-leading = st.lists(st.integers(1, 5), max_size=2)
+leading = st.lists(st.integers(1, 5), max_size=3)
 
 
 @each_dtype

@@ -68,10 +68,10 @@ def devices(device: str) -> int:
     return min(torch.cuda.device_count() if is_gpu(device) else cores, MOST_RANKS)
 
 
-def measured(device: str, ranks: int) -> tuple[Timings, bool]:
-    """The timings, and whether the machine was quiet: a canary before and after agree."""
+def measured(device: str, ranks: int, *, quiet: bool) -> tuple[Timings, bool]:
+    """The timings, and whether the machine was quiet: a canary before and after agree. `quiet`: no progress."""
     expected = [EXPECTED[name.split()[0]] for name in _parts(device, ranks)] * REPEATS
-    with progress("calibrate", len(expected), expected) as done:
+    with progress("calibrate", len(expected), expected, quiet=quiet) as done:
         before = canary(device)
         try:
             timings = measure_node(device, ranks, machine(provenance.host(), device), done)

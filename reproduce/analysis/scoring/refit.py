@@ -123,7 +123,7 @@ def left_out(document: Mapping[str, Any], values: DataFrame) -> Series:
     """The errors of published values with the artifact left out; missing where there is none."""
     known = document["artifacts"]
     errors = [
-        known[artifact]["errors"][key]["left_out"] if artifact in known else None
+        known.get(artifact, {}).get("errors", {}).get(key, {}).get("left_out")
         for artifact, key in zip(values.artifact, values.key, strict=True)
     ]
     return Series(errors, index=values.index, dtype=float)

@@ -88,7 +88,7 @@ def compared(table: DataFrame) -> DataFrame:
 def score(table: DataFrame) -> Score:
     """The score of at least one prediction. Raises ValueError for none."""
     if table.empty:
-        raise ValueError("table=[] has nothing to score; needs at least one prediction with a published value")
+        raise ValueError("rows=0 to score; needs at least one prediction beside a published value")
     worst = table.iloc[table.error.abs().argmax()]
     return Score(
         worst_point=worst.label,

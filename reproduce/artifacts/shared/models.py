@@ -37,7 +37,8 @@ def sizes_of(model: str) -> dict[str, int]:
     """Layers, hidden size, heads, sequence length and vocabulary of '175B' (GPT-3) or '530B' (in Table 1)."""
     if model == "175B":
         return published.model(GPT_3)
-    (row,) = (row for row in table_1() if row.label == "529.6B")
+    label = {"530B": "529.6B"}[model]
+    (row,) = (row for row in table_1() if row.label == label)
     return {name: row.parameters[name] for name in SIZES}
 
 

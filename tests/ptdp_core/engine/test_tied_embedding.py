@@ -8,7 +8,7 @@ from ptdp_core.launch.local import launch
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
-FP32 = {"p": 2, "d": 4, "B": 4, "layers": 2, "dtype": "fp32"}
+FP32 = {"p": 2, "d": 4, "B": 8, "layers": 2, "dtype": "fp32"}
 OVERLAPPED = {"data_parallel": "torch", "bucket_mib": 0.002}
 
 

@@ -208,6 +208,7 @@ def test_fingerprints_know_the_launcher_and_the_configuration(monkeypatch, tiny,
         evaluator(runner.plan(tiny, tmp_path, "measured", CPU, launcher=name)) for name in ("local", "torchrun")
     )
     first, second = tiny.points(CPU)
+    assert local.fingerprint(first) == evaluator(runner.plan(tiny, tmp_path, "measured")).fingerprint(first)
     assert len({local.fingerprint(first), local.fingerprint(second), torchrun.fingerprint(first)}) == 3
 
 

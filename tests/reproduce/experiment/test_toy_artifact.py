@@ -103,5 +103,5 @@ def test_a_claim_stands_once(toy):
 
 
 def test_a_claim_needs_a_sentence(toy):
-    with pytest.raises(ValueError, match="has no sentence; needs one; try a docstring"):
+    with pytest.raises(ValueError, match="has no sentence; needs a docstring; try without"):
         catalog.load(toy).claim(None)(lambda results: None)
