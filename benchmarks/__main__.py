@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from benchmarks.exact import command as exact
 from benchmarks.harness.command import Parser, add_results, run_command
 from benchmarks.harness.registry import BENCHMARKS, find
-from benchmarks.records import errors
-from benchmarks.records.documents import JSON_HELP, print_document
-from benchmarks.records.errors import NothingSelectedError
 from ptdp_core import interrupts
+from results.records import errors
+from results.records.documents import JSON_HELP, print_document
+from results.records.errors import NothingSelectedError
 
 PROGRAM = "python -m benchmarks"
 ENTRY = "reproduce bench"  # of which this is a part: what messages tell to type
@@ -110,7 +110,7 @@ def _run(names: list[str], asked: Namespace, command: Sequence[str], quiet: bool
     from benchmarks.harness import history
     from benchmarks.harness.runner import choose_device, record_path, results_of, run
     from benchmarks.harness.table import table
-    from benchmarks.records import write_record
+    from results.records import write_record
 
     device, records = choose_device(asked.device), []
     for index, name in enumerate(names):

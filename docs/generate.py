@@ -12,11 +12,11 @@ from typing import Any
 
 import mkdocs_gen_files
 
-from benchmarks.records import read_record
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.latex import plain
+from results.records import read_record
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"

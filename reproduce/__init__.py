@@ -1,10 +1,12 @@
 """Reproduces the figures and tables of the SC'21 Megatron-LM paper: `reproduce list` shows them.
 
+    emulation/    virtual accelerators, network namespaces as nodes, shaped links
     experiment/   what an experiment is: artifacts, quantities, claims, the published numbers
     artifacts/    the figures and tables, one module each
     running/      points in, a Record out: the fidelities and the runner
     output/       a Record shown: tables, figures, timelines, HTML
     analysis/     what is computed over records and clusters: scoring, planning, calibration, comparison
+    tools/        text, generation, weights from and to Hugging Face's format
     commands/     one module per subcommand; `cli` parses and dispatches
     interface     for notebooks and scripts: `reproduce.load`, `run`, `simulate`, `plan` (imported when first used)
 
@@ -27,11 +29,11 @@ __all__ = [
     "run",
     "simulate",
 ]
-ROOT = Path(__file__).resolve().parent.parent
-OWN_PACKAGES = ("kernels", "ptdp_core", "benchmarks")
+_ROOT = Path(__file__).resolve().parents[1]  # `results.ROOT`, which cannot be imported before the path is right
+OWN_PACKAGES = ("results", "kernels", "ptdp_core", "benchmarks")
 
-if sys.path[:1] != [str(ROOT)]:
-    sys.path.insert(0, str(ROOT))
+if sys.path[:1] != [str(_ROOT)]:
+    sys.path.insert(0, str(_ROOT))
 
 
 def foreign_packages() -> dict[str, str]:
@@ -46,7 +48,7 @@ def foreign_packages() -> dict[str, str]:
             foreign[name] = "a module without an origin"
             continue
         places = list(spec.submodule_search_locations or [spec.origin or "?"]) if spec else ["nowhere"]
-        if Path(places[0]).resolve() != ROOT / name:
+        if Path(places[0]).resolve() != _ROOT / name:
             foreign[name] = str(places[0])
     return foreign
 
@@ -54,7 +56,7 @@ def foreign_packages() -> dict[str, str]:
 if _foreign := foreign_packages():
     _name, _place = next(iter(_foreign.items()))
     print(
-        f"reproduce: the package {_name!r} would be imported from {_place}, not from this project ({ROOT}); "
+        f"reproduce: the package {_name!r} would be imported from {_place}, not from this project ({_ROOT}); "
         "remove that package, or what imports it before reproduce starts",
         file=sys.stderr,
     )

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.harness.command import Parser, run_command
-from benchmarks.records import errors
 from reproduce.commands import ALIASES, COMMANDS, module_of
 from reproduce.commands.options import program
+from results.records import errors
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
 

@@ -6,7 +6,7 @@
     plan       how to train a model on n GPUs: what `reproduce plan` does
     Record     what the last three return, with `.frame()` and `.figure()`
 
-The guide is `docs/python.md`. What goes wrong raises `benchmarks.records.errors.ReproduceError`, whose text is one line
+The guide is `docs/python.md`. What goes wrong raises `results.records.errors.ReproduceError`, whose text is one line
 that says how to mend it.
 """
 
@@ -16,11 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import records
 from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.records import provenance, read_record
-from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
-from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
@@ -29,6 +25,10 @@ from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
 from reproduce.running.simulated import open_cluster
+from results import records
+from results.records import provenance, read_record
+from results.records.errors import NothingSelectedError, UsageError, did_you_mean
+from results.records.storage import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import read_record
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.cli import command_of, parser_of
@@ -18,6 +17,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
 from reproduce.running import runner
+from results.records import read_record
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r" *\d+(\.\d+)?")
@@ -74,13 +74,13 @@ def test_the_blocks_of_a_page_print_what_it_shows(
 
 
 PLACEHOLDER = re.compile(r"NAME|ID|FIDELITY|VERSION")
-FOLDERS = f"{'|'.join(PACKAGES)}|results/reference|results/schema"
+FOLDERS = f"{'|'.join(PACKAGES)}|results/records|results/reference|results/schema"
 QUOTED_FILE = re.compile(rf"`(?:[\w.-]+/)*[\w-]+\.py`|`(?:{FOLDERS})/[\w./-]*`")
 
 
 def test_every_file_that_a_page_or_a_docstring_names_is_there() -> None:
     """A Python file by the end of its path ('engine/p2p.py'); any other file or folder by its path from the root."""
-    sources = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+    sources = [path for folder in ("results/records", *PACKAGES) for path in sorted((ROOT / folder).rglob("*.py"))]
     paths = [f"/{path.relative_to(ROOT).as_posix()}" for path in sources]
     ends = {path[start.start() :] for path in paths for start in re.finditer("/", path)}
     missing = []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import errors, read_record
+from results.records import errors, read_record
 
 ROOT = Path(__file__).parents[1]
 # Not copied: what belongs to this checkout only, and what earlier builds left.

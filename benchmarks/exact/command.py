@@ -12,9 +12,9 @@ from benchmarks.exact import counts, reference, wording
 from benchmarks.exact.differences import Change, Difference, compare, explain
 from benchmarks.exact.quantities import SECTIONS, Section
 from benchmarks.harness.command import Parser
-from benchmarks.records import errors, storage
-from benchmarks.records.documents import JSON_HELP, print_document
-from benchmarks.records.errors import UnavailableError, UsageError, did_you_mean
+from results.records import errors, storage
+from results.records.documents import JSON_HELP, print_document
+from results.records.errors import UnavailableError, UsageError, did_you_mean
 
 MEANINGS = {
     errors.DONE: "the same as the reference, or accepted",

@@ -24,12 +24,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, group_names, group_of
-from benchmarks.records.storage import PROJECT
 from ptdp_core.engine.groups import Groups
+from results import ROOT
 
-OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core"))
+OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))
 # A function of these is named together with its caller: its own name would not say who asked for the work.
-HELPERS = (f"{PROJECT / 'kernels'}/", f"{PROJECT / 'ptdp_core' / 'engine' / 'groups.py'}")
+HELPERS = (f"{ROOT / 'kernels'}/", f"{ROOT / 'ptdp_core' / 'engine' / 'groups.py'}")
 # For these a host waits for its GPU. On a CPU some of them never come to the dispatcher.
 SYNCHRONISING = {"tolist", "cpu", "numpy"}
 DTYPES = {

@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from benchmarks.exact.schedules import problem
-from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build, lower
+from results.records.errors import UnavailableError
 
 TIMEOUT = 60.0  # seconds after which ranks that finished no case count as hung
 

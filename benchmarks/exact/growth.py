@@ -15,15 +15,15 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.exact.quantities import Entry, Section, Value
-from benchmarks.records.storage import PROJECT
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.schedules import build, lower
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.executor import compile_blocking
+from results import ROOT
 
 SIZES = (64, 128)  # microbatches
 FEWEST = 3 * SIZES[0]  # a function with fewer lines at the larger size is not listed
-OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core", "benchmarks/exact/counts", "reproduce"))
+OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core", "benchmarks/exact/counts", "reproduce"))
 
 Run = Callable[[int], Callable[[], object]]  # prepares a computation of a size, and returns it
 

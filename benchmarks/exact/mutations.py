@@ -18,11 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.records import errors
-from benchmarks.records.storage import PROJECT
+from results import ROOT
+from results.records import errors
 
 FILE = Path(__file__).with_suffix(".toml")
-COPIED = ("kernels", "ptdp_core", "benchmarks", "reproduce", "results/schema", "results/reference/exact")
+COPIED = (
+    "kernels",
+    "ptdp_core",
+    "benchmarks",
+    "reproduce",
+    "results/records",
+    "results/schema",
+    "results/reference/exact",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ def read() -> dict[str, Mutation]:
 def copy(folder: Path) -> None:
     """Copy what an exact check needs into a folder."""
     for name in COPIED:
-        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "results" / "__init__.py", folder / "results")
 
 
 def check(folder: Path, sections: Sequence[str]) -> list[str]:

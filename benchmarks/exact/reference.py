@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.exact.quantities import KINDS, Quantities, Section
-from benchmarks.records.errors import InvalidResultsError
-from benchmarks.records.storage import PROJECT, atomic_write_bytes
+from results import ROOT
+from results.records.errors import InvalidResultsError
+from results.records.storage import atomic_write_bytes
 
 FORMAT = "ptdp-exact/1"
-FOLDER = PROJECT / "results" / "reference" / "exact"
+FOLDER = ROOT / "results" / "reference" / "exact"
 ACCEPT = "reproduce gate exact --accept"
 
 
@@ -52,7 +53,7 @@ def read(name: str, folder: Path | None = None) -> Mapping[str, Quantities]:
 
 def shown(path: Path) -> str:
     """A path as messages print it: relative to the project's root if it is below it."""
-    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 def _problem(document: Any, name: str) -> str:

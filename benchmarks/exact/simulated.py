@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
-from benchmarks.records.storage import PROJECT
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
 from ptdp_core.simulator import operators as ops
+from results import ROOT
 
-PAPER_POINTS = PROJECT / "benchmarks" / "paper_points.json"
+PAPER_POINTS = ROOT / "benchmarks" / "paper_points.json"
 CLUSTER = "selene"
 NANOSECONDS = 10**9
 PARTS = 10**9  # the bubble is kept in parts per billion

@@ -11,11 +11,13 @@ import tempfile
 from typing import Any
 
 from benchmarks.exact.quantities import PROBLEM, Entry, Quantities, Section
-from benchmarks.records.storage import PROJECT
+from results import ROOT
 
 LIGHT = ("list", "--help")
 COMMANDS = (*LIGHT, "fig_interleaved")
 BUSY = 50_000  # lines, which take some ten milliseconds; functions of the light commands execute far fewer
+
+OURS = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce")
 
 # The project's dependencies. What they import themselves is not listed, as it depends on their versions.
 PACKAGES = (
@@ -65,10 +67,10 @@ def collect() -> Section:
 def _entry(command: str) -> Entry:
     with tempfile.TemporaryDirectory(prefix="ptdp-") as results:
         arguments = [command] if command in LIGHT else [command, "--results", results]
-        packages = [f"{PROJECT / package}/" for package in ("kernels", "ptdp_core", "benchmarks", "reproduce")]
+        packages = [f"{ROOT / package}/" for package in OURS]
         asked = {"arguments": arguments, "trace": command in LIGHT, "ours": packages}
         process = subprocess.run(
-            [sys.executable, "-c", PROBE, json.dumps(asked)], cwd=PROJECT, capture_output=True, text=True, check=False
+            [sys.executable, "-c", PROBE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True, check=False
         )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or ["it says nothing"]
@@ -78,7 +80,9 @@ def _entry(command: str) -> Entry:
 
 def _quantities(code: int, modules: list[str], events: dict[str, int], lines: dict[str, Any]) -> Quantities:
     """Put what `PROBE` prints into quantities: the exit code, imported modules and packages, and what was done."""
-    ours = [name for name in modules if name.split(".")[0] in ("kernels", "ptdp_core", "benchmarks", "reproduce")]
+    ours = [
+        name for name in modules if name.split(".")[0] in ("results", "kernels", "ptdp_core", "benchmarks", "reproduce")
+    ]
     foreign = [name for name in PACKAGES if name in modules]
     busy = [f"1 function of more than {BUSY} lines ({name})" for name, count in sorted(lines.items()) if count > BUSY]
     return {

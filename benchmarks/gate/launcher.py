@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from benchmarks.gate.guard import measured_core
 from benchmarks.gate.trees import HEAD, Tree, last_line
 from benchmarks.gate.workloads import WORKLOADS
-from benchmarks.records.errors import UnavailableError
+from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
 THIRD_PARTY = ("torch", "torch._dynamo")  # slow to import; torch imports `_dynamo` when the first optimizer is made

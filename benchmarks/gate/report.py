@@ -12,8 +12,8 @@ from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Int
 from benchmarks.gate.run import NOT_COMPARED, CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
-from benchmarks.records import Metric, PointResult, Provenance, Record, provenance
-from benchmarks.records.storage import digest_files, fingerprint
+from results.records import Metric, PointResult, Provenance, Record, provenance
+from results.records.storage import digest_files, fingerprint
 
 ID = "check"
 HEADLINES = {

@@ -11,7 +11,7 @@ from benchmarks.gate.procedure import Procedure, overall, swap_tables
 from benchmarks.gate.session import Finding, Session, SessionResult
 from benchmarks.gate.trees import Tree
 from benchmarks.gate.workloads import SUITE, WORKLOADS
-from benchmarks.records.errors import (
+from results.records.errors import (
     DONE,
     INCONCLUSIVE,
     INTERNAL,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.records.errors import UnavailableError, UsageError
-from benchmarks.records.provenance import git_state
+from results.records.errors import UnavailableError, UsageError
+from results.records.provenance import git_state
 
 BASE, HEAD = "base", "head"
 

@@ -23,8 +23,8 @@ from benchmarks.gate.report import comparison, slowdown_metrics
 from benchmarks.gate.run import CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
-from benchmarks.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
-from benchmarks.records.errors import DONE, INTERNAL, UnavailableError
+from results.records import Metric, PointResult, fingerprint, provenance, read_record, write_record
+from results.records.errors import DONE, INTERNAL, UnavailableError
 
 ID = "gate_trials"
 PATCH = Path(__file__).with_name("slowed.patch")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.records.errors import NothingSelectedError, UnavailableError
+from results.records.errors import NothingSelectedError, UnavailableError
 
 GOOD, BAD, SKIP, STOP = 0, 1, 125, 255  # as `git bisect run` reads exit codes
 RUNS = 3  # of which the median counts

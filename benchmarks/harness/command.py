@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import errors, storage
-from benchmarks.records.errors import ReproduceError, UsageError, did_you_mean
-from benchmarks.records.storage import StorageError
 from ptdp_core import interrupts
+from results.records import errors, storage
+from results.records.errors import ReproduceError, UsageError, did_you_mean
+from results.records.storage import StorageError
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from benchmarks.harness.runner import record_path
-from benchmarks.records import Host, Record, read_record, write_record
+from results.records import Host, Record, read_record, write_record
 
 
 def folder(results: Path, name: str) -> Path:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.job import Failure, Job, read_errors, read_results, write_job
-from benchmarks.records.errors import UnavailableError, UsageError
-from benchmarks.records.storage import PROJECT
 from ptdp_core.interrupts import allowed, held
+from results import ROOT
+from results.records.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from ptdp_core.launch.local import RankError
@@ -120,7 +120,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
         try:
             process = subprocess.Popen(
                 command,
-                cwd=PROJECT,
+                cwd=ROOT,
                 env=environment,
                 text=True,
                 errors="replace",

@@ -5,9 +5,9 @@ from typing import Generic, TypeVar
 
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult, fingerprint
-from benchmarks.records.errors import UnavailableError
-from benchmarks.records.provenance import scrub
+from results.records import Metric, PointResult, fingerprint
+from results.records.errors import UnavailableError
+from results.records.provenance import scrub
 
 Parameter = int | float | str | bool | None
 T = TypeVar("T")

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.harness.timing import Samples, Timer, is_gpu, measure, wall_timer
-from benchmarks.records.errors import UnavailableError
 from ptdp_core.launch.local import launch
+from results.records.errors import UnavailableError
 
 TIMEOUT_S = 300.0
 LIMIT_S = 1.0  # how long the samples of one message size may take together

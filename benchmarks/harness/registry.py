@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from benchmarks.harness.setup import Setup
-from benchmarks.records import PointResult
-from benchmarks.records.errors import UsageError, did_you_mean
+from results.records import PointResult
+from results.records.errors import UsageError, did_you_mean
 
 
 class Suite(Protocol):

@@ -10,9 +10,9 @@ from benchmarks.harness.points import seconds
 from benchmarks.harness.registry import Benchmark
 from benchmarks.harness.setup import QUICK_SAMPLES, Setup
 from benchmarks.harness.timing import SAMPLES, Samples, canary, disturbed, is_gpu
-from benchmarks.records import PaperPlace, PointResult, Record, fingerprint
-from benchmarks.records.errors import UnavailableError
-from benchmarks.records.provenance import collect
+from results.records import PaperPlace, PointResult, Record, fingerprint
+from results.records.errors import UnavailableError
+from results.records.provenance import collect
 
 FOLDER = "benchmarks"  # the folder of benchmarks' records, below the folder of results
 CANARY = "canary"  # the series of the canaries' points

@@ -6,8 +6,8 @@ from textwrap import wrap
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, results_of
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult, Record
-from benchmarks.records.units import with_unit
+from results.records import Metric, PointResult, Record
+from results.records.units import with_unit
 
 HEADING = 9  # the most letters in a line of a column's heading
 DIGITS = 3

@@ -16,9 +16,9 @@ from benchmarks.harness.points import Once, attempted, rate, seconds, size_text
 from benchmarks.harness.ranks import run_ranks, slowest_timer, time_message
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Axis, Groups, local_device, reduce_scatter_flat
+from results.records import Metric, PointResult
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter")
 ELEMENT = 4  # bytes: fp32

@@ -12,8 +12,8 @@ import torch
 from benchmarks.harness.points import attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
-from benchmarks.records import Metric, PointResult
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
+from results.records import Metric, PointResult
 
 VOCAB = 51200
 TOKENS, QUICK_TOKENS = 2**24, 2**18

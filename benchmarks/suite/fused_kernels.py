@@ -19,9 +19,9 @@ from torch import Tensor
 from benchmarks.harness.points import Parameter
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
-from benchmarks.records import Metric, PointResult, fingerprint
 from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, cases, largest_tensor, shapes
 from ptdp_core.engine.precision import TORCH_DTYPES
+from results.records import Metric, PointResult, fingerprint
 
 COPY = "copy"
 PAPER_SEQUENCE, CPU_SEQUENCE, QUICK_SEQUENCE = 2048, 512, 128

@@ -11,13 +11,13 @@ import torch
 
 from benchmarks.harness.timing import Samples, Step, device_timer, take_turns, wall_timer
 from benchmarks.harness.training import batches
-from benchmarks.records import PointResult
 from benchmarks.suite.fused_kernels import Copy, fitting_sequence, measure_case
 from benchmarks.suite.fused_kernels_cases import cases, shapes
 from kernels import select
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
+from results.records import PointResult
 
 UNFUSED = "reference"
 NOT_OURS = "layer_norm"  # PyTorch's in every implementation

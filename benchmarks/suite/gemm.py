@@ -11,7 +11,7 @@ from benchmarks.harness.points import attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
 from benchmarks.harness.timing import measure as time_it
-from benchmarks.records import Metric, PointResult
+from results.records import Metric, PointResult
 
 LIMIT_S = 2.0
 

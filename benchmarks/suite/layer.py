@@ -16,9 +16,9 @@ from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, Step, take_turns
 from benchmarks.harness.training import build, parameters_of
-from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
+from results.records import Metric, PointResult
 
 LIMIT_S = 5.0
 PASSES = {"forward": 1, "backward": 2}  # and their FLOP, as multiples of a forward pass

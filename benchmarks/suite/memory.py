@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from benchmarks.harness.points import attempted, rate, seconds, size_text
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, device_timer, measure, wall_timer
-from benchmarks.records import Metric, PointResult
+from results.records import Metric, PointResult
 
 MIB = 2**20
 CHAIN = 100  # kernels in a chain: few enough to be launched while the device timer still keeps the device busy

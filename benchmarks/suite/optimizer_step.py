@@ -12,10 +12,10 @@ from benchmarks.harness.ranks import run_ranks, slowest_timer
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples, measure
 from benchmarks.harness.training import build, model_for, parameters_of
-from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.formulas import parameters as parameter_count
+from results.records import Metric, PointResult
 
 LIMIT_S = 5.0
 NOTES = (

@@ -15,11 +15,11 @@ from benchmarks.harness.points import Once, attempted, rate, seconds, size_text
 from benchmarks.harness.ranks import run_ranks, slowest_timer, time_message
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.schedules import Exchange, Message
+from results.records import Metric, PointResult
 
 KINDS = ("one way", "exchange")
 FORWARD, BACKWARD = Message("F", 0, 0, 0, 1), Message("B", 1, 0, 1, 0)

@@ -18,9 +18,9 @@ from random import Random
 from benchmarks.harness.points import Once, attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, load_cluster, simulate
+from results.records import Metric, PointResult
 
 PAPER_POINTS = Path(__file__).parents[1] / "paper_points.json"
 RANDOM, SEED = 300, 2021

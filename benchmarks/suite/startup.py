@@ -8,8 +8,8 @@ from functools import partial
 from benchmarks.harness.points import attempted, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import measure
-from benchmarks.records import Metric, PointResult
-from benchmarks.records.storage import PROJECT
+from results import ROOT
+from results.records import Metric, PointResult
 
 COMMANDS = {
     "python -c pass": ("-c", "pass"),
@@ -28,7 +28,7 @@ def points(setup: Setup) -> Iterator[PointResult]:
 
 def _metrics(setup: Setup, arguments: tuple[str, ...]) -> dict[str, Metric]:
     def start() -> None:
-        process = subprocess.run([sys.executable, *arguments], cwd=PROJECT, capture_output=True, check=False)
+        process = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=False)
         if process.returncode:
             raise RuntimeError(f"{' '.join(arguments)} ended with exit code {process.returncode}")
 

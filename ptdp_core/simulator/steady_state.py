@@ -98,6 +98,11 @@ def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     return [*sorted({short for short in shorts if short < m and exists(name, p, short, v)}), m]
 
 
+def least_passes(name: str, p: int, m: int, v: int) -> int:
+    """The least number of passes that a simulation of this schedule executes, on all ranks together."""
+    return definition(name).passes(p, short_batches(name, p, m, v)[0], v)
+
+
 @lru_cache(maxsize=512)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.records import Metric, PointResult, Record, RecordedTimeline, read_record
-from benchmarks.records.environment import MOMENTARY
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.experiment.fidelity import FIDELITIES
+from results.records import Metric, PointResult, Record, RecordedTimeline, read_record
+from results.records.environment import MOMENTARY
+from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
 # Wall-clock time passed: emulated links are shaped, but the processes around them run on this machine.
 TIMED = tuple(fidelity.name for fidelity in FIDELITIES.values() if fidelity.timed)

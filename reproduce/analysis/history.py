@@ -13,10 +13,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.runner import results_of
-from benchmarks.records import Record
-from benchmarks.records.errors import UnavailableError
-from benchmarks.records.units import with_unit
 from reproduce.output import theme
+from results.records import Record
+from results.records.errors import UnavailableError
+from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

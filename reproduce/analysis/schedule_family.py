@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.records import Metric
-from benchmarks.records.errors import UsageError, did_you_mean
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import Schedule, Time, build, definition, exists, names, summary
 from ptdp_core.simulator import Cluster, simulate
 from reproduce.experiment.parameters import KEYS
+from results.records import Metric
+from results.records.errors import UsageError, did_you_mean
 
 # Of the model that schedules are simulated with, unless the command line says otherwise: layers as wide as GPT-3's.
 MODEL = {"hidden": 12288, "heads": 96, "t": 8, "b": 1}

@@ -10,7 +10,6 @@ from fractions import Fraction
 from itertools import product
 from math import lcm
 
-from benchmarks.records.errors import UnavailableError, UsageError
 from ptdp_core.schedules import (
     Action,
     Schedule,
@@ -28,6 +27,7 @@ from ptdp_core.schedules import (
 )
 from ptdp_core.schedules.execution import needs
 from ptdp_core.schedules.list_scheduling import Progress, list_schedule
+from results.records.errors import UnavailableError, UsageError
 
 Times = Sequence[Time]  # of a rank's forward pass (all chunks), backward pass, and its part for the weights
 

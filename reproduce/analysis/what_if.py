@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Estimate, simulate, software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import check_keys
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
+from results.records.errors import UsageError
 
 NUMBERS = (
     *("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "bubble_times"),

@@ -1,6 +1,5 @@
 """Figure 6: the pipeline bubble against the data-parallel size, by formula and by running the schedule."""
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import published
@@ -9,6 +8,7 @@ from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Judgement, Results, argmax, falls, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
+from results.records import Metric
 
 ID = "fig_bubble"
 FORMULA, EXECUTED = "bubble_fraction", "executed_bubble_fraction"

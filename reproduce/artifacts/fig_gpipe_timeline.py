@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Any
 
-from benchmarks.records import PaperValue, PointResult
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of
+from results.records import PaperValue, PointResult
 
 P, M = 4, 8
 FACTORS, SIZES = "other t_b/t_f", "other sizes"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 
-from benchmarks.records import PaperValue
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule, looped
 from reproduce.artifacts.shared import executed_timelines
@@ -14,6 +13,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output.traces import derive, from_schedule
+from results.records import PaperValue
 
 P, M, V = 4, 8, 2
 COMPARISON = "for comparison"

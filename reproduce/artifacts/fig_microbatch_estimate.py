@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import fsum
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.artifacts.fig_microbatch_single_gpu import MICROBATCHES
@@ -14,6 +13,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.output.figures import line_plot
+from results.records import Metric
 
 ID = "fig_microbatch_estimate"
 SINGLE_GPU = "fig_microbatch_single_gpu"

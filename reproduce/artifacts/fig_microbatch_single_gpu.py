@@ -2,7 +2,6 @@
 
 from statistics import fmean
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
@@ -12,6 +11,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
+from results.records import Metric
 
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.
 WITH_RECOMPUTATION, WITHOUT_RECOMPUTATION = q.THROUGHPUT.name, q.MODEL_THROUGHPUT.name

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import fsum, log10
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Record
 from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from reproduce.artifacts.shared import models
@@ -15,6 +14,7 @@ from reproduce.experiment.results import Judgement, Results, holds_if, numbers_o
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines
+from results.records import Metric, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
 from ptdp_core.schedules import looped
@@ -15,6 +14,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

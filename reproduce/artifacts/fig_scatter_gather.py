@@ -7,13 +7,13 @@ interleaved one without the optimization ("not shown").
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Record
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
+from results.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, PaperValue, PointResult, Record
 from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
@@ -15,6 +14,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from results.records import Metric, PaperValue, PointResult, Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

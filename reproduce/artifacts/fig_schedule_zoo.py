@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import build, definition, names, summary
 from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
@@ -19,12 +18,13 @@ from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
+from results.records import PointResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from benchmarks.records import Record
+    from results.records import Record
 
 CLUSTERS = {"": "A100 (Selene)", "h100": "H100, sequence parallelism"}  # by the parameter of the points
 LETTER = 0.022  # width of a letter of a schedule's name, in units of the memory axis

@@ -7,7 +7,6 @@ is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configurati
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import RecordedTimeline
 from ptdp_core.schedules import build
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
@@ -19,10 +18,11 @@ from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import line_plot
 from reproduce.output.traces import from_schedule, trace
+from results.records import RecordedTimeline
 
 if TYPE_CHECKING:
-    from benchmarks.records import Record
-    from ptdp_core.emulation import Emulation
+    from reproduce.emulation import Emulation
+    from results.records import Record
 
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits

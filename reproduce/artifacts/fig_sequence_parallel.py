@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -18,12 +17,13 @@ from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import chart_data, series_lines
 from reproduce.output.origins import origin_lines
+from results.records import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from benchmarks.records import Record
+    from results.records import Record
 
 GPUS, SIZES = 64, (2, 4, 8, 16)
 RECOMPUTE = {"full": "Full recomputation", "selective": "Selective recomputation", "none": "No recomputation"}

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, PaperValue, Record
 from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import ring_factor, tensor_parallel_elements
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
@@ -16,6 +15,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,6 @@ from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.artifacts import (
@@ -31,11 +30,12 @@ from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results, holds_if, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from results.records import Metric
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from benchmarks.records import Record
+    from results.records import Record
 
 A100, H100 = "A100 2021", "H100 today"
 ON_H100: Mapping[str, Any] = {"cluster": "h100"}

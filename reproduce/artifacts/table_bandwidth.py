@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from benchmarks.records import Metric, Number
 from ptdp_core.formulas import ring_factor
 from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
@@ -12,6 +11,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Level, Point, Sweep
+from results.records import Metric, Number
 
 ID = "table_bandwidth"
 BANDWIDTH, BYTES, SECONDS, WHOLE = "bisection_bandwidth", "bisection_bytes", "bisection_time", "whole_iteration"

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
@@ -13,6 +12,7 @@ from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from results.records import Metric
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher

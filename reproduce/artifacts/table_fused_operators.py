@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric
 from reproduce.artifacts.shared.models import sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
@@ -11,6 +10,7 @@ from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from results.records import Metric
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import optimal_checkpoints
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
@@ -13,6 +12,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, argmax, holds_if
 from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
 
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
 CHECKPOINTS, EVERY = "optimal_checkpoints", "optimal_layers_per_checkpoint"

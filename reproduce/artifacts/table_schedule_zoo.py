@@ -2,12 +2,12 @@
 
 from fractions import Fraction
 
-from benchmarks.records import Metric
 from ptdp_core.schedules import build, definition, names, summary
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Judgement, Results, holds_if
 from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
 
 P, M = 12, 24  # Figure 12's pipeline, and the fewest microbatches for which all schedules exist
 RELATIVE = ("relative_bubble", "relative_memory", "relative_messages")

@@ -8,7 +8,6 @@ others are withheld, to be compared with later.
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.records import Metric
 from ptdp_core import formulas
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, Software, simulate
@@ -17,6 +16,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed, word
 from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
 
 SOFTWARE = Software(overlapped_all_reduce=True, fused_accumulation=True)
 ONE_LAYER, SELECTIVE, FULL, BOTH, NOTHING = "22B, one layer", "selective", "full", "selective_sequence", "none"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.artifacts.shared import models
@@ -12,6 +11,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
 
 ID = "table_training_time"
 DAY_S = 86400

@@ -6,7 +6,6 @@ Figure 10 shows the same runs: it takes its points and metrics, and how they are
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
@@ -16,6 +15,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from results.records import Metric
 
 ID = "table_zero3"
 ZERO3, PTDP = "ZeRO-3", "PTD-P"

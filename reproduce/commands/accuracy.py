@@ -7,9 +7,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from benchmarks.records import atomic_write_bytes
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, POINTS_FAILED
 from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
 from reproduce.commands import options
@@ -19,6 +16,9 @@ from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, files_line, wrapped
 from reproduce.running.runner import require_folder
 from reproduce.running.simulated import open_cluster
+from results.records import atomic_write_bytes
+from results.records.documents import print_document
+from results.records.errors import DONE, POINTS_FAILED
 
 if TYPE_CHECKING:
     from pandas import DataFrame

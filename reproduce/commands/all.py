@@ -3,10 +3,10 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from benchmarks.records.errors import NothingSelectedError
 from reproduce.commands import run as run_ids
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from results.records.errors import NothingSelectedError
 
 HELP = run_ids.HELP
 

@@ -4,8 +4,8 @@ import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.records.errors import DONE, INCONCLUSIVE
-from benchmarks.records.storage import PROJECT
+from results import ROOT
+from results.records.errors import DONE, INCONCLUSIVE
 
 HELP = """Measures the good and the bad commit, each with its own code, in a worktree; then git bisect does in between.
 A commit counts as good if its median of three quick runs is nearer to the good one's. What cannot run the benchmark is
@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--point", metavar="KEY", help="default: the point that differs most")
 
 
-def run(parsed: Namespace, project: Path = PROJECT) -> int:
+def run(parsed: Namespace, project: Path = ROOT) -> int:
     """Bisect and print; done if one commit is left. Raises `ReproduceError`."""
     from benchmarks.gate.trees import resolve
     from benchmarks.harness import bisection

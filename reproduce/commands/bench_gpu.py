@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.records import errors
-from benchmarks.records.documents import print_document
 from reproduce.commands import options
+from results.records import errors
+from results.records.documents import print_document
 
 if TYPE_CHECKING:
     from reproduce.running.gpu_session import Step, StepOutcome

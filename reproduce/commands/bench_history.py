@@ -2,9 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.errors import DONE, NothingSelectedError, UsageError, did_you_mean
-from benchmarks.records.storage import write_files
 from reproduce.commands import options
+from results.records.errors import DONE, NothingSelectedError, UsageError, did_you_mean
+from results.records.storage import write_files
 
 HELP = """Every `reproduce bench run` is kept, by class of machine and commit, in DIR/benchmarks/NAME/history; no two
 machines are mixed. A change point begins a new level of the values, at least 3% away (PELT, from the package ruptures;

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.units import with_unit
 from reproduce.commands import options
+from results.records.documents import print_document
+from results.records.errors import DONE, UsageError
+from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from reproduce.analysis.calibration.fit import Calibration
@@ -81,7 +81,6 @@ def run(parsed: Namespace) -> int:
 
 def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     """Train tiny GPTs and compare them with the predictions; the file of their record."""
-    from benchmarks.records import write_record
     from ptdp_core.launch.local import RankError
     from reproduce.analysis.calibration import check
     from reproduce.analysis.calibration.measure import failed
@@ -90,6 +89,7 @@ def _train(parsed: Namespace, device: str, ranks: int) -> Path:
     from reproduce.commands.accuracy import print_parts
     from reproduce.output.progress import progress
     from reproduce.running.runner import RECORD
+    from results.records import write_record
 
     path: Path = parsed.results / check.ID / "measured" / RECORD
     sizes = check.sizes(device, ranks)

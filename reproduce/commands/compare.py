@@ -7,11 +7,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
-from benchmarks.records.units import with_unit
 from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load
 from reproduce.commands.options import add_json, path_of
+from results.records.documents import print_document
+from results.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
+from results.records.units import with_unit
 
 ROWS = 20  # values shown of an experiment
 LINES = 4  # of everything else

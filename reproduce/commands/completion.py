@@ -4,9 +4,9 @@ import argparse
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.records.errors import DONE
 from reproduce.commands import COMMANDS, module_of
 from reproduce.experiment import catalog
+from results.records.errors import DONE
 
 SHELLS = ("bash", "zsh")
 NAMES = {"id": (), "ids": (), "names": tuple(BENCHMARKS)}  # arguments that are artifacts, and what else they may be

@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.documents import print_document
 from reproduce.commands.options import add_json, engine_errors, path_of
+from results.records.documents import print_document
 
 HELP = """Writes Megatron's pair PREFIX.bin and PREFIX.idx, a document for each file. Tokens are bytes, or with --vocab
 those of byte-level BPE trained on these files, which is kept in PREFIX.tokenizer.json. Nothing is downloaded.
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Tokenise and write."""
-    from ptdp_core.engine.text import write_corpus
+    from reproduce.tools.text import write_corpus
 
     with engine_errors():
         documents, tokens = write_corpus(parsed.sources, parsed.out, parsed.vocab)

@@ -5,9 +5,6 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
@@ -15,6 +12,9 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import OURS
 from reproduce.output.latex import plain
 from reproduce.output.progress import LONG_S, spoken
+from results.records.documents import print_document
+from results.records.errors import DONE, UsageError
+from results.records.storage import DEFAULT_RESULTS
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -12,15 +12,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmarks.records import provenance
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, UNAVAILABLE
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.emulation import requirements
-from ptdp_core.emulation.network import PRIORITY
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.commands.options import add_json
+from reproduce.emulation import requirements
+from reproduce.emulation.network import PRIORITY
 from reproduce.experiment.fidelity import FIDELITIES
+from results.records import provenance
+from results.records.documents import print_document
+from results.records.errors import DONE, UNAVAILABLE
 
 HELP = """A fidelity works if nothing that it needs is missing; what is only useful is marked as such.
 The simulated fidelity is tried: one iteration of the paper's 175-billion-parameter model. So is the emulated one: a

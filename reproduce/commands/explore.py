@@ -5,10 +5,10 @@ import webbrowser
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.records.errors import DONE, UnavailableError
 from ptdp_core.interrupts import settle
 from reproduce.site.build import build
 from reproduce.site.serve import address, server
+from results.records.errors import DONE, UnavailableError
 
 HELP = """Serves the page to this machine only, until Ctrl-C.
 

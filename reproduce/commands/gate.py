@@ -16,9 +16,11 @@ from benchmarks.gate import report, trees
 from benchmarks.gate import run as gate
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gate.workloads import SUITE, WORKLOADS
-from benchmarks.records import write_record
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import (
+from reproduce.commands import options
+from results import ROOT
+from results.records import write_record
+from results.records.documents import print_document
+from results.records.errors import (
     DONE,
     INCONCLUSIVE,
     INTERNAL,
@@ -28,8 +30,7 @@ from benchmarks.records.errors import (
     UnavailableError,
     UsageError,
 )
-from benchmarks.records.storage import PROJECT, atomic_write_bytes
-from reproduce.commands import options
+from results.records.storage import atomic_write_bytes
 
 # What a self-test says, by its exit code: in a word, and in a sentence.
 SELF_TEST = {
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_results(parser)
 
 
-def run(parsed: argparse.Namespace, project: Path = PROJECT) -> int:
+def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
     trees.require_linux()
     clock, started = time.monotonic(), datetime.now(UTC)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmarks.gate import run as gate
 from benchmarks.gate import trees, trials
-from benchmarks.records import errors
-from benchmarks.records.errors import UsageError
-from benchmarks.records.storage import PROJECT
 from reproduce.commands import options
 from reproduce.commands.gate import append_summary, budget, progress_line
+from results import ROOT
+from results.records import errors
+from results.records.errors import UsageError
 
 MEANINGS = {code: errors.MEANINGS[code] for code in (errors.DONE, errors.USAGE, errors.UNAVAILABLE)} | {
     errors.INTERNAL: "a verdict on this class of machine is wrong: the gate errs, or an internal error",
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_results(parser)
 
 
-def run(parsed: argparse.Namespace, project: Path = PROJECT) -> int:
+def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
     trees.require_linux()
     budget_s, names = budget(parsed.budget), gate.select(parsed.benchmark or ["simulator"])

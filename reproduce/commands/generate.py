@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.documents import print_document
 from reproduce.commands.options import add_json, engine_errors
+from results.records.documents import print_document
 
 HELP = """Goes on with a prompt, token by token, with the tokenizer of the data that the model was trained on.
 
@@ -27,9 +27,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Print the prompt and what the model makes of it."""
-    from ptdp_core.engine import generation
     from ptdp_core.engine.groups import local_device
-    from ptdp_core.engine.text import tokenizer_beside
+    from reproduce.tools import generation
+    from reproduce.tools.text import tokenizer_beside
 
     with engine_errors():
         if not 0 <= parsed.temperature < float("inf") or parsed.tokens < 1 or parsed.seed < 0:

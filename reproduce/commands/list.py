@@ -4,12 +4,12 @@ import shutil
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
+from results.records.documents import print_document
+from results.records.errors import DONE
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.command import add_results, path_of
-from benchmarks.records.documents import JSON_HELP
-from benchmarks.records.errors import UnavailableError, UsageError
-from benchmarks.records.storage import DEFAULT_RESULTS
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.fidelity import PAPERS_CLUSTER as CLUSTER
+from results.records.documents import JSON_HELP
+from results.records.errors import UnavailableError, UsageError
+from results.records.storage import DEFAULT_RESULTS
 
 __all__ = [
     "CLUSTER",

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE
 from reproduce.analysis.planning.models import main_names
 from reproduce.commands import options
+from results.records.documents import print_document
+from results.records.errors import DONE
 
 if TYPE_CHECKING:
     from reproduce.analysis.planning.plan import TrainingPlan
@@ -62,10 +62,10 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from benchmarks.records.provenance import collect
     from reproduce.analysis.planning import plan_record
     from reproduce.analysis.planning.plan import make_plan, request
     from reproduce.running.simulated import open_cluster
+    from results.records.provenance import collect
 
     started = datetime.now(UTC)
     cluster, reference = open_cluster(parsed.cluster)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
-from benchmarks.records import Record, errors, read_record, write_files
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
 from reproduce.output import figures, theme
 from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD, record_paths
+from results.records import Record, errors, read_record, write_files
+from results.records.documents import print_document
+from results.records.errors import NothingSelectedError, UsageError, did_you_mean
 
 HELP = """\
 NAME is an artifact (reproduce list) or a benchmark (reproduce bench list); without one, everything that has a

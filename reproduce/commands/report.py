@@ -8,9 +8,6 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.records import atomic_write_bytes, read_record, storage
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
 from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
@@ -19,6 +16,9 @@ from reproduce.output.html.report import ArtifactResults, RecordFiles, ReportCon
 from reproduce.output.terminal import shown_path
 from reproduce.running.fidelities import code_digest
 from reproduce.running.runner import PARTIAL, RECORD, record_paths
+from results.records import atomic_write_bytes, read_record, storage
+from results.records.documents import print_document
+from results.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
 
 ACCURACY = "accuracy"
 PLAN = "plan"

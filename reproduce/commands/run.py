@@ -8,10 +8,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
-import reproduce
-from benchmarks.records import VERDICTS, errors, provenance
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
@@ -28,6 +24,10 @@ from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
+from results import ROOT
+from results.records import VERDICTS, errors, provenance
+from results.records.documents import print_document
+from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
 WIDTH = 120
 PRINT_SCRIPT = "--print-script"
@@ -145,7 +145,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
 
 def version() -> str:
     """'ptdp 0.1.0 (commit 0123456789)': of the package, and of the checkout that it runs from."""
-    commit, changed = provenance.git_state(reproduce.ROOT)
+    commit, changed = provenance.git_state(ROOT)
     where = f" (commit {commit[:10]}{', with changes' * bool(changed)})" if commit else ""
     return f"ptdp {provenance.versions().get('ptdp', 'not installed')}{where}"
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.storage import write_files
 from reproduce.commands import options
 from reproduce.output.terminal import files_line
+from results.records.documents import print_document
+from results.records.errors import DONE, UsageError
+from results.records.storage import write_files
 
 if TYPE_CHECKING:
-    from ptdp_core.launch.schedule_gradients import GradientDifference
     from ptdp_core.schedules import Schedule
     from reproduce.analysis.schedule_family import Member
+    from reproduce.analysis.schedule_gradients import GradientDifference
     from reproduce.output.traces import Timeline
 
 HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
@@ -195,7 +195,7 @@ def _files(table: "Schedule", timeline: "Timeline", exports: Sequence[str]) -> d
 
 
 def _train(table: "Schedule") -> "list[GradientDifference]":
-    from ptdp_core.launch.schedule_gradients import compare_gradients
+    from reproduce.analysis.schedule_gradients import compare_gradients
 
     if table.p > MAX_RANKS:
         raise UsageError(

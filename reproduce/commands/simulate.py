@@ -8,9 +8,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from benchmarks.records import atomic_write_bytes
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, field_help
 from ptdp_core.simulator import PAPER
 from reproduce.analysis.planning.models import main_names
@@ -22,6 +19,9 @@ from reproduce.output.tables import NONE, print_table, text_table
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
 from reproduce.running.simulated import open_cluster
+from results.records import atomic_write_bytes
+from results.records.documents import print_document
+from results.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 
 WIDTH = 120
 

@@ -2,10 +2,10 @@
 
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.errors import DONE, UsageError
 from reproduce.commands.options import path_of
 from reproduce.output.terminal import shown_path
 from reproduce.site.build import build
+from results.records.errors import DONE, UsageError
 
 HELP = """The page draws the paper's figures and tables from simulations made in the browser, beside the published
 values, and answers what-if questions. Copy the folder to any file server; `reproduce explore` opens it here.

@@ -2,9 +2,6 @@
 
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import DONE, UsageError
-from benchmarks.records.storage import write_files
 from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
 from reproduce.output import theme
@@ -13,6 +10,9 @@ from reproduce.output.terminal import files_line
 from reproduce.output.timeline_titles import title
 from reproduce.output.timelines import draw
 from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
+from results.records.documents import print_document
+from results.records.errors import DONE, UsageError
+from results.records.storage import write_files
 
 MAX_BOXES = 4000  # in a figure; with more, neither boxes nor rows can be told apart
 MAX_PASSES = 500_000  # of a schedule; its trace is 170 MB

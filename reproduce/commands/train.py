@@ -5,11 +5,11 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from benchmarks.records.errors import UsageError
 from ptdp_core.launch import train
 from ptdp_core.launch.train import MEANINGS
 from ptdp_core.launch.trained import Trained
 from reproduce.commands.options import add_json
+from results.records.errors import UsageError
 
 __all__ = ["HELP", "MEANINGS", "add_arguments", "run"]
 HELP = f"""{train.__doc__}
@@ -42,7 +42,7 @@ def run(parsed: Namespace) -> int:
 
 
 def _print_document(trained: Trained) -> None:
-    from benchmarks.records.documents import print_document
+    from results.records.documents import print_document
 
     losses = [loss if math.isfinite(loss) else None for loss in trained.losses]
     document = {"step": trained.step, "losses": losses, "saved": trained.saved or None}

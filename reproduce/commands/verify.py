@@ -6,10 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import VERDICTS, ClaimResult, PointResult, storage
-from benchmarks.records.documents import print_document
-from benchmarks.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
-from benchmarks.records.units import with_unit
 from reproduce.analysis import coverage
 from reproduce.commands import options
 from reproduce.experiment import catalog
@@ -23,6 +19,10 @@ from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import evaluator
 from reproduce.running.simulated import open_cluster
+from results.records import VERDICTS, ClaimResult, PointResult, storage
+from results.records.documents import print_document
+from results.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
+from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from rich.console import Console

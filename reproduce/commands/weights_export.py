@@ -23,8 +23,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Write the weights; say how many there are."""
-    from ptdp_core.engine.weights import export_weights
     from ptdp_core.formulas import parameters
+    from reproduce.tools.weights import export_weights
 
     with engine_errors():
         settings = export_weights(parsed.checkpoint, parsed.out)

@@ -27,8 +27,8 @@ def run(parsed: Namespace) -> int:
     from dataclasses import asdict
 
     from ptdp_core.engine.files import write_durably
-    from ptdp_core.engine.weights import import_weights
     from ptdp_core.formulas import parameters
+    from reproduce.tools.weights import import_weights
 
     with engine_errors():
         settings, checkpoint = import_weights(parsed.folder, parsed.save, parsed.seq)

@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, Record, RecordedTimeline
 from reproduce.experiment import quantities as q
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import OURS, Claim, Judge, Results, on_papers_points
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
+from results.records import Metric, Record, RecordedTimeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from benchmarks.harness.launchers import Launcher
-    from ptdp_core.emulation import Emulation
     from ptdp_core.simulator import Cluster, Estimate, Software
+    from reproduce.emulation import Emulation
 
 Take = Callable[[Point], Mapping[str, Metric]]
 

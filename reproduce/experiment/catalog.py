@@ -6,8 +6,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.records.errors import UsageError, did_you_mean
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
+from results.records.errors import UsageError, did_you_mean
 
 _FOLDER = Path(__file__).parents[1] / "artifacts"
 _KINDS = ("Table", "Figure", "Section")  # of a label, in the order in which a section has them

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
-from benchmarks.records import ClaimResult, PointResult
 from reproduce.experiment import fidelity
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import counted, where
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results
+from results.records import ClaimResult, PointResult
 
 EQUAL = ("equal", "equal as rounded")
 STEPS = 10  # of bisection: how near the margin at which a verdict changes is found, in 1/1024 of the whole margin

@@ -14,15 +14,15 @@ from itertools import combinations
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Interval, PointResult
-from benchmarks.records.storage import PROJECT
 from reproduce.experiment.predictions import where
 from reproduce.experiment.results import Alternative, Results
+from results import ROOT
+from results.records import Interval, PointResult
 
 if TYPE_CHECKING:
     from ptdp_core.simulator import Estimate
 
-FILE = PROJECT / "results" / "reference" / "accuracy" / "margins.json"
+FILE = ROOT / "results" / "reference" / "accuracy" / "margins.json"
 
 # The metrics that have a margin, and the sign with which they follow a throughput. Of others (bubble, phases, traffic)
 # nothing is published, so there is no interval.

@@ -6,8 +6,8 @@ from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records.errors import did_you_mean
 from ptdp_core.config import ModelConfig, ParallelConfig
+from results.records.errors import did_you_mean
 
 if TYPE_CHECKING:
     from ptdp_core.engine.settings import Settings

@@ -7,8 +7,8 @@ A point that ran keeps the simulator's answer beside its own: the metrics `predi
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.records import PointResult
 from reproduce.experiment.results import argmax
+from results.records import PointResult
 
 PREFIX = "predicted_"
 TIME, BUBBLE, ORDER = "iteration_time", "bubble_fraction", "order_as_scheduled"

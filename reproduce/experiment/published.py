@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.records import PaperValue
+from results.records import PaperValue
 
 FILE = Path(__file__).with_name("published.json")
 

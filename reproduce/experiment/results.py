@@ -8,10 +8,10 @@ from itertools import pairwise
 from math import floor, log10
 from typing import Any, TypeVar
 
-from benchmarks.records import Metric, Number, PointResult
 from reproduce.experiment import published
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
+from results.records import Metric, Number, PointResult
 
 X = TypeVar("X")
 OURS = "not in the paper"  # the place of a claim that is ours
@@ -19,7 +19,7 @@ OURS = "not in the paper"  # the place of a claim that is ours
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim: a verdict (of `benchmarks.records.VERDICTS`), why, and the numbers used."""
+    """What became of a claim: a verdict (of `results.records.VERDICTS`), why, and the numbers used."""
 
     verdict: str
     explanation: str

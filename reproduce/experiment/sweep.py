@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.records import PaperValue
 from reproduce.experiment import published
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.quantities import Quantity, XAxis
+from results.records import PaperValue
 
 PAPER, LAPTOP, CPU, GPU, GPUS = "paper", "laptop", "cpu", "gpu", "gpus"
 SCALES = (PAPER, LAPTOP, CPU, GPU, GPUS)

@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.records import VERDICTS, ClaimResult, Record
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.results import OURS
 from reproduce.output.latex import plain
 from reproduce.output.verdicts import VERDICT_LOOKS
+from results.records import VERDICTS, ClaimResult, Record
 
 BRIEFLY = ("inconclusive", "paper inconsistent", "not testable here")  # the reason alone is shown
 SENTENCE, REASON = 150, 180  # characters of a sentence, and of a reason, where they are shortened

@@ -9,10 +9,10 @@ from pandas import DataFrame, concat
 
 from benchmarks.harness.points import size_text
 from benchmarks.harness.runner import NOT_QUIET, results_of
-from benchmarks.records import Record
 from reproduce.output import theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import HIGH, LOW, frame
+from results.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

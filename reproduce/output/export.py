@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
+from results.records import Record
 
 FIGURES = ("figure.pdf", "figure.png")
 TABLES = ("table.md", "table.tex", "table.csv")

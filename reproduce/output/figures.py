@@ -6,12 +6,12 @@ from math import ceil, log2
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import PREFIX
 from reproduce.experiment.results import OURS
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines, overlay_lines, reversed_claims
+from results.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -21,7 +21,7 @@ from typing import Any
 import pandas
 
 from benchmarks.harness.timing import Samples
-from benchmarks.records import PointResult, Record
+from results.records import PointResult, Record
 
 OF_RECORD = ("artifact", "fidelity", "scale", "cluster")
 OF_POINT = ("key", "series", "label")

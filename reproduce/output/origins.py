@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from benchmarks.records import Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.sweep import CPU, LAPTOP
 from reproduce.output.tables import paper_sources
+from results.records import Record
 
 
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:

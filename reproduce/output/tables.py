@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchmarks.records import PointResult, Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.predictions import PREFIX
 from reproduce.experiment.quantities import Quantity
 from reproduce.output.verdicts import VERDICT_LOOKS
+from results.records import PointResult, Record
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records.errors import UnavailableError
+from results.records.errors import UnavailableError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,6 @@ from fractions import Fraction
 from itertools import count
 from typing import Any, Literal
 
-from benchmarks.records import Metric
 from ptdp_core.schedules import (
     Action,
     Exchange,
@@ -30,6 +29,7 @@ from ptdp_core.schedules import (
     peak_stash,
 )
 from reproduce.experiment.sweep import Point
+from results.records import Metric
 
 Time = int | float | Fraction
 

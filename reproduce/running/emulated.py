@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric
-from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
@@ -19,11 +17,13 @@ from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
 from reproduce.running.simulated import cluster_of, oom_reason, open_cluster, shown_model_throughput, simulated_metrics
+from results.records import Metric
+from results.records.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from ptdp_core.emulation import Emulation
+    from reproduce.emulation import Emulation
 
-SOURCES = ("ptdp_core", "kernels")
+SOURCES = ("ptdp_core", "kernels", "reproduce/emulation")
 # What a point takes: so many iterations of the cluster's own duration, and starting and ending the processes.
 ITERATIONS, START_S = 4, 2.0
 PREDICTED = ("throughput_per_gpu", "sequences_per_s", "iteration_time", "bubble_fraction", "peak_memory")
@@ -37,7 +37,7 @@ class Emulated(Evaluator):
 
     def outcome(self, point: Point) -> Outcome:
         """Emulate the point."""
-        from ptdp_core.emulation import emulate
+        from reproduce.emulation import emulate
 
         assert self.cluster is not None
         artifact, cluster = self.plan.artifact, cluster_of(point, self.cluster)
@@ -59,7 +59,7 @@ class Emulated(Evaluator):
 
 def make(plan: Plan, debug: bool) -> Emulated:
     """What emulates a plan. Raises `UnavailableError` where this machine cannot, `UsageError` for no cluster."""
-    from ptdp_core.emulation import requirements
+    from reproduce.emulation import requirements
 
     cluster, reference = open_cluster(plan.cluster)
     if missing := requirements():

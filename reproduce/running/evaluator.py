@@ -8,14 +8,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from benchmarks.records import ClusterRef, Metric, PointResult, RecordedTimeline, digest_files, fingerprint, provenance
 from ptdp_core.config import TrainingConfig
-from reproduce import ROOT
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
+from results import ROOT
+from results.records import ClusterRef, Metric, PointResult, RecordedTimeline, digest_files, fingerprint, provenance
 
 
 class Outcome(NamedTuple):

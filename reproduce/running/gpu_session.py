@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.records.storage import PROJECT, atomic_write_bytes
+from results import ROOT
+from results.records.storage import atomic_write_bytes
 
 LIMIT_S = 600.0  # of a step
 STATUSES = PASSED, SKIPPED, FAILED, TOO_LONG = "passed", "skipped", "failed", "too long"
@@ -127,7 +128,7 @@ def _run(step: Step, log: Path, limit_s: float) -> StepOutcome:
     with log.open("w", encoding="utf-8") as file:
         try:
             code = subprocess.run(
-                step.command, stdout=file, stderr=subprocess.STDOUT, cwd=PROJECT, timeout=limit_s, check=False
+                step.command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, timeout=limit_s, check=False
             ).returncode
             status = PASSED if code == 0 else FAILED
         except subprocess.TimeoutExpired:

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.records import Metric, PointResult, provenance
-from benchmarks.records.errors import UnavailableError
-from benchmarks.records.units import with_unit
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.fidelity import FIDELITIES
@@ -22,6 +19,9 @@ from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from results.records import Metric, PointResult, provenance
+from results.records.errors import UnavailableError
+from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from benchmarks.harness.launchers import Launcher

@@ -15,7 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.records import (
+from ptdp_core import interrupts
+from reproduce.experiment import predictions
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import accuracy, judge
+from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
+from reproduce.running.evaluator import Evaluator, Plan
+from reproduce.running.fidelities import default_scale, evaluator
+from results import ROOT
+from results.records import (
     ClaimResult,
     PaperPlace,
     PointResult,
@@ -26,16 +34,8 @@ from benchmarks.records import (
     write_files,
     write_record,
 )
-from benchmarks.records.errors import InvalidResultsError, UsageError, did_you_mean
-from benchmarks.records.provenance import collect
-from ptdp_core import interrupts
-from reproduce import ROOT
-from reproduce.experiment import predictions
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import accuracy, judge
-from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
-from reproduce.running.evaluator import Evaluator, Plan
-from reproduce.running.fidelities import default_scale, evaluator
+from results.records.errors import InvalidResultsError, UsageError, did_you_mean
+from results.records.provenance import collect
 
 RECORD = "record.json"
 PARTIAL = "partial.json"
@@ -277,7 +277,11 @@ def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, 
     """The files that an earlier run wrote for this very record; None if one is missing or older than our sources."""
     names = export.names(plan.artifact, record) if export else ()
     files = tuple(plan.folder / name for name in (RECORD, *names))
-    sources = (path for package in ("reproduce", "ptdp_core", "benchmarks") for path in (ROOT / package).rglob("*.py"))
+    sources = (
+        path
+        for package in ("reproduce", "ptdp_core", "benchmarks", "results/records")
+        for path in (ROOT / package).rglob("*.py")
+    )
     try:
         oldest = min(path.stat().st_mtime_ns for path in files)
     except OSError:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from benchmarks.records import ClusterRef, Metric, PointResult, digest_file, digest_files
-from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
@@ -18,6 +16,8 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files
+from results.records.errors import UsageError
 
 SOURCES = (
     "ptdp_core/config.py",
@@ -132,9 +132,10 @@ def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
 
 def check_passes(config: TrainingConfig) -> None:
     """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
-    from ptdp_core.simulator.search import passes  # not to be loaded by what simulates nothing
+    from ptdp_core.simulator.steady_state import least_passes  # not to be loaded by what simulates nothing
 
-    parallel, executed = config.parallel, passes(config)
+    parallel = config.parallel
+    executed = least_passes(parallel.schedule, parallel.p, parallel.m, parallel.v)
     if executed > MAX_PASSES:
         raise ValueError(
             f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "

@@ -17,8 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import PointResult
-from benchmarks.records.errors import ReproduceError
 from ptdp_core.config import CHOICES, ModelConfig, ParallelConfig, TrainingConfig, descriptions
 from ptdp_core.schedules import TimelineEvent, names, stash_course
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
@@ -33,6 +31,8 @@ from reproduce.output.latex import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
+from results.records import PointResult
+from results.records.errors import ReproduceError
 
 SHOWN_PLANS = 8
 

@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import reproduce
-from benchmarks.records import provenance
-from benchmarks.records.errors import UnavailableError
-from benchmarks.records.storage import atomic_write_bytes
+from results import ROOT
+from results.records import provenance
+from results.records.errors import UnavailableError
+from results.records.storage import atomic_write_bytes
 
 FOLDER = Path(__file__).parent
 ASSETS: dict[str, dict[str, Any]] = json.loads((FOLDER / "assets.json").read_text(encoding="utf-8"))
@@ -33,7 +33,8 @@ SOURCES = (
     "ptdp_core/schedules/**/*",
     "ptdp_core/simulator/**/*",
     "benchmarks/*.py",
-    "benchmarks/records/**/*",
+    "results/__init__.py",
+    "results/records/**/*",
     "reproduce/*.py",
     "reproduce/experiment/**/*",
     "reproduce/artifacts/**/*",
@@ -83,7 +84,7 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
 
 def _filled(text: str, places: dict[str, str], urls: dict[str, str]) -> str:
     """A file of the page with its placeholders filled in: where the libraries are, and the project's own files."""
-    commit, dirty = provenance.git_state(reproduce.ROOT)
+    commit, dirty = provenance.git_state(ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
     runtime = {
         "base": f"{places['pyodide']}/",
@@ -103,9 +104,9 @@ def _filled(text: str, places: dict[str, str], urls: dict[str, str]) -> str:
 
 def sources() -> bytes:
     """The texts of the sources that the browser needs, by their paths there, as JSON."""
-    paths = {path for pattern in SOURCES for path in reproduce.ROOT.glob(pattern)}
+    paths = {path for pattern in SOURCES for path in ROOT.glob(pattern)}
     texts = {
-        f"{PLACE}/{path.relative_to(reproduce.ROOT).as_posix()}": path.read_text(encoding="utf-8")
+        f"{PLACE}/{path.relative_to(ROOT).as_posix()}": path.read_text(encoding="utf-8")
         for path in sorted(paths)
         if path.is_file() and path.suffix in (".py", ".json", ".toml")
     }

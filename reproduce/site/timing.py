@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from benchmarks.records.errors import UnavailableError
 from reproduce.site.build import build
 from reproduce.site.serve import served
+from results.records.errors import UnavailableError
 
 OPENINGS, CHANGES = 5, 24
 START_MS = 120_000

@@ -1,7 +1,6 @@
 """The paper's formulas against its own numbers, and against independent counts."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,10 +10,9 @@ from ptdp_core import formulas
 from ptdp_core.config import CHOICES, ModelConfig
 from ptdp_core.layout import chunk_parameters, layer_parameters
 from reproduce.analysis.planning.models import models
+from results import ROOT
 
-PUBLISHED = json.loads((Path(__file__).parents[2] / "reproduce" / "experiment" / "published.json").read_text())[
-    "artifacts"
-]
+PUBLISHED = json.loads((ROOT / "reproduce" / "experiment" / "published.json").read_text())["artifacts"]
 TABLE_1 = PUBLISHED["table_weak_scaling"]["rows"]
 DAY = 86400
 

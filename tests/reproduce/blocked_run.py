@@ -23,11 +23,11 @@ def block(beat: Callable[[], None], folder: Path) -> None:
 
 
 def blocked() -> int:
-    from benchmarks.records import Metric
     from reproduce import cli
     from reproduce.experiment import catalog
     from reproduce.experiment.artifact import Take
     from reproduce.experiment.sweep import Point
+    from results.records import Metric
     from tests.reproduce.blocked_run import block as block_in_rank  # there is no __main__ in torchrun's ranks
 
     folder, artifact = Path(sys.argv[1]), catalog.load(sys.argv[2])

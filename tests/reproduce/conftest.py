@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import Metric, PaperValue, PointResult, Record
 from reproduce.artifacts import fig_interleaved
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.parameters import Scalar
@@ -17,6 +16,7 @@ from reproduce.experiment.results import Claim, Judgement, Results
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import runner
+from results.records import Metric, PaperValue, PointResult, Record
 
 
 class Counter:

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import reproduce
-from benchmarks.records.errors import InvalidResultsError, NothingSelectedError, UsageError
-from reproduce import ROOT
+from results import ROOT
+from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
 HEAVY = "{'pandas', 'seaborn', 'matplotlib', 'torch', 'numpy', 'rich', 'reproduce.interface'}"
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 12}

@@ -11,11 +11,11 @@ from benchmarks.harness.ranks import run_ranks
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.step_time import time_steps
 from benchmarks.harness.timing import Samples, is_gpu
-from benchmarks.records import Metric, PointResult, Record, fingerprint
-from benchmarks.records.provenance import collect
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.engine.settings import EngineSettings, Settings
 from reproduce.analysis.calibration.measure import REPEATS, typical
+from results.records import Metric, PointResult, Record, fingerprint
+from results.records.provenance import collect
 
 ID = "calibration"
 SAMPLES, WARM_UP = 6, 1

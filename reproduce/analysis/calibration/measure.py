@@ -33,8 +33,6 @@ from benchmarks.harness.timing import (
     wall_timer,
 )
 from benchmarks.harness.training import build
-from benchmarks.records import provenance
-from benchmarks.records.errors import UnavailableError
 from benchmarks.suite import collectives, gemm, memory, p2p
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
@@ -49,6 +47,8 @@ from ptdp_core.simulator.operators import Gemm
 from reproduce.analysis.calibration.timings import DeviceTimings, LayerSize, Timings, gemms_of, layers_for
 from reproduce.analysis.calibration.write import machine
 from reproduce.output.progress import progress
+from results.records import provenance
+from results.records.errors import UnavailableError
 
 MOST_RANKS = 8  # of a node that is measured: what the cluster format has room for
 REPEATS = 2

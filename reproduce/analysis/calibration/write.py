@@ -12,13 +12,13 @@ from textwrap import wrap
 from typing import Any
 
 from benchmarks.harness.timing import is_gpu
-from benchmarks.records import Host
-from benchmarks.records.errors import UnavailableError, UsageError
-from benchmarks.records.provenance import scrub, timestamp, versions
-from benchmarks.records.storage import StorageError, atomic_write_bytes
 from ptdp_core.simulator import cluster_path, read_parameters
 from reproduce.analysis.calibration.fit import MEASURED, Calibration
 from reproduce.analysis.calibration.timings import Timings
+from results.records import Host
+from results.records.errors import UnavailableError, UsageError
+from results.records.provenance import scrub, timestamp, versions
+from results.records.storage import StorageError, atomic_write_bytes
 
 HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
 WIDTH = 116

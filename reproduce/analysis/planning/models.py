@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.records.errors import UsageError, did_you_mean
 from ptdp_core.config import ModelConfig
 from reproduce.experiment import published
+from results.records.errors import UsageError, did_you_mean
 
 
 def llama(layers: int, hidden: int, heads: int, *, kv_heads: int, ffn_hidden: int, **further: Any) -> ModelConfig:

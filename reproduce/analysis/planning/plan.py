@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from benchmarks.records.errors import NothingSelectedError, ReproduceError, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from ptdp_core.simulator.search import Search, Takeaways, least_memory, nearest_gpus, search, takeaways
-from ptdp_core.simulator.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
 from reproduce.analysis.planning.models import models, named, table_1_row
+from reproduce.analysis.planning.search import Search, Takeaways, least_memory, nearest_gpus, search, takeaways
+from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
 from reproduce.experiment import published
+from results.records.errors import NothingSelectedError, ReproduceError, UsageError
 
 LIMITS = {"gpus": 1_000_000, "batch": 1_000_000, "layers": 10_000, "top": 100_000}
 MODEL_FIELDS = tuple(field.name for field in fields(ModelConfig))

@@ -5,7 +5,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import (
+from ptdp_core.simulator import Estimate
+from reproduce.analysis.planning import plan_text
+from reproduce.analysis.planning.plan import TrainingPlan
+from reproduce.analysis.planning.search import time_differences
+from reproduce.experiment import margins
+from reproduce.output.tables import csv_text, markdown_table
+from reproduce.running import simulated
+from reproduce.running.evaluator import sources_digest
+from results.records import (
     PaperValue,
     PointResult,
     Provenance,
@@ -14,14 +22,6 @@ from benchmarks.records import (
     write_files,
     write_record,
 )
-from ptdp_core.simulator import Estimate
-from ptdp_core.simulator.search import time_differences
-from reproduce.analysis.planning import plan_text
-from reproduce.analysis.planning.plan import TrainingPlan
-from reproduce.experiment import margins
-from reproduce.output.tables import csv_text, markdown_table
-from reproduce.running import simulated
-from reproduce.running.evaluator import sources_digest
 
 FILES = ("record.json", "table.md", "table.csv")
 

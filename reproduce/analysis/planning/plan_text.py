@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Estimate
-from ptdp_core.simulator.search import order, time_differences
-from ptdp_core.simulator.space import tensor_sizes
 from reproduce.analysis.planning.plan import TrainingPlan
+from reproduce.analysis.planning.search import order, time_differences
+from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
 from reproduce.experiment.results import argmax
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from pandas import DataFrame, Series
 
-from benchmarks.records import ClusterRef, PointResult, fingerprint
 from ptdp_core.simulator import ClusterParameter, read_parameters
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.published_points import beside, disagreements, published_points
@@ -20,6 +19,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.running import runner, simulated
 from reproduce.running.simulated import Simulated
+from results.records import ClusterRef, PointResult, fingerprint
 
 THROUGHPUTS, ALL = "throughput per GPU only", "all"  # the throughputs have baselines
 OnDone = Callable[[str], None]

@@ -8,13 +8,13 @@ from typing import Any
 
 from pandas import DataFrame
 
-from benchmarks.records import Metric, PointResult
-from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.accuracy import ALL, THROUGHPUTS, Assessment, Scored
 from reproduce.analysis.scoring.figures import render
 from reproduce.analysis.scoring.published_points import plain
 from reproduce.analysis.scoring.scores import derived_point, write_comparison
 from reproduce.experiment import margins
+from results.records import Metric, PointResult
+from results.records.provenance import collect
 
 
 def as_json(assessment: Assessment) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any
 
 from pandas import DataFrame
 
-from benchmarks.records.units import with_unit
 from reproduce.analysis.scoring.accuracy import Assessment, Scored
 from reproduce.analysis.scoring.accuracy_record import notes
 from reproduce.analysis.scoring.scores import cells
 from reproduce.analysis.scoring.sensitivity import means
 from reproduce.output.tables import NONE, text_table
 from reproduce.output.terminal import WIDTH, percent
+from results.records.units import with_unit
 
 NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble": "bubble"}
 

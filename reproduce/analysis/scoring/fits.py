@@ -8,9 +8,9 @@ formula is judged by the claims of `table_recompute_memory`.
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.records import PointResult
 from reproduce.artifacts import fig_recomputation
 from reproduce.experiment.predictions import where
+from results.records import PointResult
 
 RAN, DID_NOT = "ran in the paper", "did not fit in the paper"
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from pandas import DataFrame
 
-from benchmarks.records import ClusterRef, PointResult, Record, read_record
-from benchmarks.records.errors import NothingSelectedError
-from benchmarks.records.storage import digest_file
 from ptdp_core.config import DTYPES, TrainingConfig
 from ptdp_core.formulas import bubble_fraction, hardware_flops_per_iteration
 from ptdp_core.simulator import Cluster, cluster_path, load_cluster, simulate
 from reproduce.analysis.calibration.write import host_of, machine
 from reproduce.analysis.scoring.scores import Score, compared, mean_error, score
+from results.records import ClusterRef, PointResult, Record, read_record
+from results.records.errors import NothingSelectedError
+from results.records.storage import digest_file
 
 TIME = "iteration_time"
 FOLDER = "accuracy_measured"

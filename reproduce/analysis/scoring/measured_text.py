@@ -10,14 +10,14 @@ from typing import Any
 from matplotlib.ticker import LogLocator, NullLocator
 from pandas import DataFrame
 
-from benchmarks.records import Metric, PointResult, fingerprint
-from benchmarks.records.provenance import collect
 from reproduce.analysis.scoring.figures import scatter
 from reproduce.analysis.scoring.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
 from reproduce.analysis.scoring.scores import Score, cells, write_comparison
 from reproduce.output.tables import text_table
 from reproduce.output.terminal import percent
 from reproduce.output.theme import add_origin, figure_files, new_figure, style
+from results.records import Metric, PointResult, fingerprint
+from results.records.provenance import collect
 
 FOOT_WIDTH = 60  # characters of a line under the figure
 TICKS = (1, 1.5, 2, 3, 4, 6, 8)

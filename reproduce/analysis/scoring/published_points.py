@@ -9,12 +9,12 @@ from typing import Any
 
 from pandas import DataFrame, Series
 
-from benchmarks.records import PointResult
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction, flops_per_iteration, model_flops_per_iteration
 from reproduce.analysis.scoring.scores import compared
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Point
+from results.records import PointResult
 
 # The FLOPs of an iteration that a throughput counts: with the recomputed forward pass (eq. 3), or without.
 FLOPS = {"throughput_per_gpu": flops_per_iteration, "model_throughput_per_gpu": model_flops_per_iteration}

@@ -15,16 +15,16 @@ from typing import Any
 
 from pandas import DataFrame, Series, concat
 
-from benchmarks.records import fingerprint
-from benchmarks.records.storage import PROJECT
 from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import plain
 from reproduce.analysis.scoring.scores import mean_error
 from reproduce.analysis.scoring.sensitivity import errors, evaluation
 from reproduce.running.simulated import Simulated
+from results import ROOT
+from results.records import fingerprint
 
 FILE = "refit.json"
-REFERENCE = PROJECT / "results" / "reference" / "accuracy" / FILE
+REFERENCE = ROOT / "results" / "reference" / "accuracy" / FILE
 EVALUATIONS = 15  # of the objective, for each parameter that is fitted
 STEP = 0.2  # of the first simplex, as a part of the parameter's range
 TOLERANCES = {"xatol": 0.02, "fatol": 1e-4}  # of the range, and of the mean error

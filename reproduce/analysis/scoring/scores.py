@@ -13,10 +13,10 @@ from typing import Any
 
 from pandas import DataFrame, Series
 
-from benchmarks.records import Metric, PointResult, Record, fingerprint, write_files, write_record
 from reproduce.output.tables import NONE
 from reproduce.output.terminal import percent
 from reproduce.running.runner import RECORD
+from results.records import Metric, PointResult, Record, fingerprint, write_files, write_record
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any
 
 from pandas import DataFrame
 
-from benchmarks.records import PointResult
 from ptdp_core.config import TrainingConfig, padded_vocab
 from ptdp_core.simulator import Cluster, ClusterParameter
 from reproduce.analysis.scoring.published_points import FLOPS, beside
 from reproduce.analysis.scoring.scores import mean_error
 from reproduce.running.simulated import Simulated
+from results.records import PointResult
 
 LOW, HIGH, DROPPED = WAYS = ("low", "high", "dropped")
 NOTHING = inf  # an efficiency at which the work takes no time

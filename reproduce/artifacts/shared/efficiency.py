@@ -7,13 +7,13 @@ here the same cost model is asked for them alone. Mean over pipeline ranks, as a
 from collections.abc import Mapping
 from math import fsum
 
-from benchmarks.records import Metric
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, operators
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
 from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
+from results.records import Metric
 
 
 def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:

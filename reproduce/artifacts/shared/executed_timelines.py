@@ -9,7 +9,6 @@ same functions.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarks.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import bubble_fraction
 from ptdp_core.schedules import Action, TimelineEvent
@@ -20,11 +19,12 @@ from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output import timelines
 from reproduce.output.traces import Timeline, from_schedule, schedule_of, trace
+from results.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ptdp_core.emulation import Emulation
+    from reproduce.emulation import Emulation
 
 FIGURE = "the figure"  # the series of what is drawn
 FORMULA = "formula_bubble_fraction"

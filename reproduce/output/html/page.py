@@ -13,7 +13,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmarks.records.units import with_unit
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
@@ -22,6 +21,7 @@ from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.latex import plain
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import VERDICT_LOOKS
+from results.records.units import with_unit
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/sortable.min.js", "vendor/sortable.a11y.min.js", "report.js")

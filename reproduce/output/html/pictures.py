@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from benchmarks.records import Record
-from benchmarks.records.errors import InvalidResultsError
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
+from results.records import Record
+from results.records.errors import InvalidResultsError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.records import VERDICTS, Record
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
 from reproduce.output.answer import Answer, answer, claims_of
+from results.records import VERDICTS, Record
 
 DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from pandas import DataFrame
 
-from benchmarks.records import Record
 from reproduce.experiment import quantities as q
 from reproduce.output.frame import by_point, frame, of_metric
 from reproduce.output.tables import NONE, numeric, parts, shown_values
+from results.records import Record
 
 LEADING_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 # The scores in their order, and how they are written; further ones follow as shares.

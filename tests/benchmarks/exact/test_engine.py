@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from benchmarks.exact import command, engine
-from benchmarks.records.errors import UnavailableError
 from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import names
+from results.records.errors import UnavailableError
 
 
 def test_a_program_that_would_hang_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,15 @@ import pytest
 
 from benchmarks.exact import mutations
 from benchmarks.exact.quantities import SECTIONS
-from benchmarks.records import errors
-from benchmarks.records.storage import PROJECT
+from results import ROOT
+from results.records import errors
 
 
 def test_every_mutation_changes_one_place_of_todays_sources() -> None:
     listed = mutations.read()
     assert len(listed) >= 30
     for mutation in listed.values():
-        assert (PROJECT / mutation.file).read_text().count(mutation.old) == 1, mutation.name
+        assert (ROOT / mutation.file).read_text().count(mutation.old) == 1, mutation.name
         assert mutation.old != mutation.new
         assert mutation.named
         assert set(mutation.sections) <= set(SECTIONS)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import errors
-from benchmarks.records.storage import PROJECT
+from benchmarks.exact.mutations import copy
+from results.records import errors
 
 Edit = tuple[str, str, str]  # file, old, new
 Mutant = Callable[..., list[dict[str, Any]]]
@@ -29,8 +28,7 @@ ORDER = "def order(p: int, m: int, v: int) -> Order:\n"  # how every schedule's 
 @pytest.fixture
 def mutant(tmp_path: Path) -> Mutant:
     """The differences that the checks of these sections find after the edits in a copy."""
-    for name in ("kernels", "ptdp_core", "benchmarks", "results/schema", "results/reference/exact"):
-        shutil.copytree(PROJECT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy(tmp_path)
 
     def run(sections: str, *edits: Edit) -> list[dict[str, Any]]:
         for file, old, new in edits:

@@ -12,7 +12,7 @@ from benchmarks.__main__ import main
 from benchmarks.exact import reference, simulated
 from benchmarks.exact.differences import compare
 from benchmarks.exact.quantities import SECTIONS, Entry
-from benchmarks.records import errors
+from results.records import errors
 
 SLOW = ("engine", "startup", "counts", "schedules")  # `reproduce gate exact` checks them on every pull request
 

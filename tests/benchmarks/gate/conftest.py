@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records.storage import PROJECT
+from results import ROOT
 
 Commit = Callable[..., str]
 
@@ -17,7 +17,7 @@ def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout with one commit, tagged 'first', of what the workload imports; to be copied only."""
     root = tmp_path_factory.mktemp("first")
     for package in ("kernels", "ptdp_core", "benchmarks/gate"):
-        shutil.copytree(PROJECT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "benchmarks/__init__.py").touch()
     (root / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy>=1"]\n')
     git(root, "init", "--quiet", "--template=")

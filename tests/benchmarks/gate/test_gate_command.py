@@ -9,9 +9,9 @@ import pytest
 from benchmarks.gate import run
 from benchmarks.gate.guard import Reading
 from benchmarks.gate.workloads import SUITE
-from benchmarks.records import read_record
 from reproduce import cli
 from reproduce.commands import gate
+from results.records import read_record
 from tests.benchmarks.gate.conftest import Commit, git
 from tests.marks import by_default
 
@@ -46,7 +46,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, repository: Path, tmp_path: Path) -
     machine_class = type("Machine", (Fake,), {})
     monkeypatch.setattr(run, "ProcessLauncher", machine_class)
     monkeypatch.setattr(run, "canary", lambda: Reading(0.01, 1.0))
-    monkeypatch.setattr("benchmarks.records.storage.DEFAULT_RESULTS", tmp_path / "results")
+    monkeypatch.setattr("results.records.storage.DEFAULT_RESULTS", tmp_path / "results")
     run_check = gate.run
     monkeypatch.setattr(gate, "run", lambda parsed: run_check(parsed, repository))
     return machine_class

@@ -12,7 +12,7 @@ from benchmarks.gate import trees, workload
 from benchmarks.gate.launcher import WORKLOAD, GateBenchmark, ProcessLauncher
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gate.workloads import WORKLOADS
-from benchmarks.records.errors import UnavailableError, UsageError
+from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
 SIMULATOR = GateBenchmark("simulator", "simulator")

@@ -8,10 +8,10 @@ import pytest
 from benchmarks.gate import run, trials
 from benchmarks.gate.guard import Reading
 from benchmarks.gate.trees import HEAD, Tree
-from benchmarks.records import read_record
-from benchmarks.records.errors import DONE, INCONCLUSIVE, INTERNAL
 from reproduce import cli
 from reproduce.commands import gate_trials
+from results.records import read_record
+from results.records.errors import DONE, INCONCLUSIVE, INTERNAL
 from tests.benchmarks.gate.conftest import git
 
 

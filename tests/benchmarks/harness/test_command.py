@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,10 +10,9 @@ import torch
 from benchmarks.__main__ import main
 from benchmarks.harness import runner
 from benchmarks.harness.registry import BENCHMARKS
-from benchmarks.records import Metric, PointResult, errors, fingerprint, read_record
-from benchmarks.records.units import with_unit
-
-ROOT = Path(__file__).parents[3]
+from results import ROOT
+from results.records import Metric, PointResult, errors, fingerprint, read_record
+from results.records.units import with_unit
 
 
 def point(key, value=1.5, status="ok"):

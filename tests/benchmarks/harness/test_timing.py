@@ -2,15 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.harness import timing
 from benchmarks.harness.timing import Samples, Step, disturbed, measure, take_turns
-
-ROOT = Path(__file__).parents[3]
+from results import ROOT
 
 
 def scripted(seconds):

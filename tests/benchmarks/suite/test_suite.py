@@ -12,10 +12,10 @@ from benchmarks.harness.ranks import run_ranks
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
-from benchmarks.records.errors import UnavailableError
 from benchmarks.suite import collectives, gemm, layer, memory, p2p, train_step
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.formulas import flops_per_iteration, logit_flops
+from results.records.errors import UnavailableError
 from tests.marks import by_default
 
 TINY = Setup("cpu", quick=True, samples=1)

@@ -7,16 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernels import why_unavailable
+from results import ROOT
 from tests.ptdp_core.engine import compare_cases, jobs
 from tests.ptdp_core.engine.test_parity import GRID, TOLERANCE, References
 
-ROOT = Path(__file__).parents[3]
 CASES: list[dict[str, Any]] = [
     {"layers": 2, "b": 2, "B": 4, "recompute": "full"},
     {"p": 2, "t": 2, "v": 2, "b": 1, "B": 2, "recompute": "full"},

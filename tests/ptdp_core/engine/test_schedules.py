@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ptdp_core.launch.schedule_gradients import compare_gradients
 from ptdp_core.layout import WORD_EMBEDDING
 from ptdp_core.schedules import MODES, build, definition, exists, names
+from reproduce.analysis.schedule_gradients import compare_gradients
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check
 

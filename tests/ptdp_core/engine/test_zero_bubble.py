@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from ptdp_core.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.pipeline import SplitStage
 from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import Boundary
+from reproduce.emulation.virtual import ChunkTimes, Pace, VirtualChunk
 from tests.ptdp_core.engine import jobs
 from tests.ptdp_core.engine.test_parity import References, check, draw_rest
 

@@ -26,13 +26,12 @@ from ptdp_core.simulator.bounds import least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.simulate import _bubble_times
+from results import ROOT
 from tests.ptdp_core.schedules.cases import sizes
 
 SELENE = load_cluster("selene")
 GPT3 = ModelConfig(96, 12288, 96)
-PUBLISHED = json.loads((Path(__file__).parents[3] / "reproduce" / "experiment" / "published.json").read_text())[
-    "artifacts"
-]
+PUBLISHED = json.loads((ROOT / "reproduce" / "experiment" / "published.json").read_text())["artifacts"]
 
 
 def gpt3(**parallel: object) -> TrainingConfig:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import Metric, PointResult, errors, read_record
 from ptdp_core.simulator import load_cluster, read_parameters
 from reproduce.analysis.scoring import figures, sensitivity
 from reproduce.analysis.scoring.accuracy import Assessment, assess, evaluators_of, predict
@@ -14,6 +13,7 @@ from reproduce.analysis.scoring.published_points import beside, published_points
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output.theme import style
+from results.records import Metric, PointResult, errors, read_record
 
 IDS = ("fig_interleaved", "table_recompute_memory", "fig_scatter_gather")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import Host, Metric, PointResult, Record, errors, read_record, write_record
-from benchmarks.records.provenance import collect
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from reproduce.analysis.scoring.measured import SHARED, assess, find, predict
 from reproduce.cli import main
+from results.records import Host, Metric, PointResult, Record, errors, read_record, write_record
+from results.records.provenance import collect
 
 MODEL = ModelConfig(4, 256, 8, 128, 1024)
 HOST = Host("Linux 6", "x86_64", "A CPU", 2, 8 << 30)

@@ -1,14 +1,13 @@
 """The blind score: a fixed record, whose errors follow from its own predictions and from the published values."""
 
-from pathlib import Path
-
 import pytest
 
-from benchmarks.records import read_record
 from reproduce.analysis.scoring.published_points import published_points
 from reproduce.experiment import catalog
+from results import ROOT
+from results.records import read_record
 
-RECORD = Path(__file__).parents[3] / "results" / "reference" / "blind_score" / "record.json"
+RECORD = ROOT / "results" / "reference" / "blind_score" / "record.json"
 MEAN_ERRORS = {
     "fig_tensor_vs_pipeline": 0.0500,
     "fig_pipeline_vs_data": 0.0648,

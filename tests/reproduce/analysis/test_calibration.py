@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import errors
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Cluster, load_cluster, read_parameters, simulate
 from ptdp_core.simulator.kernels import KernelModel
@@ -28,6 +27,7 @@ from reproduce.analysis.calibration.timings import (
 )
 from reproduce.analysis.calibration.write import host_of, machine, text, write
 from reproduce.cli import main
+from results.records import errors
 from tests.marks import by_default
 
 SELENE = load_cluster("selene")
@@ -420,7 +420,7 @@ def test_layers_are_as_large_as_the_memory_allows():
 
 
 def test_machines_are_named_by_class():
-    from benchmarks.records import Host
+    from results.records import Host
 
     host = Host("Linux 6", "x86_64", "EPYC", 64, 10**12, ("H100",), 8)
     assert machine(host, "cuda") == "8 x H100"

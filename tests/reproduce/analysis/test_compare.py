@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import (
+from reproduce.analysis.compare import Change, Key, Pair, compare, load
+from reproduce.cli import main
+from results import ROOT
+from results.records import (
     ClaimResult,
     ClusterRef,
     Host,
@@ -22,10 +25,7 @@ from benchmarks.records import (
     errors,
     write_record,
 )
-from reproduce.analysis.compare import Change, Key, Pair, compare, load
-from reproduce.cli import main
 
-ROOT = Path(__file__).parents[3]
 HOST = Host("Linux 6.1", "x86_64", "EPYC", 16, 2**37, ("H200",), 1)
 
 

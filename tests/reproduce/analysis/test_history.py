@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import bisection, history
-from benchmarks.records import Host, Metric, PointResult, Provenance, Record, errors
 from reproduce import cli
 from reproduce.analysis.history import change_points
 from reproduce.commands import bench_bisect
+from results.records import Host, Metric, PointResult, Provenance, Record, errors
 from tests.benchmarks.gate.conftest import git
 
 HOST = Host("Linux 6.1", "x86_64", "AMD EPYC 7763", 16, 2**37, ("H200",), 1)

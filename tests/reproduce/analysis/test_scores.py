@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pandas import DataFrame, Series, isna
 
-from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.analysis.scoring.published_points import beside, disagreements, published_points
 from reproduce.analysis.scoring.scores import baselines, compared, score, spearman
 from reproduce.experiment import catalog
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import Point
+from results.records import Metric, PaperValue, PointResult
 
 
 def pairs(*rows: tuple[Any, ...]) -> DataFrame:

@@ -6,11 +6,11 @@ from statistics import linear_regression
 
 import pytest
 
-from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.analysis.scoring import fits, slopes
 from reproduce.analysis.scoring.accuracy import evaluators_of, predict
 from reproduce.cli import main
 from reproduce.experiment import catalog
+from results.records import Metric, PaperValue, PointResult
 
 
 @pytest.fixture(scope="module")

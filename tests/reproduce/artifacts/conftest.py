@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.records import Record
 from reproduce.experiment import catalog
 from reproduce.running import runner
+from results.records import Record
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Fidelity 'emulated': what a point keeps of an emulation, its prediction beside it, and how both are shown.
 
-The emulation itself is replaced; `tests/ptdp_core/emulation` runs it.
+The emulation itself is replaced; `tests/reproduce/emulation` runs it.
 """
 
 import json
@@ -10,8 +10,6 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from benchmarks.records import Metric, read_record
-from benchmarks.records.errors import UnavailableError
 from ptdp_core.schedules import build
 from ptdp_core.simulator import simulate
 from reproduce.artifacts.shared import executed_timelines
@@ -21,6 +19,8 @@ from reproduce.experiment.claims import judge
 from reproduce.output import export, tables, theme
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
+from results.records import Metric, read_record
+from results.records.errors import UnavailableError
 from tests.marks import by_default
 
 SLOWER = 1.02
@@ -29,8 +29,8 @@ COMMAND = ["reproduce"]
 
 @pytest.fixture
 def emulation(monkeypatch):
-    """A stand-in for `ptdp_core.emulation` that takes 2% longer than predicted; `calls` are what it emulated."""
-    module = ModuleType("ptdp_core.emulation")
+    """A stand-in for `reproduce.emulation` that takes 2% longer than predicted; `calls` are what it emulated."""
+    module = ModuleType("reproduce.emulation")
     module.calls = []
 
     def emulate(config, cluster, *, gpus_per_node):
@@ -52,7 +52,7 @@ def emulation(monkeypatch):
         )
 
     module.emulate, module.requirements = emulate, lambda: ()
-    monkeypatch.setitem(sys.modules, "ptdp_core.emulation", module)
+    monkeypatch.setitem(sys.modules, "reproduce.emulation", module)
     return module
 
 

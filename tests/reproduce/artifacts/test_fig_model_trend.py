@@ -3,9 +3,9 @@
 import numpy
 import pytest
 
-from benchmarks.records import PaperValue
 from reproduce.artifacts import fig_model_trend as module
 from reproduce.output import theme
+from results.records import PaperValue
 
 
 def test_the_fit_is_least_squares_in_log_space(record):

@@ -7,8 +7,6 @@ import pytest
 
 from benchmarks.harness.profiling import GpuState
 from benchmarks.harness.step_time import OnGpu, StepTimes
-from benchmarks.records import Metric
-from benchmarks.records.errors import DONE, POINTS_FAILED, UnavailableError
 from reproduce.commands.run import exit_code
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import folder_name
@@ -17,6 +15,8 @@ from reproduce.experiment.sweep import CPU, GPU, GPUS, Level, Sweep, level
 from reproduce.output import origins, theme
 from reproduce.running import measured, runner
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds
+from results.records import Metric
+from results.records.errors import DONE, POINTS_FAILED, UnavailableError
 from tests.reproduce import measured_jobs
 
 IDS = [id for id in catalog.ids() if "measured" in catalog.load(id).fidelities]

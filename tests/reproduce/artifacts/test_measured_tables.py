@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.harness.timing import Samples
-from benchmarks.records import Metric, PointResult
 from benchmarks.suite.checkpoint import CheckpointTimes
 from benchmarks.suite.fused_step import Fusion
 from reproduce.artifacts import table_checkpoint, table_fused_operators
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import CPU, GPU
 from reproduce.running import runner
+from results.records import Metric, PointResult
 
 
 class Answer:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import Metric, read_record
-from reproduce import ROOT
 from reproduce.artifacts.fig_schedule_zoo import ARTIFACT
 from reproduce.output import theme
+from results import ROOT
+from results.records import Metric, read_record
 
 RECORD = read_record(ROOT / "results" / "reference" / "fig_schedule_zoo" / "simulated" / "record.json")
 

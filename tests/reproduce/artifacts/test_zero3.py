@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchmarks.records import Metric
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_zero3, table_zero3
 from reproduce.experiment import published
 from reproduce.output import tables, theme
 from reproduce.running import runner
+from results.records import Metric
 
 
 def test_the_rows_are_the_papers():

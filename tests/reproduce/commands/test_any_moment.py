@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records.record import read_record
+from results.records.record import read_record
 from tests.processes import Program, needs_proc, wait_for
 
 pytestmark = [pytest.mark.slow, needs_proc]
@@ -81,7 +81,7 @@ def wrong(run: Program, folder: Path, code: int, moment: Moment) -> list[str]:
 
 
 def test_any_moment(tmp_path: Path) -> None:
-    from ptdp_core.emulation import requirements
+    from reproduce.emulation import requirements
 
     if missing := requirements():
         pytest.skip("; ".join(missing))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import Record, errors
-from reproduce import ROOT
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
 from reproduce.running import simulated
+from results import ROOT
+from results.records import Record, errors
 
 SCRIPT = Path(sys.executable).with_name("reproduce")
 HEAVY = ("torch", "pandas", "seaborn", "matplotlib", "numpy", "rich", "jsonschema")

@@ -10,10 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from benchmarks.__main__ import main as benchmarks
-from benchmarks.records.documents import print_document
-from benchmarks.records.validation import SCHEMAS, RecordError, check_document, validator
-from reproduce import ROOT
 from reproduce.cli import main as reproduce
+from results import ROOT
+from results.records.documents import print_document
+from results.records.validation import SCHEMAS, RecordError, check_document, validator
 
 MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--batch", "4")
 REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.records.errors import UsageError
-from ptdp_core.engine import generation
 from reproduce.cli import main
 from reproduce.commands import data, generate
+from reproduce.tools import generation
+from results.records.errors import UsageError
 
 SMALL = ["hidden=32", "heads=4", "seq=16", "layers=2", "b=4", "B=8", "steps=60", "lr=0.01", "log_every=60"]
 

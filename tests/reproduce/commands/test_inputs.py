@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from benchmarks.records import errors
-from reproduce import ROOT
 from reproduce.cli import command_of, main
 from reproduce.commands import COMMANDS
 from reproduce.commands.completion import SHELLS
 from reproduce.experiment import catalog
+from results import ROOT
+from results.records import errors
 
 MEASURED = ("fig_interleaved", "--fidelity", "measured")
 

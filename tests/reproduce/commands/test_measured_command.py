@@ -11,9 +11,9 @@ import pytest
 from benchmarks.harness import launchers
 from benchmarks.harness.job import Failure
 from benchmarks.harness.launchers import Launcher
-from benchmarks.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
 from ptdp_core.launch.local import RankError
 from reproduce.cli import main
+from results.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
 from tests.processes import Program, needs_proc, wait_for
 from tests.reproduce import blocked_run, measured_jobs
 

@@ -6,16 +6,16 @@ from argparse import Namespace
 
 import pytest
 
-from benchmarks.records import read_record
 from ptdp_core.config import ModelConfig
 from ptdp_core.simulator import cluster_path, load_cluster
-from ptdp_core.simulator.search import search
-from ptdp_core.simulator.space import PAPERS_TECHNIQUES, TrainingJob, configurations
 from reproduce.analysis.planning import models, plan
 from reproduce.analysis.planning.plan_text import PARAMETERS
+from reproduce.analysis.planning.search import search
+from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
 from reproduce.analysis.what_if import answer, evaluate
 from reproduce.cli import main
 from reproduce.experiment import published
+from results.records import read_record
 
 TABLE_1 = published.artifact("table_weak_scaling")["rows"]
 SMALL = ("--layers", "24", "--hidden", "2304", "--heads", "24", "--gpus", "32", "--batch", "512")

@@ -7,10 +7,10 @@ import pytest
 from benchmarks.harness.points import size_text
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
-from benchmarks.records import Metric, PointResult, Record, errors, fingerprint, write_record
-from benchmarks.records.provenance import collect
 from reproduce.cli import main
 from reproduce.output import benchmark_figures, theme
+from results.records import Metric, PointResult, Record, errors, fingerprint, write_record
+from results.records.provenance import collect
 
 
 def measured(unit, *samples):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import ClaimResult, Number, read_record, write_record
 from reproduce.cli import main
 from reproduce.commands import report
 from reproduce.experiment import catalog
@@ -17,6 +16,7 @@ from reproduce.output.answer import answer, claims_of
 from reproduce.output.html.page import SCRIPTS
 from reproduce.output.latex import plain
 from reproduce.running.runner import Run
+from results.records import ClaimResult, Number, read_record, write_record
 
 VOID = {"meta", "img", "br", "hr", "input"}
 
@@ -354,7 +354,7 @@ def test_what_the_command_says(results, capsys, figure_12):
 
 
 def test_collect_knows_the_default_folder(monkeypatch, results):
-    monkeypatch.setattr("benchmarks.records.storage.DEFAULT_RESULTS", results)
+    monkeypatch.setattr("results.records.storage.DEFAULT_RESULTS", results)
     collected = report.collect(results)
     assert collected.command("verify") == "reproduce verify"
     assert [entry.artifact.id for entry, _ in collected.shown] == ["fig_interleaved"]

@@ -11,11 +11,11 @@ import pytest
 from ptdp_core.schedules import Schedule, build, check_complete, execute, exists, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
 from ptdp_core.simulator.steady_state import short_batches
-from reproduce import ROOT
 from reproduce.analysis.schedule_family import family
 from reproduce.analysis.schedule_search import exact, greedy, lower_bound, makespan
 from reproduce.cli import main
 from reproduce.commands.schedule import cells
+from results import ROOT
 
 EQUAL = (1, 2, 1)
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from benchmarks.records import errors
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce import ROOT
 from reproduce.cli import main
 from reproduce.output import estimate_figure, theme
+from results import ROOT
+from results.records import errors
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
 NUMBERS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory")

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import VERDICTS, Metric, PointResult, errors
 from reproduce.artifacts import paper_claims
 from reproduce.artifacts.paper_claims import ARTIFACT as PAPER
 from reproduce.artifacts.shared import paper_points
@@ -14,6 +13,7 @@ from reproduce.cli import main
 from reproduce.commands import verify
 from reproduce.experiment.claims import judge
 from reproduce.experiment.results import MissingResultError, Results
+from results.records import VERDICTS, Metric, PointResult, errors
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.experiment.claims import accuracy, agreement, judge
 from reproduce.experiment.results import Claim, Judgement, Results, argmax, falls, rises
+from results.records import Metric, PaperValue, PointResult
 
 
 def point(value, paper=None, quantum=None, status="ok"):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import Interval, Metric, PaperValue, PointResult
 from reproduce.experiment import margins
 from reproduce.experiment.claims import judge
 from reproduce.experiment.margins import Margin, Margins
 from reproduce.experiment.results import Claim, Results, holds_if
+from results.records import Interval, Metric, PaperValue, PointResult
 
 MARGINS = Margins(
     throughput=Margin(1.10, 0.9, 100, 0.9, "throughputs"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.records import Metric, PointResult
 from reproduce.experiment.predictions import notes, time_differences
+from results.records import Metric, PointResult
 
 
 def point(x, seconds, predicted=None):

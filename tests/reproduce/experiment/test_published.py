@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.records import PaperValue
 from reproduce.experiment import catalog, published
 from reproduce.experiment.sweep import Sweep
+from results.records import PaperValue
 
 ENTRIES = [id for id in catalog.ids() if id in published._document()["artifacts"]]
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import Metric, PaperValue, PointResult
 from reproduce.experiment import published
 from reproduce.experiment.results import MissingResultError, Results, numbers_of
+from results.records import Metric, PaperValue, PointResult
 
 
 def results(*points):

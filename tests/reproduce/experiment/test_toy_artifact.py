@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records.errors import DONE
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.experiment.results import OURS
+from results.records.errors import DONE
 
 MODULE = """
 from reproduce.experiment import quantities as q

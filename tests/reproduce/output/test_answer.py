@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.records import VERDICTS, ClaimResult
 from reproduce.experiment import catalog
 from reproduce.experiment.results import OURS
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.verdicts import VERDICT_LOOKS
 from reproduce.running.runner import Run
+from results.records import VERDICTS, ClaimResult
 
 
 def result(id: str, verdict: str) -> ClaimResult:

@@ -9,13 +9,13 @@ from dataclasses import replace
 import matplotlib.colors
 import pytest
 
-from benchmarks.records import Metric, read_record
-from benchmarks.records.errors import UnavailableError
-from reproduce import ROOT
 from reproduce.artifacts import fig_bubble, fig_interleaved
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures, origins, theme
+from results import ROOT
+from results.records import Metric, read_record
+from results.records.errors import UnavailableError
 
 
 def drawn_from(record, artifact=fig_interleaved.ARTIFACT):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pandas
 import pytest
 
-from benchmarks.records import Metric, read_record
-from reproduce import ROOT
 from reproduce.output.frame import FIXED, concatenated, frame
+from results import ROOT
+from results.records import Metric, read_record
 
 REFERENCE = ROOT / "results" / "reference"
 

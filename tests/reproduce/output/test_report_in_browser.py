@@ -2,8 +2,8 @@
 
 import pytest
 
-from reproduce import ROOT
 from reproduce.cli import main
+from results import ROOT
 from tests.reproduce.conftest import DESK
 
 PHONE = (390, 844)

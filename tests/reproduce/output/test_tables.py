@@ -7,12 +7,12 @@ import pandas
 import pytest
 from rich.console import Console
 
-from benchmarks.records import Metric, PaperValue, read_record
 from reproduce.artifacts.fig_interleaved import ARTIFACT
 from reproduce.experiment import catalog
 from reproduce.output import tables
 from reproduce.output.frame import frame
 from reproduce.running import runner
+from results.records import Metric, PaperValue, read_record
 
 
 def test_headings_have_units_and_origin(figure_12):

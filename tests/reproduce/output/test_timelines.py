@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.records import Metric
 from ptdp_core.schedules import build, definition, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
-from reproduce import ROOT
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
@@ -26,6 +24,8 @@ from reproduce.output.timelines import draw
 from reproduce.output.traces import from_schedule, trace
 from reproduce.running.fidelities import evaluator
 from reproduce.running.runner import plan, run
+from results import ROOT
+from results.records import Metric
 from tests.ptdp_core.schedules.toys import V
 
 SCHEDULES = [

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from benchmarks.records import read_record
 from reproduce.experiment import catalog
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
+from results.records import read_record
 from tests.processes import Program, wait_for
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ ID = "fig_pipeline_vs_data"
 
 @pytest.fixture(autouse=True)
 def _can_emulate():
-    from ptdp_core.emulation import requirements
+    from reproduce.emulation import requirements
 
     if missing := requirements():
         pytest.skip("; ".join(missing))

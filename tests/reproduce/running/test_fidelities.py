@@ -6,8 +6,6 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import records
-from benchmarks.records import Metric, Record
 from reproduce.experiment import fidelity
 from reproduce.experiment.claims import judge
 from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
@@ -16,6 +14,8 @@ from reproduce.output.tables import origin_of
 from reproduce.running import runner
 from reproduce.running.evaluator import Evaluator, Outcome
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
+from results import records
+from results.records import Metric, Record
 
 
 class Guess(Evaluator):
@@ -40,7 +40,7 @@ def guessed(monkeypatch, small):
 
 def test_the_rows_are_the_schema_s_fidelities_and_their_modules_are_there() -> None:
     assert set(FIDELITIES) == set(records.FIDELITIES), (
-        "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of benchmarks/records/record.py, "
+        "a row of reproduce/experiment/fidelity.py needs its name in FIDELITIES of results/records/record.py, "
         "and in 'fidelity' and 'origin' of results/schema/record-2.schema.json"
     )
     for name in FIDELITIES:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records.errors import DONE, POINTS_FAILED, UsageError
 from reproduce.commands import bench_gpu
 from reproduce.running import gpu_session
 from reproduce.running.gpu_session import Step
+from results.records.errors import DONE, POINTS_FAILED, UsageError
 
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 

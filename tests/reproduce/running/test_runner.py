@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.records import StorageError, read_record
-from benchmarks.records.errors import InvalidResultsError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Sweep
 from reproduce.output import export
 from reproduce.running import derived, fidelities, runner
+from results.records import StorageError, read_record
+from results.records.errors import InvalidResultsError
 
 COMMAND = ["reproduce", "fig_squares"]
 

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from benchmarks.records import ClaimResult, Metric, PaperValue, PointResult
 from reproduce.experiment.artifact import IN_THE_PAPER
 from reproduce.experiment.claims import judge
 from reproduce.experiment.results import Claim, Results
 from reproduce.experiment.sweep import Point
+from results.records import ClaimResult, Metric, PaperValue, PointResult
 
 CONTRADICTED, INCONSISTENT, NOT_TESTABLE = "contradicted", "paper inconsistent", "not testable here"
 ROUNDING = 1e-9  # relative: how far from its value an edge is looked at, unless it says otherwise

@@ -1,0 +1,278 @@
+"""The search: legal configurations, what is known without executing them, the same best with and without pruning."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, fits, least_time, peak_memory
+from ptdp_core.simulator.costs import CostModel
+from reproduce.analysis.planning import search as searching
+from reproduce.analysis.planning.search import Search, least_memory, nearest_gpus, order, search, takeaways, time_shares
+from reproduce.analysis.planning.space import (
+    PAPERS_TECHNIQUES,
+    SPLIT_SCHEDULES,
+    Techniques,
+    TrainingJob,
+    configurations,
+    divisors,
+    families,
+    grids,
+    nearest_batch,
+    tensor_sizes,
+)
+from tests.marks import by_default
+
+CLUSTER = load_cluster()
+COSTS = CostModel(CLUSTER)
+PER_NODE = CLUSTER.gpus_per_node
+# Some of each fit and some do not; pipelines of 1 to 12 ranks, microbatches fewer and more than ranks.
+JOBS = [
+    TrainingJob(ModelConfig(12, 8192, 32), 12, 24),
+    TrainingJob(ModelConfig(8, 12288, 64), 32, 16),
+]
+SOME: Techniques = {"recompute": ("full", "none"), "sequence_parallel": (True, False)}
+
+
+@pytest.fixture(
+    scope="module", params=by_default(JOBS, JOBS[1]), ids=lambda job: f"{job.model.layers}l-{job.n}n-B{job.B}"
+)
+def job(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def everything(job) -> Search:
+    return search(job, CLUSTER, top=5, techniques=SOME, prune=False)
+
+
+def test_divisors():
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]
+    assert divisors(1) == [1]
+
+
+def test_the_legal_configurations_are_all_there_once(job):
+    """Against trying every combination of sizes and techniques and keeping those that can be made."""
+    expected = set()
+    sizes = [divisors(job.n), tensor_sizes(job, PER_NODE), divisors(job.model.layers), divisors(job.B)]
+    for p, t, v, b in itertools.product(*sizes):
+        if job.n % (p * t) or job.model.layers % (p * v):  # the search tries equal stages only
+            continue
+        d = job.n // (p * t)
+        schedules = ["", *(SPLIT_SCHEDULES if p > 1 else ())]
+        on_off = (False, True)
+        for schedule, recompute, sequence, attention, sharded in itertools.product(
+            schedules,
+            ("full", "selective", "none"),
+            on_off if t > 1 else (False,),
+            ("operators", "sdpa"),
+            on_off if d > 1 else (False,),
+        ):
+            if (recompute, attention) == ("selective", "sdpa"):  # there are no scores to recompute
+                continue
+            try:
+                config = ParallelConfig(
+                    p=p,
+                    t=t,
+                    d=d,
+                    v=v,
+                    b=b,
+                    B=job.B,
+                    schedule=schedule,
+                    recompute=recompute,
+                    sequence_parallel=sequence,
+                    attention=attention,
+                    sharded_optimizer=sharded,
+                    data_parallel="torch" if p == 1 else "local",
+                )
+                expected.add(TrainingConfig(job.model, config))
+            except ValueError:
+                continue
+    result = list(configurations(job, PER_NODE))
+    assert len(result) == len(set(result)) == sum(map(len, families(job, PER_NODE)))
+    assert set(result) == expected
+    assert all(config.parallel.n == job.n for config in result)
+
+
+def test_the_papers_techniques_are_those_of_its_runs(job):
+    for config in configurations(job, PER_NODE, PAPERS_TECHNIQUES):
+        parallel = config.parallel
+        assert parallel.schedule in ("1f1b", "interleaved")
+        assert parallel.recompute in ("full", "none")
+        assert not parallel.sequence_parallel
+        assert parallel.attention == "operators"
+        assert not parallel.sharded_optimizer
+
+
+def test_families_are_bounded_at_once(job):
+    for family in families(job, PER_NODE):
+        least, memory = family_least_time(family.frugal, COSTS), family_least_memory(family.frugal, COSTS)
+        for config in list(family)[:: max(1, len(family) // 2)]:
+            assert memory <= peak_memory(config, COSTS)
+            assert least <= least_time(config, COSTS) * (1 + 1e-9)
+
+
+def test_tensor_groups_fill_nodes_evenly_and_span_at_most_two():
+    assert tensor_sizes(TrainingJob(ModelConfig(4, 96 * 64, 96), 96, 8), 8) == [1, 2, 4, 8, 16]
+    assert tensor_sizes(TrainingJob(ModelConfig(4, 96 * 64, 96), 36, 8), 8) == [1, 2, 4]
+
+
+def test_memory_is_known_without_executing(everything):
+    for estimate in everything.ranked:
+        assert peak_memory(estimate.config, COSTS) == estimate.peak_memory
+        assert estimate.fits
+
+
+def test_what_is_left_out_for_its_memory_does_not_fit(job):
+    large = [config for config in configurations(job, PER_NODE, SOME) if not fits(config, COSTS, CLUSTER)]
+    assert not any(simulate(config, CLUSTER).fits for config in large[:: max(1, len(large) // 20)])
+
+
+def test_the_least_time_is_a_bound_and_a_close_one(everything):
+    ratios: dict[bool, list[float]] = {False: [], True: []}  # by whether passes are split
+    for estimate in everything.ranked:
+        splits = estimate.config.parallel.schedule in SPLIT_SCHEDULES
+        ratios[splits].append(least_time(estimate.config, COSTS) / estimate.iteration_time)
+    assert max(map(max, ratios.values())) <= 1
+    assert min(ratios[False]) > 0.7
+    alone = [
+        least_time(estimate.config, COSTS) / estimate.iteration_time
+        for estimate in everything.ranked
+        if estimate.config.parallel.p == 1
+    ]
+    assert not alone or min(alone) > 0.99  # without a pipeline nothing waits
+
+
+@pytest.mark.parametrize("changes", [{"hca_bandwidth": 2e9, "p2p_bandwidth": 1e9}, {"exchange_host_time": 50e-3}])
+def test_the_least_time_is_a_bound_where_communication_rules(job, changes):
+    slow = replace(CLUSTER, **changes)
+    costs = CostModel(slow)
+    for config in list(configurations(job, PER_NODE, SOME))[::17]:
+        assert least_time(config, costs) <= simulate(config, slow).iteration_time
+
+
+@pytest.mark.parametrize("top", by_default([1, 3, 10, 10_000], 3))
+def test_pruning_changes_nothing(job, everything, top):
+    pruned = search(job, CLUSTER, top, SOME)
+    assert pruned.ranked[:top] == everything.ranked[:top]
+    for result in (pruned, everything):
+        assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
+    assert everything.discarded == 0
+    faster = [e for e in everything.ranked if e.iteration_time <= pruned.complete_to_s]
+    assert list(pruned.ranked[: len(faster)]) == faster
+
+
+def test_pruning_prunes(job):
+    assert search(job, CLUSTER, 1, SOME).discarded > 0
+
+
+def test_a_rank_is_known_only_up_to_where_the_search_is_complete(job, everything):
+    result = search(job, CLUSTER, 2, SOME)
+    assert [result.rank(estimate.config) for estimate in result.ranked[:2]] == [1, 2]
+    assert result.rank(everything.ranked[-1].config) is None
+    assert everything.rank(everything.ranked[-1].config) == len(everything.ranked)
+
+
+def test_schedules_too_long_to_execute_are_counted(job, monkeypatch):
+    monkeypatch.setattr(searching, "MAX_PASSES", 1)
+    result = search(job, CLUSTER, 3, SOME)
+    assert result.too_long > 0
+    assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
+
+
+def test_nothing_legal_and_nothing_that_fits_are_no_errors():
+    indivisible = TrainingJob(ModelConfig(2, 4096, 1), 64, 3)
+    assert search(indivisible, CLUSTER).legal == 0
+    assert takeaways(indivisible, CLUSTER).chosen is None
+    assert least_memory(indivisible, CLUSTER) is None
+    huge = TrainingJob(ModelConfig(8, 65536, 64), 8, 8)
+    result = search(huge, CLUSTER)
+    assert (result.ranked, result.too_large) == ((), result.legal)
+    assert not any(size.fits for size in takeaways(huge, CLUSTER).sizes)
+
+
+def test_the_nearest_batch_is_legal_and_nearest():
+    job = TrainingJob(ModelConfig(2, 4096, 2), 64, 17)
+    sizes = {d for _, _, d in grids(job, PER_NODE)}
+    near = nearest_batch(job, PER_NODE)
+    assert any(configurations(replace(job, B=near), PER_NODE))
+    assert not any(batch % d == 0 for batch in range(17 - abs(near - 17) + 1, near) for d in sizes)
+
+
+@pytest.mark.parametrize(("n", "B"), [(8, 24), (13, 24)])
+def test_the_nearest_gpus_are_enough_and_nearest(n, B):
+    job = TrainingJob(ModelConfig(24, 12288, 96), n, B)
+
+    def possible(gpus):
+        some = (config for config in configurations(replace(job, n=gpus), PER_NODE) if config.parallel.b == 1)
+        return any(fits(config, COSTS, CLUSTER) for config in some if not searching.is_too_long(config))
+
+    near = nearest_gpus(job, CLUSTER)
+    assert near is not None
+    assert possible(near)
+    assert not any(possible(gpus) for gpus in range(max(1, n - abs(near - n) + 1), n + abs(near - n)) if gpus != near)
+
+
+@pytest.mark.parametrize(("n", "B"), [(64, 128), (512, 512)])
+def test_the_takeaways_take_the_smallest_model_parallel_size(n, B):
+    job = TrainingJob(ModelConfig(24, 8192, 64), n, B)
+    result = takeaways(job, CLUSTER)
+    assert [size.fits for size in result.sizes] == [False] * (len(result.sizes) - 1) + [True]
+    products = [size.t * size.p for size in result.sizes]
+    assert products == sorted(products)
+    assert products[0] == 1
+    plain = [c.parallel for c in configurations(job, PER_NODE, PAPERS_TECHNIQUES) if fits(c, COSTS, CLUSTER)]
+    plain = [
+        c for c in plain if c.v == 1 and c.recompute == "full" and (c.t == PER_NODE or (c.p == 1 and c.t < PER_NODE))
+    ]
+    assert min(c.t * c.p for c in plain) == products[-1]
+    for size in result.sizes:  # Takeaway 1: no pipeline before a node is full
+        assert size.p == 1 or size.t == PER_NODE
+    parallel = result.chosen.config.parallel
+    assert (parallel.t, parallel.p) == (result.sizes[-1].t, result.sizes[-1].p)
+    assert (parallel.v, parallel.recompute) == (1, "full")
+    tried = [estimate.config.parallel.b for estimate in result.microbatches]
+    assert tried == sorted(set(tried))
+    assert result.chosen.iteration_time == min(estimate.iteration_time for estimate in result.microbatches)
+
+
+def test_shares_of_the_time_add_up(everything):
+    for estimate in everything.ranked[::5]:
+        shares = time_shares(estimate, CLUSTER)
+        assert sum(shares.values()) == pytest.approx(estimate.iteration_time)
+        assert (shares["tensor-parallel communication"] > 0) == (estimate.config.parallel.t > 1)
+        assert (shares["recomputation"] > 0) == (estimate.config.parallel.recompute != "none")
+        assert shares["computation"] > 0
+
+
+def test_the_share_of_tensor_parallelism_is_what_it_would_cost_nothing_without(everything):
+    """With links that take no time, the passes are shorter by it; where the host is no limit."""
+    links = [name for name in vars(CLUSTER) if name.startswith("nvlink_bandwidth") or name == "tensor_hca_bandwidth"]
+    delays = [name for name in vars(CLUSTER) if name.startswith("nvlink_latency")]
+    delays += ["network_latency", "tree_hop_latency"]
+    device = replace(CLUSTER, host_per_call=0.0)
+    free = replace(device, **dict.fromkeys(links, 1e30), **dict.fromkeys(delays, 1e-30))
+    passes = ("forward", "recompute", "backward", "embedding_and_logits")
+    for config in (result.config for result in everything.ranked[::5]):
+        estimate, without = simulate(config, device), simulate(config, free).phase_times
+        cost = sum(estimate.phase_times[name] - without[name] for name in passes)
+        assert time_shares(estimate, device)["tensor-parallel communication"] == pytest.approx(cost, rel=1e-6, abs=1e-9)
+
+
+def test_equal_times_are_ordered_by_memory(everything):
+    first = everything.ranked[0]
+    assert order(replace(first, peak_memory=1)) < order(first)
+    assert list(everything.ranked) == sorted(everything.ranked, key=order)
+
+
+def test_jobs_are_checked():
+    with pytest.raises(ValueError, match="n=0 is not a positive whole number"):
+        TrainingJob(JOBS[0].model, 0, 8)
+
+
+def test_progress_is_told(job):
+    steps = []
+    result = search(job, CLUSTER, 2, SOME, on_step=steps.append)
+    assert steps == list(range(1, len(result.ranked) + 1))

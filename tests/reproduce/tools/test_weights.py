@@ -1,0 +1,179 @@
+"""Weights in Hugging Face's naming: round trips, and the engine against `transformers`' own GPT-2 and Llama."""
+
+import subprocess
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.engine.model import EPSILON
+from ptdp_core.engine.settings import from_mapping, read
+from ptdp_core.formulas import parameters
+from ptdp_core.launch.local import launch
+from ptdp_core.layout import chunk_parameters
+from reproduce.commands import weights_export, weights_import
+from reproduce.tools import generation, hugging_face
+from results.records.errors import UsageError
+from tests.processes import ROOT
+from tests.ptdp_core.engine import jobs, weights_jobs
+from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
+
+SIZES = {"layers": 2, "hidden": 32, "heads": 8, "seq": jobs.SEQ, "vocab": jobs.VOCAB}
+MODELS = {"gpt2": ModelConfig(**SIZES), "llama": ModelConfig(**SIZES | LLAMA)}
+
+
+def random_weights(model: ModelConfig) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return {
+        parameter.name: torch.randn(parameter.shape, generator=generator)
+        for parameter in chunk_parameters(model, range(model.layers), 1)
+    }
+
+
+@pytest.mark.parametrize(
+    "model",
+    [*MODELS.values(), replace(MODELS["llama"], tied_embeddings=True, kv_heads=0, bias=True)],
+    ids=["gpt2", "llama", "another llama"],
+)
+def test_names_and_configuration_there_and_back(model: ModelConfig) -> None:
+    weights = random_weights(model)
+    theirs = hugging_face.to_hugging_face(model, weights)
+    assert sum(tensor.numel() for tensor in theirs.values()) == sum(tensor.numel() for tensor in weights.values())
+    back = hugging_face.from_hugging_face(model, theirs)
+    assert back.keys() == weights.keys()
+    assert all(torch.equal(back[name], weights[name]) for name in weights)
+    read_again = hugging_face.model_of(hugging_face.config_of(model))
+    assert parameters(read_again) == parameters(model)
+    assert hugging_face.config_of(read_again) == hugging_face.config_of(model)
+
+
+def test_queries_keys_values_gate_and_up_are_where_the_engine_takes_them_from() -> None:
+    """8 heads of 4, 4 groups: a fused group is two queries, a key, a value; rows of gate and up take turns."""
+    model = MODELS["llama"]
+    theirs = hugging_face.to_hugging_face(model, random_weights(model))
+    ours = hugging_face.from_hugging_face(model, theirs)
+    layer, fused = "model.layers.1", ours["layers.1.attention.qkv.weight"].view(4, 4, 4, 32)
+    q, k, v = (theirs[f"{layer}.self_attn.{name}_proj.weight"].view(-1, 4, 32) for name in "qkv")
+    for group in range(4):
+        expected = torch.stack((q[2 * group], q[2 * group + 1], k[group], v[group]))
+        assert torch.equal(fused[group], expected)
+    gate, up = (theirs[f"{layer}.mlp.{name}_proj.weight"] for name in ("gate", "up"))
+    assert torch.equal(ours["layers.1.mlp.up.weight"][6], gate[3])
+    assert torch.equal(ours["layers.1.mlp.up.weight"][7], up[3])
+
+
+def test_what_the_engine_has_not_is_refused() -> None:
+    config = hugging_face.config_of(MODELS["llama"])
+    for change, message in (
+        ({"model_type": "bert"}, "model_type='bert' is unknown; needs gpt2 or llama"),
+        ({"rms_norm_eps": 1e-6}, "rms_norm_eps=1e-06 is another computation than ours; needs 1e-05"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type='llama3' is no plain rotary embedding"),
+        ({"head_dim": 16}, "head_dim=16 is not hidden_size/num_attention_heads"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            hugging_face.model_of(config | change)
+    with pytest.raises(ValueError, match="is neither GPT-2 nor Llama"):
+        hugging_face.config_of(replace(MODELS["gpt2"], norm="rmsnorm"))
+    theirs = hugging_face.to_hugging_face(MODELS["gpt2"], random_weights(MODELS["gpt2"]))
+    del theirs["transformer.h.1.mlp.c_fc.bias"]
+    with pytest.raises(ValueError, match=r"tensor='transformer.h.1.mlp.c_fc.bias' is missing"):
+        hugging_face.from_hugging_face(MODELS["gpt2"], theirs)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_files_become_a_checkpoint_and_files_again(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = pytest.importorskip("safetensors.torch", reason="needs safetensors")
+    model = replace(MODELS[kind], vocab=200)  # padded to 256
+    weights = random_weights(model)
+    hugging_face.write(tmp_path / "theirs", model, weights)
+    save = tmp_path / "imported"
+    asked = Namespace(folder=tmp_path / "theirs", save=save, seq=None, program="reproduce")
+    assert weights_import.run(asked) == 0
+    assert f"next: reproduce train {save / 'model.toml'} --resume {save}" in capsys.readouterr().out
+    assert parameters(from_mapping(read(save / "model.toml")).model) == parameters(model)
+    trainer = generation.load(save, torch.device("cpu"))
+    for local in trainer.store.parameters:
+        whole = weights[local.shard.parameter.name]
+        assert torch.equal(local.tensor[: len(whole)], whole)
+        assert not local.tensor[len(whole) :].any()
+    assert weights_export.run(Namespace(checkpoint=str(save), out=tmp_path / "exported")) == 0
+    for file in ("theirs", "exported"):
+        loaded = package.load_file(tmp_path / file / "model.safetensors")
+        assert all(torch.equal(loaded[name], x) for name, x in hugging_face.to_hugging_face(model, weights).items())
+    with pytest.raises(UsageError, match=r"cannot be read: .*; needs a folder with config.json"):
+        weights_import.run(Namespace(folder=tmp_path, save=save, seq=None, program="reproduce"))
+
+
+@pytest.mark.slow
+def test_a_run_begins_with_imported_weights(tmp_path: Path) -> None:
+    """At another batch size, seed, precision and layout than the checkpoint says: its first loss is the model's."""
+    pytest.importorskip("safetensors", reason="needs safetensors")
+    model = replace(MODELS["llama"], vocab=256, seq=16)
+    hugging_face.write(tmp_path / "theirs", model, {name: 0.02 * x for name, x in random_weights(model).items()})
+    save = tmp_path / "imported"
+    weights_import.run(Namespace(folder=tmp_path / "theirs", save=save, seq=None, program="reproduce"))
+    sets = ["p=2", "t=2", "B=4", "b=2", "seed=7", "steps=2", "dtype=bf16", f"log={tmp_path / 'log'}"]
+    words = [word for text in sets for word in ("--set", text)]
+    # A process of its own: what ranks print goes to where the program that started their server printed then.
+    training = [sys.executable, "-m", "ptdp_core.launch", str(save / "model.toml"), "--resume", str(save)]
+    command = [*training, "--ranks", "4", *words]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "steps 1 to 2" in run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
+def test_loss_and_every_gradient_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    """Randomly initialised there, written by `save_pretrained`, read by us; fp64, 1e-9, over several layouts."""
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    pytest.importorskip("safetensors", reason="needs safetensors")
+    torch.manual_seed(5)
+    config = hugging_face.config_of(MODELS[kind])
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "gpt2" else {}
+    settings = transformers.AutoConfig.for_model(**config, **dropout, attn_implementation="sdpa")
+    theirs = transformers.AutoModelForCausalLM.from_config(settings).double()
+    theirs.save_pretrained(tmp_path / "theirs")
+    in_fp64(theirs)
+    model, weights = hugging_face.read(tmp_path / "theirs")
+    assert parameters(model) == parameters(MODELS[kind])
+    tokens = jobs.batches(8)[0]
+    logits = theirs(tokens[:, :-1]).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()
+    gradients = {name: x.grad for name, x in theirs.named_parameters()}
+    other = {"gradients": hugging_face.from_hugging_face(model, gradients), "weights": weights}
+    torch.save(other | {"loss": loss.item(), "tokens": tokens}, tmp_path / "other.pt")
+    common: dict[str, Any] = {"B": 8, "layers": 2} | ({} if kind == "gpt2" else LLAMA) | {"hidden": 32, "heads": 8}
+    layouts: list[list[dict[str, Any]]] = [
+        [{}, {"attention": "sdpa", "recompute": "none", "b": 4}],
+        [
+            {"p": 2, "t": 2, "b": 2},
+            {"p": 1, "t": 4, "sequence_parallel": True},
+            {"t": 2, "d": 2, "sharded_optimizer": True, "data_parallel": "torch", "attention": "sdpa"},
+            {"p": 2, "t": 2, "schedule": "zb-h1", "exchange": "overlapped", "recompute": "selective"},
+        ],
+    ]
+    for cases in layouts:
+        work = [common | case for case in cases]
+        ranks = work[0].get("p", 1) * work[0].get("t", 1)
+        for rows in launch(weights_jobs.against, ranks, (work, str(tmp_path / "other.pt")), process_group=ranks > 1):
+            for case, errors in zip(cases, rows, strict=True):
+                assert max(errors.values()) <= TOLERANCE, (case, errors)
+
+
+def in_fp64(theirs: torch.nn.Module) -> None:
+    """Llama's RMSNorm there computes in fp32 whatever the precision: PyTorch's takes its place, with its weight."""
+    for module in list(theirs.modules()):
+        for name, norm in list(module.named_children()):
+            if type(norm).__name__ == "LlamaRMSNorm":
+                exact = torch.nn.RMSNorm(norm.weight.numel(), EPSILON, dtype=torch.float64)
+                exact.weight = norm.weight
+                setattr(module, name, exact)

@@ -1,0 +1,653 @@
+"""Records: they survive the way to disk and back, and every broken rule is named to the reader."""
+
+import copy
+import json
+import math
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from results import ROOT, records
+from results.records import (
+    ClaimResult,
+    ClusterRef,
+    Host,
+    Interval,
+    Metric,
+    Number,
+    PaperPlace,
+    PaperValue,
+    PointResult,
+    Provenance,
+    Record,
+    RecordedEvent,
+    RecordedTimeline,
+    RecordError,
+    read_record,
+    validation,
+    write_record,
+)
+from results.records.errors import InvalidResultsError
+
+SCHEMA = json.loads((validation.SCHEMAS / "record-2.schema.json").read_text(encoding="utf-8"))
+DIGEST = "0123456789abcdef" * 4
+
+
+def example() -> Record:
+    """A record in which every field of the schema occurs, the optional ones too."""
+    made_by = Provenance(
+        commit="0a" * 20,
+        dirty=False,
+        versions={"python": "3.11.7", "ptdp": "0.1.0", "torch": "2.13.0+cu130"},
+        host=Host("Linux 6.1.0", "x86_64", "AMD EPYC", 16, 2**37, ("NVIDIA A100-SXM4-80GB",), 8),
+        command=("reproduce", "fig_interleaved"),
+        seed=1234,
+        started="2021-11-14T09:00:00Z",
+        duration_s=12.5,
+        cluster=ClusterRef("selene", DIGEST),
+        code_digest=DIGEST,
+        environment={"cpu_governor": "performance"},
+    )
+    points = (
+        PointResult(
+            key="interleaved/B=12",
+            series="interleaved",
+            label="B = 12",
+            parameters={
+                "p": 12,
+                "B": 12,
+                "schedule": "interleaved",
+                "scatter_gather": True,
+                "v": None,
+                "x": 0.5,
+            },
+            status="ok",
+            reason=None,
+            fingerprint=DIGEST,
+            metrics={
+                "throughput_per_gpu": Metric(1.09e14, "FLOP/s", "simulated"),
+                "step_time": Metric(2.0, "s", "measured", (1.9, 2.0, 2.1), Interval(1.8, 2.2, 0.9)),
+            },
+            paper={"throughput_per_gpu": PaperValue(1.11e14, "FLOP/s", "plot", 1e12)},
+            timelines=(RecordedTimeline("emulated", ((RecordedEvent("F", 0, 0, 0, 0.5),), ())),),
+        ),
+        PointResult(
+            "out/B=60",
+            "out",
+            "",
+            {},
+            "oom",
+            "needs 90 GB",
+            DIGEST,
+            {"step_time": Metric(None, "s", "measured")},
+        ),
+    )
+    claim = ClaimResult(
+        id="interleaving_helps",
+        sentence="The interleaved schedule improves throughput by 10+%.",
+        place="Section 2.2.2",
+        fidelity="simulated",
+        tolerance="gain >= 10% at the smallest batch",
+        verdict="paper inconsistent",
+        explanation="Figure 12 shows +45% to +8%.",
+        numbers={"gain": Number(0.45, "1", "derived"), "paper_gain": Number(0.1, "1", "paper")},
+    )
+    return Record(
+        kind="artifact",
+        id="fig_interleaved",
+        title="Interleaved schedule",
+        paper=PaperPlace("Figure 12", "5.3.2"),
+        fidelity="simulated",
+        scale="paper",
+        state="complete",
+        provenance=made_by,
+        points=points,
+        claims=(claim,),
+        notes=("175 milliards de paramètres",),
+    )
+
+
+def minimal() -> Record:
+    host = Host("Linux", "x86_64", None, None, None)
+    made_by = Provenance(None, None, {}, host, (), None, "2021-11-14T09:00:00.123456Z", 0)
+    return Record("benchmark", "gemm", "GEMM", None, "measured", "laptop", "partial", made_by)
+
+
+# The schema
+
+
+def test_the_schema_is_valid() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def objects(schema: object) -> list[dict]:
+    """Every subschema that describes an object by itself (those of if, then and else only add to one)."""
+    if isinstance(schema, list):
+        return [nested for item in schema for nested in objects(item)]
+    if not isinstance(schema, dict):
+        return []
+    here = [schema] if "additionalProperties" in schema or "object" in schema.get("type", ()) else []
+    return here + [
+        inner for key, item in schema.items() if key not in ("if", "then", "else") for inner in objects(item)
+    ]
+
+
+def test_the_schema_is_closed() -> None:
+    schemas = objects(SCHEMA)
+    assert len(schemas) > 10
+    assert all(schema["additionalProperties"] is False for schema in schemas)
+
+
+def test_the_classes_mirror_the_schema() -> None:
+    """Same fields, same order, same words: the schema and the classes cannot drift apart."""
+    document, definitions = example().to_json(), SCHEMA["$defs"]
+    point, claim = document["points"][0], document["claims"][0]
+    pairs = [
+        (document, SCHEMA),
+        (document["paper"], SCHEMA["properties"]["paper"]),
+        (document["provenance"], definitions["provenance"]),
+        (document["provenance"]["host"], definitions["provenance"]["properties"]["host"]),
+        (document["provenance"]["cluster"], definitions["provenance"]["properties"]["cluster"]),
+        (point, definitions["point"]),
+        (point["metrics"]["step_time"], definitions["metric"]),
+        (point["paper"]["throughput_per_gpu"], definitions["paper_value"]),
+        (point["timelines"][0], definitions["timeline"]),
+        (point["timelines"][0]["ranks"][0][0], definitions["event"]),
+        (claim, definitions["claim"]),
+        (claim["numbers"]["gain"], definitions["number"]),
+    ]
+    for part, schema in pairs:
+        assert list(part) == list(schema["properties"])
+    assert SCHEMA["properties"]["schema"]["const"] == records.SCHEMA
+    assert definitions["unit"]["enum"] == list(records.UNITS)
+    assert definitions["origin"]["enum"] == list(records.ORIGINS)
+    assert definitions["fidelity"]["enum"] == list(records.FIDELITIES)
+    assert definitions["point"]["properties"]["status"]["enum"] == list(records.STATUSES)
+    assert definitions["claim"]["properties"]["verdict"]["enum"] == list(records.VERDICTS)
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("make", [example, minimal])
+def test_round_trip(make, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "record.json"
+    write_record(make(), path)
+    assert read_record(path) == make()
+    first = path.read_bytes()
+    write_record(read_record(path), path)
+    assert path.read_bytes() == first
+    assert first.endswith(b"}\n")
+    assert first.startswith(b'{\n "schema": "ptdp-record/2",\n "kind": ')
+
+
+def test_lists_and_numpy_scalars_become_plain() -> None:
+    metric = Metric(np.float32(0.5), "s", "measured", [np.int64(1), np.float64(2.5)])
+    assert metric == Metric(0.5, "s", "measured", (1, 2.5))
+    assert [type(sample) for sample in metric.samples or ()] == [int, float]
+    point = PointResult("k", "s", "l", {"B": np.int64(3)}, "ok", None, DIGEST)
+    assert type(point.parameters["B"]) is int
+
+
+def test_maps_are_written_in_a_stable_order() -> None:
+    point = PointResult("k", "s", "l", {"p": 1, "B": 2}, "ok", None, DIGEST)
+    assert list(point.to_json()["parameters"]) == ["B", "p"]
+
+
+def test_text_that_is_not_unicode_survives(tmp_path: Path) -> None:
+    record = Record(**{**vars(minimal()), "notes": ("\udcff",)})
+    write_record(record, tmp_path / "r.json")
+    assert read_record(tmp_path / "r.json") == record
+
+
+words = st.text(min_size=1, max_size=8)
+names = st.from_regex(r"[a-z][a-z0-9_]{0,7}", fullmatch=True)
+digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+finite = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+units, origins = st.sampled_from(records.UNITS), st.sampled_from(records.ORIGINS)
+fidelities = st.sampled_from(records.FIDELITIES)
+samples = st.lists(finite, min_size=1, max_size=3).map(tuple)
+intervals = st.none() | st.builds(Interval, finite, finite, st.floats(0.01, 1))
+metrics = st.builds(Metric, finite, units, origins, samples, intervals)
+paper_values = st.builds(
+    PaperValue,
+    finite,
+    units,
+    st.sampled_from(("table", "text", "plot", "script")),
+    st.none() | st.floats(0, 1e9),
+)
+scalars = st.one_of(st.none(), st.booleans(), st.text(max_size=5), finite)
+
+
+@st.composite
+def points(draw: st.DrawFn) -> PointResult:
+    status = draw(st.sampled_from(records.STATUSES))
+    values = metrics if status == "ok" else metrics | st.builds(Metric, st.none(), units, origins)
+    return PointResult(
+        key=draw(words),
+        series=draw(st.text(max_size=5)),
+        label=draw(st.text(max_size=5)),
+        parameters=draw(st.dictionaries(st.sampled_from(["p", "t", "B", "x_1"]), scalars)),
+        status=status,
+        reason=None if status == "ok" else draw(words),
+        fingerprint=draw(digests),
+        metrics=draw(st.dictionaries(names, values, max_size=2)),
+        paper=draw(st.dictionaries(names, paper_values, max_size=2)),
+    )
+
+
+claims = st.builds(
+    ClaimResult,
+    names,
+    words,
+    words,
+    fidelities,
+    st.none() | words,
+    st.sampled_from(records.VERDICTS),
+    words,
+    st.dictionaries(names, st.builds(Number, finite, units, origins), max_size=2),
+)
+provenances = st.builds(
+    Provenance,
+    commit=st.none() | st.from_regex(r"[0-9a-f]{40}", fullmatch=True),
+    dirty=st.none() | st.booleans(),
+    versions=st.dictionaries(names, words, max_size=2),
+    host=st.builds(
+        Host,
+        words,
+        words,
+        st.none() | words,
+        st.none() | st.integers(1),
+        st.none() | st.integers(1),
+        st.lists(words, max_size=2).map(tuple),
+        st.integers(0),
+    ),
+    command=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    seed=st.none() | st.integers(),
+    started=st.datetimes(datetime(1000, 1, 1)).map(lambda time: time.isoformat(timespec="microseconds") + "Z"),
+    duration_s=st.floats(0, 1e9),
+    cluster=st.none() | st.builds(ClusterRef, words, digests),
+    code_digest=st.none() | digests,
+)
+any_record = st.builds(
+    Record,
+    kind=st.sampled_from(("artifact", "benchmark", "comparison")),
+    id=names,
+    title=words,
+    paper=st.none() | st.builds(PaperPlace, words, st.none() | words),
+    fidelity=fidelities,
+    scale=words,
+    state=st.sampled_from(("complete", "partial")),
+    provenance=provenances,
+    points=st.lists(points(), max_size=2, unique_by=lambda point: point.key).map(tuple),
+    claims=st.lists(claims, max_size=2, unique_by=lambda claim: claim.id).map(tuple),
+    notes=st.lists(words, max_size=2).map(tuple),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(record=any_record)
+def test_any_record_survives_a_round_trip(record: Record, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    write_record(record, path)
+    assert read_record(path) == record
+
+
+# What is refused, and how that reads
+
+ABSENT = object()
+POINT, FAILED, CLAIM = "/points/0", "/points/1", "/claims/0"
+SIMULATED, MEASURED = f"{POINT}/metrics/throughput_per_gpu", f"{POINT}/metrics/step_time"
+PAPER = f"{POINT}/paper/throughput_per_gpu"
+TIMELINE = f"{POINT}/timelines/0"
+EVENT = f"{TIMELINE}/ranks/0/0"
+OPTIONAL = {"/provenance/environment", f"{POINT}/timelines"}
+HOST, CLUSTER = "/provenance/host", "/provenance/cluster"
+
+# (where to put what, the pointer of the message if it is another, what is needed)
+BROKEN: list[tuple[str, object, str | None, str]] = [
+    ("/schema", "ptdp-record/3", None, '"ptdp-record/2"'),
+    ("/kind", "figure", None, "one of artifact, benchmark, comparison"),
+    ("/id", "Fig 12", None, "text that matches ^[a-z]"),
+    ("/id", "", None, "text that matches ^[a-z]"),
+    ("/title", "", None, "at least 1 character"),
+    ("/title", 12, None, "string"),
+    ("/paper", "Figure 12", None, "object or null"),
+    ("/paper/label", "", None, "at least 1 character"),
+    ("/paper/section", 5.3, None, "string or null"),
+    ("/fidelity", "paper", None, "one of simulated, emulated, measured, derived"),
+    ("/scale", "", None, "at least 1 character"),
+    ("/state", "done", None, "one of complete, partial"),
+    ("/points", {}, None, "array"),
+    ("/claims", None, None, "array"),
+    ("/notes", "none", None, "array"),
+    ("/notes/0", "", None, "at least 1 character"),
+    ("/provenance", [], None, "object"),
+    ("/provenance/commit", "0a" * 19, None, "text that matches ^[0-9a-f]{40}$"),
+    ("/provenance/commit", 1, None, "string or null"),
+    ("/provenance/dirty", 1, None, "boolean or null"),
+    ("/provenance/versions/python", 3.11, None, "string"),
+    ("/provenance/versions/a b", "1", None, "a name that matches"),
+    (f"{HOST}/os", None, None, "string"),
+    (f"{HOST}/machine", "", None, "at least 1 character"),
+    (f"{HOST}/cpu", 1, None, "string or null"),
+    (f"{HOST}/logical_cores", 0, None, "at least 1"),
+    (f"{HOST}/logical_cores", 1.5, None, "integer or null"),
+    (f"{HOST}/memory_bytes", 0, None, "at least 1"),
+    (f"{HOST}/gpus", "A100", None, "array"),
+    (f"{HOST}/gpus/0", None, None, "string"),
+    (f"{HOST}/gpu_count", -1, None, "at least 0"),
+    (f"{HOST}/hostname", "node17", None, "one of the keys os, machine, cpu"),
+    ("/provenance/user", "alice", None, "one of the keys commit, dirty"),
+    ("/provenance/command", "reproduce all", None, "array"),
+    ("/provenance/command/0", 1, None, "string"),
+    ("/provenance/seed", 0.5, None, "integer or null"),
+    ("/provenance/started", "2021-11-14 09:00:00", None, "an RFC 3339 time in UTC"),
+    ("/provenance/started", "2021-13-14T09:00:00Z", None, "an RFC 3339 time in UTC"),
+    ("/provenance/started", "2021-11-14T09:00:00+01:00", None, "an RFC 3339 time in UTC"),
+    ("/provenance/duration_s", -0.1, None, "at least 0"),
+    (CLUSTER, "selene", None, "object or null"),
+    (f"{CLUSTER}/name", "", None, "at least 1 character"),
+    (f"{CLUSTER}/digest", DIGEST.upper(), None, "a SHA-256 digest"),
+    ("/provenance/code_digest", "abc", None, "a SHA-256 digest"),
+    ("/provenance/environment/cpu_governor", 1, None, "string"),
+    ("/provenance/environment/a b", "1", None, "a name that matches"),
+    (POINT, None, None, "object"),
+    (f"{POINT}/key", "", None, "at least 1 character"),
+    (f"{FAILED}/key", "interleaved/B=12", None, "one that differs from /points/0/key"),
+    (f"{POINT}/series", None, None, "string"),
+    (f"{POINT}/label", 12, None, "string"),
+    (f"{POINT}/parameters", [], None, "object"),
+    (f"{POINT}/parameters/p", [12], None, "number or string or boolean or null"),
+    (f"{POINT}/parameters/1st", 12, None, "a name that matches ^[A-Za-z]"),
+    (f"{POINT}/parameters/x", math.inf, None, "a finite number"),
+    (f"{POINT}/status", "fine", None, "one of ok, invalid, oom, failed, skipped"),
+    (f"{POINT}/reason", "none", None, "null (only a point that is not ok has a reason)"),
+    (f"{FAILED}/reason", None, None, "string (a point that is not ok says why)"),
+    (f"{FAILED}/reason", "", None, "at least 1 character"),
+    (f"{POINT}/fingerprint", None, None, "string"),
+    (f"{POINT}/fingerprint", "0" * 63, None, "a SHA-256 digest"),
+    (f"{POINT}/metrics", None, None, "object"),
+    (f"{POINT}/metrics/Step Time", {}, None, "a name that matches ^[a-z]"),
+    (f"{POINT}/metrics/a~1b~0c", {}, None, "a name that matches ^[a-z]"),
+    (f"{SIMULATED}/value", None, None, "number (only a point that is not ok may lack a value)"),
+    (f"{SIMULATED}/value", "109", None, "number or null"),
+    (f"{SIMULATED}/value", True, None, "number or null"),
+    (f"{SIMULATED}/value", math.nan, None, "a finite number"),
+    (f"{SIMULATED}/unit", "TFLOP/s", None, "base units: no prefixes"),
+    (f"{SIMULATED}/origin", "guessed", None, f"one of {', '.join(records.ORIGINS)}"),
+    (f"{SIMULATED}/error", 0.1, None, "one of the keys value, unit, origin, samples, interval"),
+    (f"{MEASURED}/interval", None, None, "object"),
+    (f"{MEASURED}/interval/low", "1.8", None, "number"),
+    (f"{MEASURED}/interval/high", ABSENT, None, "this key"),
+    (f"{MEASURED}/interval/high", None, None, "number"),
+    (f"{MEASURED}/interval/coverage", "90%", None, "number"),
+    (f"{MEASURED}/interval/coverage", -0.9, None, "at least 0"),
+    (f"{MEASURED}/interval/median", 2.0, None, "one of the keys low, high, coverage"),
+    (f"{MEASURED}/samples", ABSENT, None, "this key"),
+    (f"{MEASURED}/samples", [], None, "at least 1 item (a measured value keeps its samples)"),
+    (f"{MEASURED}/samples", None, None, "array"),
+    (f"{MEASURED}/samples/1", "2", None, "number"),
+    (f"{MEASURED}/samples/1", -math.inf, None, "a finite number"),
+    (f"{POINT}/paper", None, None, "object"),
+    (f"{POINT}/paper/A", {}, None, "a name that matches ^[a-z]"),
+    (f"{PAPER}/value", None, None, "number"),
+    (f"{PAPER}/unit", "%", None, "base units"),
+    (f"{PAPER}/origin", "measured", None, '"paper"'),
+    (f"{PAPER}/how", "eye", None, "one of table, text, plot, script"),
+    (f"{PAPER}/quantum", -1, None, "at least 0"),
+    (f"{PAPER}/quantum", "1", None, "number or null"),
+    (f"{POINT}/timelines", [], None, "at least 1 item"),
+    (f"{POINT}/timelines", None, None, "array"),
+    (f"{TIMELINE}/origin", "guessed", None, f"one of {', '.join(records.ORIGINS)}"),
+    (f"{TIMELINE}/ranks", [], None, "at least 1 item"),
+    (f"{TIMELINE}/ranks", None, None, "array"),
+    (f"{TIMELINE}/ranks/1", None, None, "array"),
+    (f"{EVENT}/kind", "f", None, "one of F, B, I, W"),
+    (f"{EVENT}/stage", None, None, "integer"),
+    (f"{EVENT}/stage", -1, None, "at least 0"),
+    (f"{EVENT}/microbatch", None, None, "integer"),
+    (f"{EVENT}/microbatch", -1, None, "at least 0"),
+    (f"{EVENT}/start", "0", None, "number"),
+    (f"{EVENT}/end", "1", None, "number"),
+    (f"{EVENT}/end", math.inf, None, "a finite number"),
+    (CLAIM, "holds", None, "object"),
+    (f"{CLAIM}/id", "10%", None, "text that matches"),
+    (f"{CLAIM}/sentence", "", None, "at least 1 character"),
+    (f"{CLAIM}/place", "", None, "at least 1 character"),
+    (f"{CLAIM}/fidelity", "paper", None, "one of simulated, emulated"),
+    (f"{CLAIM}/tolerance", 0.1, None, "string or null"),
+    (
+        f"{CLAIM}/verdict",
+        "true",
+        None,
+        "one of holds, contradicted, inconclusive, not testable here, paper inc",
+    ),
+    (f"{CLAIM}/explanation", "", None, "at least 1 character"),
+    (f"{CLAIM}/numbers", [], None, "object"),
+    (f"{CLAIM}/numbers/X", {}, None, "a name that matches"),
+    (f"{CLAIM}/numbers/gain/value", None, None, "number"),
+    (f"{CLAIM}/numbers/gain/unit", "percent", None, "base units"),
+    (f"{CLAIM}/numbers/gain/origin", "", None, "one of simulated, emulated"),
+    (f"{CLAIM}/numbers/gain/samples", [1], None, "one of the keys value, unit, origin"),
+    ("/claims/1", example().to_json()["claims"][0], "/claims/1/id", "one that differs from /claims/0/id"),
+]
+OBJECTS = [
+    *("", "/paper", "/provenance", HOST, CLUSTER, POINT, SIMULATED, PAPER, TIMELINE, EVENT, CLAIM),
+    f"{CLAIM}/numbers/gain",
+]
+STRINGS = [
+    *(
+        "/id",
+        "/paper/label",
+        "/scale",
+        "/notes/0",
+        f"{HOST}/machine",
+        "/provenance/started",
+        f"{CLUSTER}/name",
+    ),
+    *("/provenance/code_digest", f"{POINT}/key", f"{FAILED}/reason", f"{CLAIM}/id", f"{CLAIM}/sentence"),
+    *(f"{CLAIM}/place", f"{CLAIM}/explanation"),
+]
+NOT_EMPTY = [
+    *(
+        "/paper/section",
+        "/provenance/environment/cpu_governor",
+        "/provenance/versions/python",
+        f"{HOST}/os",
+        f"{HOST}/cpu",
+        f"{HOST}/gpus/0",
+    ),
+    f"{CLAIM}/tolerance",
+]
+NUMBERS = [f"{HOST}/memory_bytes", f"{HOST}/gpu_count", "/provenance/duration_s"]
+BROKEN += [(f"{place}/extra", 1, None, "one of the keys ") for place in OBJECTS]
+BROKEN += [
+    (place, "{}", None, "object") for place in [*OBJECTS[1:], HOST, "/provenance/versions", "/provenance/environment"]
+]
+BROKEN += [(place, 1, None, "string") for place in STRINGS]
+BROKEN += [(place, "", None, "at least 1 character") for place in NOT_EMPTY]
+BROKEN += [(place, "1", None, "") for place in NUMBERS]
+
+
+def put(document: object, pointer: str, value: object) -> None:
+    *above, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+    for part in above:
+        document = document[int(part)] if isinstance(document, list) else document[part]  # type: ignore[index]
+    if value is ABSENT:
+        del document[last]  # type: ignore[attr-defined]
+    elif isinstance(document, list):
+        document[int(last) : int(last) + 1] = [value]
+    else:
+        document[last] = value  # type: ignore[index]
+
+
+def required_keys() -> list[str]:
+    """A pointer to every required key of the example."""
+    document = example().to_json()
+    required = []
+    for place in OBJECTS:
+        part = document
+        for step in place.split("/")[1:]:
+            part = part[int(step)] if isinstance(part, list) else part[step]
+        required += [f"{place}/{key}" for key in part if f"{place}/{key}" not in OPTIONAL]
+    return required
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "shown", "needs"),
+    [*BROKEN, *((pointer, ABSENT, None, "this key; the object has ") for pointer in required_keys())],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("/") else "",
+)
+def test_every_broken_rule_is_named(pointer, value, shown, needs, tmp_path: Path) -> None:
+    document = copy.deepcopy(example().to_json())
+    put(document, pointer, value)
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidResultsError) as caught:
+        read_record(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {shown or pointer}: found ")
+    assert needs in message.partition("; needs ")[2]
+    assert "\n" not in message
+    assert len(message) < 400 + len(str(path))
+
+
+def rules(schema: object) -> set[tuple[int, str]]:
+    """Every keyword that can refuse a document, with the identity of the subschema it stands in."""
+    if isinstance(schema, list):
+        return {rule for item in schema for rule in rules(item)}
+    if not isinstance(schema, dict):
+        return set()
+    keywords = set(schema) & {
+        *("type", "enum", "const", "pattern", "minLength", "minItems", "minimum", "required"),
+        "additionalProperties",
+    }
+    if schema.get("additionalProperties") is not False:
+        keywords -= {"additionalProperties"}
+    keywords_of = {(id(schema), keyword) for keyword in keywords}
+    return keywords_of | {rule for key, item in schema.items() if key != "if" for rule in rules(item)}
+
+
+def test_no_rule_of_the_schema_goes_untested() -> None:
+    validator = Draft202012Validator(SCHEMA)
+    broken = set()
+    for pointer, value in [
+        *((case[0], case[1]) for case in BROKEN),
+        *((key, ABSENT) for key in required_keys()),
+    ]:
+        document = example().to_json()
+        put(document, pointer, value)
+        broken |= {(id(error.schema), error.validator) for error in validator.iter_errors(document)}
+    broken |= {(id(error.schema), error.validator) for error in validator.iter_errors([])}
+    assert {keyword for _, keyword in rules(SCHEMA) - broken} == set()
+
+
+def test_a_point_that_is_not_ok_may_lack_a_measured_value() -> None:
+    document = example().to_json()
+    put(document, f"{FAILED}/metrics/step_time", {"value": None, "unit": "s", "origin": "measured"})
+    assert Record.from_json(document).points[1].metrics["step_time"].value is None
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "line 1, column 1: found no valid JSON"),
+        (b'{"schema":\n "ptdp', "line 2, column 2: found no valid JSON"),
+        (b"\xff", "found no valid JSON ('utf-8' codec"),
+        (b"[" * 100_000, "found no valid JSON"),
+        (b"1" * 5000, "found no valid JSON"),
+        (b"[]", "the document: found []; needs object"),
+        (b"NaN", "the document: found NaN; needs object"),
+        (b"{}", "/schema: found nothing; needs this key; the object has none"),
+    ],
+)
+def test_what_is_no_record_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(data)
+    with pytest.raises(InvalidResultsError) as caught:
+        read_record(path)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    text = json.dumps(example().to_json()).replace("1.9,", "1e999,")
+    with pytest.raises(RecordError, match=r"samples/0: found inf; needs a finite number"):
+        Record.from_json(json.loads(text))
+
+
+def test_an_absent_file_is_an_oserror(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_record(tmp_path / "absent.json")
+
+
+def test_an_invalid_record_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    with pytest.raises(RecordError, match=r"r\.json: /kind: found \"figure\"; needs one of"):
+        write_record(Record(**{**vars(minimal()), "kind": "figure"}), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Metric(math.nan, "s", "simulated"), "value=nan is not finite"),
+        (lambda: Metric(-math.inf, "s", "simulated"), "value=-inf is not finite"),
+        (lambda: Metric(np.float32("nan"), "s", "simulated"), "value=.*nan.* is not finite"),
+        (lambda: Metric(True, "s", "simulated"), "value=True is not a number"),
+        (lambda: Metric("1", "s", "simulated"), "value='1' is not a number"),
+        (lambda: Metric(1, "ms", "simulated"), "unit='ms' is unknown; needs one of 1, count, s"),
+        (lambda: Metric(1, "s", "guessed"), "origin='guessed' is unknown"),
+        (lambda: Metric(1, "s", "measured"), "samples=None of a measured value"),
+        (lambda: Metric(1, "s", "measured", (1, math.inf)), r"samples\[1\]=inf is not finite"),
+        (lambda: Number(None, "s", "derived"), "value=None is not a number"),
+        (lambda: PaperValue(math.nan, "s", "text"), "value=nan is not finite"),
+        (lambda: PaperValue(1, "s", "plot", math.nan), "quantum=nan is not finite"),
+        (lambda: PaperValue(1, "s", "eye"), "how='eye' is unknown"),
+        (
+            lambda: PointResult("k", "", "", {"x": math.nan}, "ok", None, DIGEST),
+            "parameters.x=nan is not finite",
+        ),
+        (lambda: PointResult("k", "", "", {}, "fine", None, DIGEST), "status='fine' is unknown"),
+        (
+            lambda: PointResult("k", "", "", {}, "ok", "why", DIGEST),
+            "reason='why' of a point whose status is 'ok'",
+        ),
+        (
+            lambda: PointResult("k", "", "", {}, "oom", None, DIGEST),
+            "reason=None of a point whose status is 'oom'",
+        ),
+        (lambda: PointResult("k", "", "", {}, "ok", "", DIGEST), "reason='' of a point"),
+        (
+            lambda: PointResult("k", "", "", {}, "ok", None, DIGEST, {"x": Metric(None, "s", "derived")}),
+            "metrics.x=None of a point whose status is 'ok'",
+        ),
+        (lambda: ClaimResult("c", "s", "p", "measured", None, "yes", "e"), "verdict='yes' is unknown"),
+        (lambda: ClaimResult("c", "s", "p", "real", None, "holds", "e"), "fidelity='real' is unknown"),
+        (
+            lambda: Provenance(None, None, {}, minimal().provenance.host, (), 0, "", math.inf),
+            "duration_s=inf",
+        ),
+    ],
+)
+def test_slips_are_caught_where_they_are_made(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_importing_records_is_light() -> None:
+    code = (
+        "import sys, results.records, results.records.provenance\n"
+        "print(*({'torch', 'numpy', 'pandas', 'jsonschema', 'rich', 'reproduce'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
