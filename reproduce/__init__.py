@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reproduce.interface import Record, load, plan, run, simulate
 
 __all__ = [
+    "ROOT",
     "Record",
     "load",
     "plan",
@@ -61,6 +62,8 @@ if _foreign := foreign_packages():
         file=sys.stderr,
     )
     raise SystemExit(3)  # errors.UNAVAILABLE, which cannot be imported now
+
+from results import ROOT  # noqa: E402 - only now is it known to be ours
 
 
 def __getattr__(name: str) -> Any:

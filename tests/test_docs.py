@@ -1,8 +1,11 @@
 """The guides are true: their Python blocks run, in order, and print what the page shows under them, up to numbers."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from fractions import Fraction
 from pathlib import Path
@@ -56,6 +59,16 @@ def test_the_commands_of_a_page_are_understood(path: Path) -> None:
         parsed = parser_of(name).parse_args([word for word in rest if word not in ("--help", "-h")])
         if not name:
             assert catalog.named(parsed.ids)
+
+
+def test_one_step_prints_what_its_page_shows(tmp_path: Path) -> None:
+    """The page's blocks are one program, a script, since its ranks import it."""
+    blocks = BLOCKS.findall((ROOT / "docs" / "one_step.md").read_text(encoding="utf-8"))
+    script = tmp_path / "one_step.py"
+    script.write_text("\n\n".join(code for code, _ in blocks), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert masked(done.stdout) == masked(blocks[-1][1]), done.stderr
 
 
 @pytest.mark.slow
@@ -141,6 +154,6 @@ def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
 
 
 def test_the_site_has_every_page() -> None:
-    listed = set(re.findall(r": ([a-z-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated

@@ -23,6 +23,7 @@ from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.recompute import recomputed
 from ptdp_core.engine.rng_tracker import RNGTracker
+from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.tensor_parallel import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -61,7 +62,6 @@ class Build:
     model: ModelConfig
     boundary: Boundary
     make: ParameterStore
-    tp: Axis
     ops: Operators
     rng: RNGTracker
     dropout: float = 0.0
@@ -70,6 +70,29 @@ class Build:
     attention: str = "operators"
     recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
     sequence_parallel: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, store: ParameterStore, ops: Operators, rng: RNGTracker) -> "Build":
+        """For a run with these settings, on the rank whose parameters `store` makes."""
+        parallel = settings.parallel
+        return cls(
+            settings.model,
+            Boundary.of(settings.training),
+            store,
+            ops,
+            rng,
+            dropout=settings.engine.dropout,
+            recompute_layers=settings.recompute_layers,
+            distribute_checkpoints=parallel.distribute_checkpointed_activations,
+            attention=parallel.attention,
+            recompute_attention=settings.recompute_attention,
+            sequence_parallel=parallel.sequence_parallel,
+        )
+
+    @property
+    def tp(self) -> Axis:
+        """The tensor-parallel axis, over which the parameters are divided."""
+        return self.make.tp
 
     def draw_between_layers(self, layer: int, site: int) -> None:
         """Seed the next draw for a tensor between layers: equal on all tensor ranks, or this rank's part of it."""

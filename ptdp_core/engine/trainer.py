@@ -50,7 +50,7 @@ class Trainer:
 
     def __init__(self, settings: Settings, groups: Groups, ops: Operators, *, record: bool = False) -> None:
         self.settings, self.groups = settings, groups
-        model, parallel, engine = settings.model, settings.parallel, settings.engine
+        parallel, engine = settings.parallel, settings.engine
         dtype = TORCH_DTYPES[engine.dtype]
         self.done = 0
         self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank)
@@ -60,24 +60,8 @@ class Trainer:
         self.schedule = program.schedule
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
         self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
-        boundary = Boundary.of(settings.training)
         self.chunks = build_chunks(
-            Build(
-                model,
-                boundary,
-                self.store,
-                groups.tp,
-                ops,
-                self.rng,
-                engine.dropout,
-                settings.recompute_layers,
-                parallel.distribute_checkpointed_activations,
-                parallel.attention,
-                settings.recompute_attention,
-                parallel.sequence_parallel,
-            ),
-            self.schedule.placement,
-            groups.pp.rank,
+            Build.of(settings, self.store, ops, self.rng), self.schedule.placement, groups.pp.rank
         )
         self.buffer = ParamAndGradBuffer(
             self.store.parameters,
@@ -93,7 +77,7 @@ class Trainer:
         if engine.overlapped_gather:
             self.buffer.gather_behind(module for chunk in self.chunks for module in chunk.modules())
         self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)
-        self.p2p = P2PCommunicator(groups, boundary.message_shape, dtype)
+        self.p2p = P2PCommunicator(groups, Boundary.of(settings.training).message_shape, dtype)
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)

@@ -23,7 +23,7 @@ from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import OptimizerSettings, Settings
 from ptdp_core.engine.trainer import TrainStep
-from ptdp_core.layout import Boundary, Parameter, ShardSpec
+from ptdp_core.layout import Parameter, ShardSpec
 from ptdp_core.schedules import looped
 
 
@@ -37,19 +37,7 @@ class Zero3Trainer:
         self.dtype = torch.promote_types(dtype, torch.float32)
         self.rng = RNGTracker(engine.seed, groups.device)
         store = ParameterStore(engine.seed, groups.tp, groups.device, self.dtype)
-        build = Build(
-            settings.model,
-            Boundary.of(settings.training),
-            store,
-            groups.tp,
-            ops,
-            self.rng,
-            engine.dropout,
-            settings.recompute_layers,
-            attention=settings.parallel.attention,
-            recompute_attention=settings.recompute_attention,
-        )
-        (self.model,) = build_chunks(build, looped(1, 1), 0)
+        (self.model,) = build_chunks(Build.of(settings, store, ops, self.rng), looped(1, 1), 0)
         global_parameters = {id(local.tensor): local.shard.parameter for local in store.parameters}
         # Matched by position: sharding replaces the model's parameters by other objects, in the same order.
         in_order = [global_parameters[id(parameter)] for parameter in self.model.parameters()]

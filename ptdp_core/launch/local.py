@@ -103,7 +103,17 @@ def launch(
             try:
                 for index in range(ranks):
                     launcher_end, rank_end = context.Pipe(duplex=True)
-                    setup = _Setup(index, ranks, folder, timeout, process_group, device, enter, threads, temporary)
+                    setup = _Setup(
+                        index=index,
+                        ranks=ranks,
+                        folder=folder,
+                        timeout=timeout,
+                        process_group=process_group,
+                        device=device,
+                        enter=enter,
+                        threads=threads,
+                        temporary=temporary,
+                    )
                     process = context.Process(target=_run_rank, args=(setup, rank_end, follow, function, tuple(args)))
                     process.start()
                     rank_end.close()  # the rank then has the only copy, whose end this process sees

@@ -178,12 +178,12 @@ def rank_memories(
                 rank_memory(
                     config,
                     cluster,
-                    parameters[rank],
-                    longest_chunk(config, rank),
-                    stash,
-                    rank == last,
-                    software,
-                    deferred,
+                    parameters=parameters[rank],
+                    layers=longest_chunk(config, rank),
+                    stash=stash,
+                    deferred=deferred,
+                    computes_loss=rank == last,
+                    software=software,
                 )
                 for stash, deferred in front
             ),

@@ -218,7 +218,7 @@ def test_the_engine_holds_the_same_slices(p, t, v, model):
         pp, _, tp = grid.coordinates(rank)
         axis = Axis("tp", tp, t)
         store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
-        build_chunks(Build(model, Boundary.of(config), store, axis, None, None), looped(p, v), pp)
+        build_chunks(Build(model, Boundary.of(config), store, None, None), looped(p, v), pp)
         per_rank = {(local.shard, local.chunk) for local in store.parameters}
         assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
         assert per_rank == {

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import signal
 import stat
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -420,6 +421,7 @@ def fill_the_disk(beat: Any, case: dict[str, Any], folder: str, limit: int) -> N
     for step in range(20):
         trainer.step(feed(settings, groups, data[0]))
         if limit and step == 1 and groups.rank == 1:
+            sys.dont_write_bytecode = True  # the interpreter would cut off the compiled files that it writes
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         checkpoints.save(step)
 

@@ -22,7 +22,7 @@ def local_parameters(pp: int, tp: int, dtype: torch.dtype = torch.float32, **lay
     axis = Axis("tp", tp, parallel.t)
     store = ParameterStore(1234, axis, CPU, dtype)
     boundary = Boundary.of(TrainingConfig(MODEL, parallel))
-    build_chunks(Build(MODEL, boundary, store, axis, select("reference"), RNGTracker(1, CPU)), parallel.placement, pp)
+    build_chunks(Build(MODEL, boundary, store, select("reference"), RNGTracker(1, CPU)), parallel.placement, pp)
     return store.parameters
 
 

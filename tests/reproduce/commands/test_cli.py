@@ -231,7 +231,8 @@ def test_a_file_where_the_results_should_go(capsys, load_small, tmp_path):
 
 def test_a_limit_on_file_sizes(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "reproduce", "table_zero3", "--results", str(tmp_path)],
+        # -B: the interpreter would cut off the compiled files that it writes, and fail at the next start.
+        [sys.executable, "-B", "-m", "reproduce", "table_zero3", "--results", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
