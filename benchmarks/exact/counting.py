@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -28,8 +28,10 @@ from benchmarks.records.storage import PROJECT
 from ptdp_core.engine.groups import Groups
 
 OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core"))
-# A function of these is named together with its caller: its own name would not say who asked for the work.
+# A function of these files, or of these names, is named together with its caller: its own name would not say who asked
+# for the work.
 HELPERS = (f"{PROJECT / 'kernels'}/", f"{PROJECT / 'ptdp_core' / 'engine' / 'groups.py'}")
+HELPING = ("tensor_parallel._gathered", "param_and_grad_buffer.Bucket.wait_for_parameters")
 # For these a host waits for its GPU. On a CPU some of them never come to the dispatcher.
 SYNCHRONISING = {"tolist", "cpu", "numpy"}
 DTYPES = {
@@ -63,7 +65,7 @@ def responsible(frame: FrameType | None) -> str:
     helper = ""
     while frame is not None:
         if name := function_name(frame.f_code):
-            if not frame.f_code.co_filename.startswith(HELPERS):
+            if not frame.f_code.co_filename.startswith(HELPERS) and name not in HELPING:
                 return f"{name} > {helper}" if helper else name
             helper = helper or name
         frame = frame.f_back
@@ -90,21 +92,26 @@ class Profile(TorchDispatchMode):
     - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
       since the collective was started. With 0 of them nothing overlaps
     - `calls[module]`: calls of the module's functions
+    - `gradients[function]`: 'calls without gradients' of the function by one that was itself called with them
     - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them; storages that were made
       before are not counted
+
+    `pending` is that of the batch before, some of whose collectives may go on.
     """
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, pending: Iterable[int] = ()) -> None:
         super().__init__()
         self.operators: Counts = defaultdict(Counter)
         self.waits: Counts = defaultdict(Counter)
         self.calls: Counts = defaultdict(Counter)
+        self.gradients: Counts = defaultdict(Counter)
         self.alive: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
         self._groups = group_names(groups)
         self._storages: dict[int, weakref.ref[Any]] = {}
+        self._modes = [True]  # of each function of the project on the stack: whether gradients were on at its call
         self._dispatched = 0
-        self._started: list[int] = []  # `_dispatched` at the start of collectives that nobody has waited for
+        self._started = list(pending)  # `_dispatched` at the start of collectives that nobody has waited for
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -122,6 +129,10 @@ class Profile(TorchDispatchMode):
             stack.callback(sys.setprofile, None)
             sys.setprofile(self._call)
             yield
+
+    def pending(self) -> list[int]:
+        """For every collective that nobody has waited for: minus the operators dispatched since it was started."""
+        return [start - self._dispatched for start in self._started]
 
     def _waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """`Work.wait`, counted with the operators that were dispatched since the collective was started."""
@@ -141,9 +152,17 @@ class Profile(TorchDispatchMode):
         return counted
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and (name := function_name(frame.f_code)):
-            module, function = name.split(".", 1)
-            self.calls[module][function] += 1
+        if event not in ("call", "return") or not (name := function_name(frame.f_code)):
+            return
+        if event == "return":
+            self._modes.pop()
+            return
+        module, function = name.split(".", 1)
+        self.calls[module][function] += 1
+        enabled = torch.is_grad_enabled()
+        if self._modes[-1] and not enabled:
+            self.gradients[name]["calls without gradients"] += 1
+        self._modes.append(enabled)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}

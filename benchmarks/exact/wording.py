@@ -1,12 +1,13 @@
 """Puts differences into words: a headline that names what changed, and the first few values, old -> new."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from benchmarks.exact.differences import Change, Difference
+from benchmarks.exact.differences import MOVABLE, MOVED, Change, Difference
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Scalar
 
 # The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
@@ -23,6 +24,8 @@ TITLES = {
     "imports": "start-up",
     "growth": "growth",
     "operators": "operators",
+    "gradients": "calls without gradients",
+    "sent": "sent tensors",
     "waits": "waits for messages and collectives",
     "alive": "kept alive",
     "peak": "makers of the peak",
@@ -31,6 +34,7 @@ TITLES = {
     "work": "work",
     "memory": "memory",
     "time": "time",
+    MOVED: "moved",
 }
 
 
@@ -166,10 +170,8 @@ def _communication(changes: Sequence[Change]) -> str:
         elif all(not change.old for change in group):
             parts.append(f"{operation} added")
         else:
-            growth = [_number(change.new) - _number(change.old) for change in group]
-            low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
-            sign = "more" if max(growth) > 0 else "fewer"
-            parts.append(f"{sign} {operation}: {low if low == high else f'{low} to {high}'}")
+            growths = [change.growth for change in group]
+            parts.append(f"{'more' if max(growths) > 0 else 'fewer'} {operation}: {_span(growths)}")
     if not counted:
         parts.append(_quantities(changes))
     entries = len(_by_entry(changes))
@@ -202,7 +204,7 @@ def _counted(changes: Sequence[Change]) -> str:
         """The key by which functions are sorted, False first."""
         counted = [change for name, group in item[1].items() if name != "bytes" for change in group]
         new = any(not (change.old and change.new) for change in counted)
-        growth = sum(abs(_number(change.new) - _number(change.old)) for change in counted)
+        growth = sum(abs(change.growth) for change in counted)
         return "host synchronisation" not in " ".join(item[1]), not new, -growth
 
     named = sorted(functions.items(), key=prominence)
@@ -217,16 +219,39 @@ def _growths(items: Mapping[str, Sequence[Change]]) -> list[str]:
     """The first few items of a function with their smallest and largest growth, such as '+8 to +24 clone bf16'."""
     texts = []
     for item, group in sorted(items.items(), key=_of_note):
-        growth = [_number(change.new) - _number(change.old) for change in group]
-        low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
-        texts.append(f"{low if low == high else f'{low} to {high}'} {item}")
+        texts.append(f"{_span([change.growth for change in group])} {item}")
     return texts[:QUANTITIES] + ([f"and {len(texts) - QUANTITIES} more"] if len(texts) > QUANTITIES else [])
+
+
+def _span(growths: Sequence[float], form: str = "+.0f") -> str:
+    """The smallest and the largest growth, such as '+8 to +24', or the only one."""
+    low, high = (format(growth, form) for growth in (min(growths), max(growths)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _of_note(item: tuple[str, Sequence[Change]]) -> tuple[bool, bool, bool]:
     """The key by which things counted are sorted: host synchronisations, what is new, what is not, bytes."""
     name, changes = item
     return "host synchronisation" not in name, name == "bytes", any(change.old for change in changes)
+
+
+def _moved(changes: Sequence[Change]) -> str:
+    """Say what went from which functions to which, such as '4 to 8 operators from model.f to model.g'."""
+    kind = min({change.kind for change in changes}, key=MOVABLE.index)
+    told = [c for c in changes if c.kind == kind and c.counted[1] not in ("bytes", "operators under way")]
+    losing, gaining = (
+        ", ".join(dict.fromkeys(change.counted[0] for change in told if sign * change.growth > 0)) for sign in (-1, 1)
+    )
+    if losing and gaining:
+        gained: Counter[tuple[str, int | None]] = Counter()  # by entry and rank
+        for change in told:
+            if change.growth > 0:
+                gained[change.entry, change.rank] += int(change.growth)
+        text = f"{_span(list(gained.values()), '.0f')} {TITLES[kind]} from {losing} to {gaining}"
+    else:
+        text = f"{TITLES[kind]} of {losing or gaining}, which is {'new' if gaining else 'gone'}"
+    entries = len(_by_entry(changes))
+    return f"{text}; nothing else changed (in {entries} {'entry' if entries == 1 else 'entries'})"
 
 
 def _growing(changes: Sequence[Change]) -> str:
@@ -246,6 +271,7 @@ _SUMMARY = {
     "order": _order,
     "communication": _communication,
     "growth": _growing,
+    MOVED: _moved,
 } | dict.fromkeys(COUNTED, _counted)
 
 
