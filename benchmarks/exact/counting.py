@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, group_names, group_of
 from benchmarks.records.storage import PROJECT
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.zero3 import Zero3Trainer
 
 OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core"))
 # A function of these files, or of these names, is named together with its caller: its own name would not say who asked
@@ -60,6 +61,9 @@ def function_name(code: CodeType) -> str:
     return f"{Path(code.co_filename).stem}.{code.co_qualname.replace('.<locals>', '')}"
 
 
+SHARDING = function_name(Zero3Trainer._shard.__code__)
+
+
 def responsible(frame: FrameType | None) -> str:
     """The innermost function of the project on the stack; for a helper also the function that called it."""
     helper = ""
@@ -70,6 +74,15 @@ def responsible(frame: FrameType | None) -> str:
             helper = helper or name
         frame = frame.f_back
     return helper or "outside the project"
+
+
+def _is_in_fsdp(frame: FrameType | None) -> bool:
+    """Whether FSDP was called by the innermost function of the project on the stack, or by a hook below it."""
+    while frame is not None and not function_name(frame.f_code):
+        if "/distributed/fsdp/" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Synchronisations(TorchFunctionMode):
@@ -88,7 +101,8 @@ class Profile(TorchDispatchMode):
     """While `active()`: operators, new bytes, live bytes and their peak, waits for collectives, and Python calls.
 
     - `operators[function]`: operators with the dtype of their result ('mm bf16'), collectives with their group
-      ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages
+      ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages. FSDP's collectives count once
+      more, for the function that shards the model: which function happens to run FSDP's hooks does not say who asked
     - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
       since the collective was started. With 0 of them nothing overlaps
     - `calls[module]`: calls of the module's functions
@@ -179,8 +193,10 @@ class Profile(TorchDispatchMode):
         if func.namespace == "c10d":
             self._started.append(self._dispatched)
             tensors = args[INPUT_ARGUMENT.get(operator, 0)]
-            kind = NAMES.get(operator, operator.strip("_"))
-            return f"{group_of(args, self._groups)} {kind} {_dtype(tensors)}"
+            kind = f"{NAMES.get(operator, operator.strip('_'))} {_dtype(tensors)}"
+            if _is_in_fsdp(sys._getframe(2)):
+                self.operators[SHARDING][f"FSDP's {kind}"] += 1
+            return f"{group_of(args, self._groups)} {kind}"
         self._dispatched += 1
         if operator == "_local_scalar_dense":
             return "host synchronisation .item()"
