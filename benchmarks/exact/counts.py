@@ -94,7 +94,8 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
     act = partial(trainer.evaluate if case.get("evaluated") else trainer.step, lambda microbatch: (tokens, tokens))
     act()
     beat()
-    profiles, alives, pending = [], [], []
+    profiles, alives = [], []
+    pending: list[int] = []
     for _ in range(STEPS):
         profile = Profile(groups, pending)
         with profile.active():

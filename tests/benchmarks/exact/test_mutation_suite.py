@@ -24,6 +24,12 @@ def test_a_headline_must_hold_every_text() -> None:
     assert mutations.naming(mutation, ["model.f: +1 mm", "model.g: +1 clone"]) == ""
 
 
+def test_a_refactoring_must_be_the_only_headline() -> None:
+    mutation = mutations.Mutation("m", ["counts"], "f", "a", "b", ["moved"], alone=True)
+    assert mutations.naming(mutation, ["moved (counts): ..."]) == "moved (counts): ..."
+    assert mutations.naming(mutation, ["operators (counts): ...", "moved (counts): ..."]) == ""
+
+
 @pytest.mark.slow
 def test_every_mutation_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     code = mutations.main([])
