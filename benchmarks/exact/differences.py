@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from benchmarks.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
 
-# The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that show
-# it, the most telling one first.
+# The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that say
+# which function that is, the most telling one first.
 MOVED = "moved"
-MOVABLE = ("operators", "gradients", "sent", "waits", "alive", "peak", "calls", "growth")
+WORK = ("operators", "gradients", "sent", "waits", "alive", "peak")
 
 
 @dataclass(frozen=True)
@@ -132,18 +132,24 @@ def explain(changes: Sequence[Change]) -> list[Difference]:
     by_entry: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         by_entry.setdefault((change.section, change.entry), []).append(change)
+    moves = {key: group for key, group in by_entry.items() if _is_move(group)}
+    moving = [group for group in moves.values() if any(change.kind in WORK for change in group)]
+    movers = {(change.section, change.counted[0]) for group in moving for change in group}
     others: list[Change] = []
     moved: dict[str, list[Change]] = {}  # by section
-    for (section, _), group in by_entry.items():
-        (moved.setdefault(section, []) if is_moved(group) else others).extend(group)
+    for key, group in by_entry.items():
+        section = key[0]
+        # An entry in which a function is only called needs another one that shows that work moved there.
+        is_moved = key in moves and all((section, change.counted[0]) in movers for change in group)
+        (moved.setdefault(section, []) if is_moved else others).extend(group)
     return [*_by_cause(others), *(Difference(MOVED, group) for group in moved.values())]
 
 
-def is_moved(changes: Iterable[Change]) -> bool:
+def _is_move(changes: Iterable[Change]) -> bool:
     """Whether in an entry, all of whose changes these are, nothing changed but which function does what.
 
-    Every total over all functions is then the same, and every function that is called more or less often is new or
-    gone. So is every function whose lines grow otherwise, and a new one does not grow more than linearly.
+    Every total over all functions is then the same, and every function that is called more or less often was or is not
+    called at all. So is every function whose lines grow otherwise, and a new one does not grow more than linearly.
     """
     totals: Counter[tuple[str, int | None, str]] = Counter()
     for change in changes:
@@ -153,7 +159,7 @@ def is_moved(changes: Iterable[Change]) -> bool:
         elif change.kind == "growth":
             if change.growth > 1 or None not in (change.old, change.new):
                 return False
-        elif change.kind in MOVABLE:
+        elif change.kind in WORK:
             everywhere = change.rank is None and change.ranks
             for rank in range(change.ranks) if everywhere else [change.rank]:
                 totals[change.kind, rank, change.counted[1]] += int(change.growth)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from benchmarks.exact.differences import MOVABLE, MOVED, Change, Difference
+from benchmarks.exact.differences import MOVED, WORK, Change, Difference
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Scalar
 
 # The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
@@ -235,23 +235,26 @@ def _of_note(item: tuple[str, Sequence[Change]]) -> tuple[bool, bool, bool]:
     return "host synchronisation" not in name, name == "bytes", any(change.old for change in changes)
 
 
+def _calls(changes: Sequence[Change]) -> str:
+    """Say what is called more or less often, and if that was never called, as is a new method without operators."""
+    new = all(not change.old for change in changes)
+    return _counted(changes) + ("; not called before, so lines moved there, or Python does more" if new else "")
+
+
 def _moved(changes: Sequence[Change]) -> str:
     """Say what went from which functions to which, such as '4 to 8 operators from model.f to model.g'."""
-    kind = min({change.kind for change in changes}, key=MOVABLE.index)
+    kind = next(kind for kind in WORK if any(change.kind == kind for change in changes))
     told = [c for c in changes if c.kind == kind and c.counted[1] not in ("bytes", "operators under way")]
     losing, gaining = (
         ", ".join(dict.fromkeys(change.counted[0] for change in told if sign * change.growth > 0)) for sign in (-1, 1)
     )
-    if losing and gaining:
-        gained: Counter[tuple[str, int | None]] = Counter()  # by entry and rank
-        for change in told:
-            if change.growth > 0:
-                gained[change.entry, change.rank] += int(change.growth)
-        text = f"{_span(list(gained.values()), '.0f')} {TITLES[kind]} from {losing} to {gaining}"
-    else:
-        text = f"{TITLES[kind]} of {losing or gaining}, which is {'new' if gaining else 'gone'}"
+    gained: Counter[tuple[str, int | None]] = Counter()  # by entry and rank
+    for change in told:
+        if change.growth > 0:
+            gained[change.entry, change.rank] += int(change.growth)
+    text = f"{_span(list(gained.values()), '.0f')} {TITLES[kind]} from {losing} to {gaining}; nothing else changed"
     entries = len(_by_entry(changes))
-    return f"{text}; nothing else changed (in {entries} {'entry' if entries == 1 else 'entries'})"
+    return f"{text} (in {entries} {'entry' if entries == 1 else 'entries'})"
 
 
 def _growing(changes: Sequence[Change]) -> str:
@@ -265,14 +268,15 @@ def _growing(changes: Sequence[Change]) -> str:
     return "; ".join(f"{c.name} {power(c.old)} -> {power(c.new)} in {c.entry}" for c in worst)
 
 
-_SUMMARY = {
+_SUMMARY = dict.fromkeys(COUNTED, _counted) | {
     "entries": _gone_or_new,
     "parameters": _parameters,
     "order": _order,
     "communication": _communication,
     "growth": _growing,
+    "calls": _calls,
     MOVED: _moved,
-} | dict.fromkeys(COUNTED, _counted)
+}
 
 
 def _values(changes: Sequence[Change]) -> list[str]:

@@ -187,13 +187,25 @@ def test_a_move_in_one_entry_does_not_hide_a_regression_in_another() -> None:
     assert kinds == ["operators", "moved"]
 
 
-def test_a_new_function_is_said_to_be_new_unless_it_does_more_than_the_old_ones() -> None:
+def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function() -> None:
+    def and_calls(function: str) -> list[str]:
+        entries = {"a": Entry(WHOLE), "b": Entry({"calls": {"model": "4 f"}})}
+        reference = {name: entry.quantities for name, entry in entries.items()}
+        calls = Entry({"calls": {"model": f"4 f, 2 {function}"}, "growth": {f"model.{function}": 1}})
+        return [headline(message) for message in explain(compare("counts", reference, {"a": extracted(), "b": calls}))]
+
+    assert and_calls("g") == [
+        "moved (counts): 2 operators from model.f to model.g; nothing else changed (in 2 entries)"
+    ]
+    growth, moved = and_calls("h")
+    assert growth == "growth (counts): model.h few lines -> linear in b"
+    assert moved.startswith("moved (counts): ")
+
+
+def test_a_function_that_was_never_called_may_be_an_extracted_one() -> None:
     (message,) = explain([Change("counts", "a", "calls", "model: g", None, 0, 2)])
-    assert (
-        headline(message) == "moved (counts): Python calls of model.g, which is new; nothing else changed (in 1 entry)"
+    assert headline(message) == (
+        "Python calls (counts): model: +2 g (in 1 entry); not called before, so lines moved there, or Python does more"
     )
-    for power, kind in ((1, "moved"), (2, "growth")):
-        (message,) = explain([Change("growth", "lowering", "growth", "model.g", None, None, power)])
-        assert message.kind == kind
-    (message,) = explain([Change("growth", "lowering", "growth", "model.f", None, 0, 1)])
-    assert message.kind == "growth"
+    (message,) = explain([Change("counts", "a", "calls", "model: g", None, 1, 2)])
+    assert headline(message) == "Python calls (counts): model: +1 g (in 1 entry)"
