@@ -246,3 +246,8 @@ def _is_view(func: Any) -> bool:
 def as_text(counts: Mapping[str, int]) -> str:
     """Counts as text, such as '4 clone bf16, 12 mm bf16', which is how the reference's files have them."""
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count)
+
+
+def by_function(counts: Counts) -> dict[str, str]:
+    """Counts by function, each as text."""
+    return {function: as_text(of_function) for function, of_function in sorted(counts.items())}

@@ -78,7 +78,7 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
     """
     import torch
 
-    from benchmarks.exact.counting import Profile, as_text
+    from benchmarks.exact.counting import Profile, as_text, by_function
     from benchmarks.exact.sends import Sends
     from kernels import select
     from ptdp_core.engine.groups import Groups
@@ -106,25 +106,30 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
         beat()
     alive, peak = min(alives, key=Counter.total), min((profile.peak for profile in profiles), key=Counter.total)
     counted: dict[str, dict[str, Any]] = {
-        "operators": {function: as_text(counts) for function, counts in sorted(profile.operators.items())},
-        "gradients": {function: as_text(counts) for function, counts in sorted(profile.gradients.items())},
-        "waits": {function: as_text(counts) for function, counts in sorted(profile.waits.items())},
+        "operators": by_function(profile.operators),
+        "gradients": by_function(profile.gradients),
+        "waits": by_function(profile.waits),
         "alive": {"after the step": as_text({f"bytes of {function}": size for function, size in alive.items()})},
         "peak": {"peak": as_text({f"bytes of {function}": size for function, size in peak.items()})},
         "memory": {"peak bytes": peak.total(), "bytes alive after the step": alive.total()},
-        "calls": {module: as_text(counts) for module, counts in sorted(profile.calls.items())},
+        "calls": by_function(profile.calls),
     }
-    if settings.engine.exchange == "overlapped":
+    if isinstance(trainer, Trainer) and not trainer.executor.blocking:
         sends = Sends()
         with sends.active():
             act()
-        counted["sent"] = {function: as_text(counts) for function, counts in sorted(sends.released.items())}
+        counted["sent"] = by_function(sends.released)
         counted["memory"]["sent tensors alive at most"] = sends.most
     return counted
 
 
 def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return, on one rank, what 'auto' is on a GPU that runs everything, and how the executor's lines grow with m."""
+    """Return, on one rank, what 'auto' is on GPUs, and how the executor's lines grow with m."""
+    return _automatic(), growth.of(_executed, growth.SIZES)
+
+
+def _automatic() -> dict[str, str]:
+    """What 'auto' is on a GPU that runs everything, and which kernels it is on GPUs of these compute capabilities."""
     from unittest.mock import patch
 
     import torch
@@ -138,15 +143,15 @@ def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     with patch("kernels.selection.why_unavailable", lambda name, device: None):
         chosen = decided(automatic, torch.device("cuda"))
     choices = {"torch": release(), "kernels": chosen.engine.kernels, "attention": chosen.parallel.attention}
-    for capability in CAPABILITIES:
-        with (
-            patch("kernels.selection._no_cuda", lambda device: None),
-            patch("kernels.selection._no_triton", lambda: None),
-            patch("torch.cuda.get_device_capability", lambda device, capability=capability: capability),
-        ):
-            name = ".".join(map(str, capability))
-            choices[f"kernels on compute capability {name}"] = select("auto", "cuda").name
-    return choices, growth.of(_executed, growth.SIZES)
+    with (
+        patch("kernels.selection._no_cuda", lambda device: None),
+        patch("kernels.selection._no_triton", lambda: None),
+        patch("torch.cuda.get_device_capability") as capability_of,
+    ):
+        for capability in CAPABILITIES:
+            capability_of.return_value = capability
+            choices["kernels on compute capability {}.{}".format(*capability)] = select("auto", "cuda").name
+    return choices
 
 
 def _executed(m: int) -> Callable[[], object]:
