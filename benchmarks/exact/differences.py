@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from benchmarks.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
 
 # The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that say
-# which function that is, the most telling one first.
+# which function that is.
 MOVED = "moved"
 WORK = ("operators", "gradients", "sent", "waits", "alive", "peak")
 
