@@ -106,7 +106,8 @@ class Profile(TorchDispatchMode):
     - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
       since the collective was started. With 0 of them nothing overlaps
     - `calls[module]`: calls of the module's functions
-    - `gradients[function]`: 'calls without gradients' of the function by one that was itself called with them
+    - `gradients[function]`: 'calls without gradients' by one that was itself called with them, unless it is autograd
+      that calls, which turns gradients off for every forward, backward and hook
     - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them; storages that were made
       before are not counted
 
@@ -174,7 +175,8 @@ class Profile(TorchDispatchMode):
         module, function = name.split(".", 1)
         self.calls[module][function] += 1
         enabled = torch.is_grad_enabled()
-        if self._modes[-1] and not enabled:
+        caller = frame.f_back.f_code.co_filename if frame.f_back is not None else ""
+        if self._modes[-1] and not enabled and "/torch/autograd/" not in caller:
             self.gradients[name]["calls without gradients"] += 1
         self._modes.append(enabled)
 

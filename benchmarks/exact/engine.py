@@ -128,7 +128,8 @@ def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
 def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
     """Turn a list of each rank's quantities into quantities with a list by rank.
 
-    A count that a rank lacks is 0, a text ''. A text that is the same on all ranks stands once.
+    A count that a rank lacks is 0, a text ''. A text that is the same on all ranks stands once. A kind without
+    quantities is left out.
     """
     kinds: dict[str, dict[str, Value]] = {}
     for kind in dict.fromkeys(kind for rank in by_rank for kind in rank):
@@ -137,4 +138,4 @@ def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities
             known = next(rank[kind][key] for rank in by_rank if key in rank[kind])
             values = [rank[kind].get(key, "" if isinstance(known, str) else 0) for rank in by_rank]
             kinds[kind][key] = values[0] if kind in COUNTED and len(set(values)) == 1 else values
-    return kinds
+    return {kind: values for kind, values in kinds.items() if values}
