@@ -9,7 +9,7 @@ import sys
 import time
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,11 +25,14 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.exact.ranks import INPUT_ARGUMENT, NAMES, group_names, group_of
 from ptdp_core.engine.groups import Groups
+from ptdp_core.engine.zero3 import Zero3Trainer
 from results import ROOT
 
 OURS = tuple(f"{ROOT / package}/" for package in ("kernels", "ptdp_core"))
-# A function of these is named together with its caller: its own name would not say who asked for the work.
+# A function of these files, or of these names, is named together with its caller: its own name would not say who asked
+# for the work.
 HELPERS = (f"{ROOT / 'kernels'}/", f"{ROOT / 'ptdp_core' / 'engine' / 'groups.py'}")
+HELPING = ("tensor_parallel._gathered", "param_and_grad_buffer.Bucket.wait_for_parameters")
 # For these a host waits for its GPU. On a CPU some of them never come to the dispatcher.
 SYNCHRONISING = {"tolist", "cpu", "numpy"}
 DTYPES = {
@@ -58,16 +61,28 @@ def function_name(code: CodeType) -> str:
     return f"{Path(code.co_filename).stem}.{code.co_qualname.replace('.<locals>', '')}"
 
 
+SHARDING = function_name(Zero3Trainer._shard.__code__)
+
+
 def responsible(frame: FrameType | None) -> str:
     """The innermost function of the project on the stack; for a helper also the function that called it."""
     helper = ""
     while frame is not None:
         if name := function_name(frame.f_code):
-            if not frame.f_code.co_filename.startswith(HELPERS):
+            if not frame.f_code.co_filename.startswith(HELPERS) and name not in HELPING:
                 return f"{name} > {helper}" if helper else name
             helper = helper or name
         frame = frame.f_back
     return helper or "outside the project"
+
+
+def _is_in_fsdp(frame: FrameType | None) -> bool:
+    """Whether FSDP was called by the innermost function of the project on the stack, or by a hook below it."""
+    while frame is not None and not function_name(frame.f_code):
+        if "/distributed/fsdp/" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Synchronisations(TorchFunctionMode):
@@ -86,25 +101,32 @@ class Profile(TorchDispatchMode):
     """While `active()`: operators, new bytes, live bytes and their peak, waits for collectives, and Python calls.
 
     - `operators[function]`: operators with the dtype of their result ('mm bf16'), collectives with their group
-      ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages
+      ('dp all_reduce fp32'), host synchronisations, and the 'bytes' of all new storages. FSDP's collectives count once
+      more, for the function that shards the model: which function happens to run FSDP's hooks does not say who asked
     - `waits[function]`: 'waits' for collectives and messages, and the 'operators under way' meanwhile: those dispatched
       since the collective was started. With 0 of them nothing overlaps
     - `calls[module]`: calls of the module's functions
+    - `gradients[function]`: 'calls without gradients' by one that was itself called with them, unless it is autograd
+      that calls, which turns gradients off for every forward, backward and hook
     - `peak`, `alive`: bytes of storages at their peak and now, by the function that made them; storages that were made
       before are not counted
+
+    `pending` is that of the batch before, some of whose collectives may go on.
     """
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, pending: Iterable[int] = ()) -> None:
         super().__init__()
         self.operators: Counts = defaultdict(Counter)
         self.waits: Counts = defaultdict(Counter)
         self.calls: Counts = defaultdict(Counter)
+        self.gradients: Counts = defaultdict(Counter)
         self.alive: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
         self._groups = group_names(groups)
         self._storages: dict[int, weakref.ref[Any]] = {}
+        self._modes = [True]  # of each function of the project on the stack: whether gradients were on at its call
         self._dispatched = 0
-        self._started: list[int] = []  # `_dispatched` at the start of collectives that nobody has waited for
+        self._started = list(pending)  # `_dispatched` at the start of collectives that nobody has waited for
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -122,6 +144,10 @@ class Profile(TorchDispatchMode):
             stack.callback(sys.setprofile, None)
             sys.setprofile(self._call)
             yield
+
+    def pending(self) -> list[int]:
+        """For every collective that nobody has waited for: minus the operators dispatched since it was started."""
+        return [start - self._dispatched for start in self._started]
 
     def _waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """`Work.wait`, counted with the operators that were dispatched since the collective was started."""
@@ -141,9 +167,18 @@ class Profile(TorchDispatchMode):
         return counted
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and (name := function_name(frame.f_code)):
-            module, function = name.split(".", 1)
-            self.calls[module][function] += 1
+        if event not in ("call", "return") or not (name := function_name(frame.f_code)):
+            return
+        if event == "return":
+            self._modes.pop()
+            return
+        module, function = name.split(".", 1)
+        self.calls[module][function] += 1
+        enabled = torch.is_grad_enabled()
+        caller = frame.f_back.f_code.co_filename if frame.f_back is not None else ""
+        if self._modes[-1] and not enabled and "/torch/autograd/" not in caller:
+            self.gradients[name]["calls without gradients"] += 1
+        self._modes.append(enabled)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = {x.untyped_storage()._cdata for x in _tensors((args, kwargs))}
@@ -160,8 +195,10 @@ class Profile(TorchDispatchMode):
         if func.namespace == "c10d":
             self._started.append(self._dispatched)
             tensors = args[INPUT_ARGUMENT.get(operator, 0)]
-            kind = NAMES.get(operator, operator.strip("_"))
-            return f"{group_of(args, self._groups)} {kind} {_dtype(tensors)}"
+            kind = f"{NAMES.get(operator, operator.strip('_'))} {_dtype(tensors)}"
+            if _is_in_fsdp(sys._getframe(2)):
+                self.operators[SHARDING][f"FSDP's {kind}"] += 1
+            return f"{group_of(args, self._groups)} {kind}"
         self._dispatched += 1
         if operator == "_local_scalar_dense":
             return "host synchronisation .item()"
@@ -211,3 +248,8 @@ def _is_view(func: Any) -> bool:
 def as_text(counts: Mapping[str, int]) -> str:
     """Counts as text, such as '4 clone bf16, 12 mm bf16', which is how the reference's files have them."""
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()) if count)
+
+
+def by_function(counts: Counts) -> dict[str, str]:
+    """Counts by function, each as text."""
+    return {function: as_text(of_function) for function, of_function in sorted(counts.items())}

@@ -6,6 +6,7 @@ same release of PyTorch. This module imports no torch: `counting.py` does, in th
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,10 +16,12 @@ from benchmarks.exact.quantities import Entry, Quantities, Section
 from ptdp_core.launch.local import launch
 
 AUTO = "auto on a GPU"
+CAPABILITIES = ((7, 0), (8, 0), (9, 0), (10, 0), (12, 0))  # V100, A100, H100, B200, GeForce RTX 5090
 STEPS = 3  # counted steps of each case
 
 # Few cases that combine much: each precision, dropout, recomputation, both kinds of attention, both sharded optimizers,
-# overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous.
+# overlapped reduction, a split backward pass, and t, v, d, b > 1: with b = 1 some transposed tensors are contiguous. A
+# Llama has sequence parallelism and selective recomputation. Every overlap is on in some case, and off in another.
 CASES: dict[int, tuple[Case, ...]] = {
     4: (
         {"p": 2, "t": 2, "v": 2, "b": 2, "B": 8, "dtype": "bf16", "dropout": 0.1, "exchange": "overlapped"},
@@ -28,6 +31,13 @@ CASES: dict[int, tuple[Case, ...]] = {
         | {"dropout": 0.1},
         {"p": 2, "d": 2, "B": 4, "schedule": "zb-h1", "recompute": "none"},
         {"d": 4, "B": 8, "data_parallel": "zero3", "dtype": "bf16"},
+        {"model": "llama", "p": 2, "t": 2, "b": 2, "B": 4, "sequence_parallel": True, "recompute": "selective"}
+        | {"dtype": "bf16", "overlapped_all_reduce": True},
+        {"t": 2, "d": 2, "B": 4, "data_parallel": "torch", "bucket_mib": 0.002, "sharded_optimizer": True}
+        | {"distribute_checkpointed_activations": True, "dtype": "bf16", "overlapped_all_reduce": True}
+        | {"overlapped_gather": True, "fused_accumulation": True},
+        {"p": 2, "t": 2, "B": 4, "dtype": "bf16", "dropout": 0.1, "evaluated": True},
+        {"d": 4, "B": 4, "data_parallel": "zero3", "evaluated": True},
     ),
 }
 
@@ -62,13 +72,14 @@ def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
 
 
 def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
-    """Train a batch, which creates what is created once, then a few more, and return what the last of them did.
+    """Train or evaluate a batch, which creates what is created once, then a few more, and return what they did.
 
-    Of the live bytes the fewest of all steps count: for how long gloo's threads hold a tensor depends on time.
+    Of the live bytes the fewest of all batches count: for how long gloo's threads hold a tensor depends on time.
     """
     import torch
 
-    from benchmarks.exact.counting import Profile, as_text
+    from benchmarks.exact.counting import Profile, as_text, by_function
+    from benchmarks.exact.sends import Sends
     from kernels import select
     from ptdp_core.engine.groups import Groups
     from ptdp_core.engine.trainer import Trainer
@@ -80,33 +91,50 @@ def _count(case: Case, beat: Callable[[], None]) -> dict[str, dict[str, Any]]:
     make = Zero3Trainer if parallel.data_parallel == "zero3" else Trainer
     trainer = make(settings, groups, select(settings.kernels))
     tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
-    trainer.step(lambda microbatch: (tokens, tokens))
+    act = partial(trainer.evaluate if case.get("evaluated") else trainer.step, lambda microbatch: (tokens, tokens))
+    act()
     beat()
     profiles, alives = [], []
+    pending: list[int] = []
     for _ in range(STEPS):
-        profile = Profile(groups)
+        profile = Profile(groups, pending)
         with profile.active():
-            trainer.step(lambda microbatch: (tokens, tokens))
+            act()
             alives.append(+profile.alive)
         profiles.append(profile)
+        pending = profile.pending()
         beat()
     alive, peak = min(alives, key=Counter.total), min((profile.peak for profile in profiles), key=Counter.total)
-    return {
-        "operators": {function: as_text(counts) for function, counts in sorted(profile.operators.items())},
-        "waits": {function: as_text(counts) for function, counts in sorted(profile.waits.items())},
+    counted: dict[str, dict[str, Any]] = {
+        "operators": by_function(profile.operators),
+        "gradients": by_function(profile.gradients),
+        "waits": by_function(profile.waits),
         "alive": {"after the step": as_text({f"bytes of {function}": size for function, size in alive.items()})},
         "peak": {"peak": as_text({f"bytes of {function}": size for function, size in peak.items()})},
         "memory": {"peak bytes": peak.total(), "bytes alive after the step": alive.total()},
-        "calls": {module: as_text(counts) for module, counts in sorted(profile.calls.items())},
+        "calls": by_function(profile.calls),
     }
+    if isinstance(trainer, Trainer) and not trainer.executor.blocking:
+        sends = Sends()
+        with sends.active():
+            act()
+        counted["sent"] = by_function(sends.released)
+        counted["memory"]["sent tensors alive at most"] = sends.most
+    return counted
 
 
 def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return, on one rank, what 'auto' is on a GPU that runs everything, and how the executor's lines grow with m."""
+    """Return, on one rank, what 'auto' is on GPUs, and how the executor's lines grow with m."""
+    return _automatic(), growth.of(_executed, growth.SIZES)
+
+
+def _automatic() -> dict[str, str]:
+    """What 'auto' is on a GPU that runs everything, and which kernels it is on GPUs of these compute capabilities."""
     from unittest.mock import patch
 
     import torch
 
+    from kernels import select
     from ptdp_core.config import ModelConfig, ParallelConfig
     from ptdp_core.engine.settings import EngineSettings, Settings
     from ptdp_core.launch.defaults import decided
@@ -115,7 +143,15 @@ def _alone(beat: Callable[[], None]) -> tuple[dict[str, Any], dict[str, Any]]:
     with patch("kernels.selection.why_unavailable", lambda name, device: None):
         chosen = decided(automatic, torch.device("cuda"))
     choices = {"torch": release(), "kernels": chosen.engine.kernels, "attention": chosen.parallel.attention}
-    return choices, growth.of(_executed, growth.SIZES)
+    with (
+        patch("kernels.selection._no_cuda", lambda device: None),
+        patch("kernels.selection._no_triton", lambda: None),
+        patch("torch.cuda.get_device_capability") as capability_of,
+    ):
+        for capability in CAPABILITIES:
+            capability_of.return_value = capability
+            choices["kernels on compute capability {}.{}".format(*capability)] = select("auto", "cuda").name
+    return choices
 
 
 def _executed(m: int) -> Callable[[], object]:

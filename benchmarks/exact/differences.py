@@ -2,18 +2,27 @@
 
 The kinds of quantities are ordered (`KINDS`) so that a change of one kind explains changes of later kinds. A change
 that a difference of an earlier kind explains is listed in that difference: a swapped action, with the bytes and times
-that move with it, is one difference.
+that move with it, is one difference. Entries in which other functions do the same work as before are one, too: `MOVED`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.exact.quantities import COUNTED, KINDS, Entry, Quantities, Scalar, Section, Value
 
+# The kind of a difference in which nothing changed but which function does what, and the kinds of quantities that say
+# which function that is.
+MOVED = "moved"
+WORK = ("operators", "gradients", "sent", "waits", "alive", "peak")
+
 
 @dataclass(frozen=True)
 class Change:
-    """The change of one quantity of an entry, on one rank if it has ranks; `old` or `new` is None if absent."""
+    """The change of one quantity of an entry; `old` or `new` is None if absent.
+
+    It is on one rank, or, if `rank` is None, on all `ranks` of the entry, of which there may be none.
+    """
 
     section: str
     entry: str
@@ -24,6 +33,7 @@ class Change:
     new: Scalar | None
     schedule: str = ""
     shards: int = 1
+    ranks: int = 0
 
     @property
     def relative(self) -> float | None:
@@ -31,6 +41,21 @@ class Change:
         if isinstance(self.old, str) or isinstance(self.new, str) or not self.old or self.new is None:
             return None
         return self.new / self.old - 1
+
+    @property
+    def growth(self) -> float:
+        """new - old of numbers, where what is absent counts as 0; 0 for texts."""
+        old, new = (value if isinstance(value, int | float) else 0 for value in (self.old, self.new))
+        return new - old
+
+    @property
+    def counted(self) -> tuple[str, str]:
+        """Of a counted quantity the function, and what is counted of it, such as ('model.f', 'mm bf16')."""
+        first, _, item = self.name.partition(": ")
+        if self.kind in ("alive", "peak"):
+            what, _, function = item.partition(" of ")
+            return function, f"{first}: {what}"
+        return (f"{first}.{item}", "calls") if self.kind == "calls" else (first, item)
 
 
 @dataclass
@@ -62,6 +87,8 @@ def compare(name: str, reference: Mapping[str, Quantities], current: Section) ->
 
 def _changes_of_entry(section: str, label: str, reference: Quantities, entry: Entry) -> Iterable[Change]:
     """Yield the changes of an entry, one for each quantity, thing counted and rank."""
+    values = [value for kinds in (reference, entry.quantities) for kind in kinds.values() for value in kind.values()]
+    ranks = max((len(value) for value in values if isinstance(value, list)), default=0)
     for kind in KINDS[1:]:
         old, new = reference.get(kind, {}), entry.quantities.get(kind, {})
         for name in dict.fromkeys([*old, *new]):
@@ -70,7 +97,7 @@ def _changes_of_entry(section: str, label: str, reference: Quantities, entry: En
                 # 1 == 1.0, but a whole number that becomes a float is a change, too.
                 if before != after or type(before) is not type(after):
                     full = f"{name}: {item}" if item else name
-                    yield Change(section, label, kind, full, rank, before, after, entry.schedule, entry.shards)
+                    yield Change(section, label, kind, full, rank, before, after, entry.schedule, entry.shards, ranks)
 
 
 ItemChange = tuple[str, int | None, Scalar | None, Scalar | None]  # what is counted ('' for all), rank, old, new
@@ -102,6 +129,47 @@ def _counts(text: Scalar | None) -> dict[str, int]:
 
 def explain(changes: Sequence[Change]) -> list[Difference]:
     """Group the changes into few differences: a change is listed with one of an earlier kind that explains it."""
+    by_entry: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        by_entry.setdefault((change.section, change.entry), []).append(change)
+    moves = {key: group for key, group in by_entry.items() if _is_move(group)}
+    moving = [group for group in moves.values() if any(change.kind in WORK for change in group)]
+    movers = {(change.section, change.counted[0]) for group in moving for change in group}
+    others: list[Change] = []
+    moved: dict[str, list[Change]] = {}  # by section
+    for key, group in by_entry.items():
+        section = key[0]
+        # An entry in which a function is only called needs another one that shows that work moved there.
+        is_moved = key in moves and all((section, change.counted[0]) in movers for change in group)
+        (moved.setdefault(section, []) if is_moved else others).extend(group)
+    return [*_by_cause(others), *(Difference(MOVED, group) for group in moved.values())]
+
+
+def _is_move(changes: Iterable[Change]) -> bool:
+    """Whether in an entry, all of whose changes these are, nothing changed but which function does what.
+
+    Every total over all functions is then the same, and every function that is called more or less often was or is not
+    called at all. So is every function whose lines grow otherwise, and a new one does not grow more than linearly.
+    """
+    totals: Counter[tuple[str, int | None, str]] = Counter()
+    for change in changes:
+        if change.kind == "calls":
+            if change.old and change.new:
+                return False
+        elif change.kind == "growth":
+            if change.growth > 1 or None not in (change.old, change.new):
+                return False
+        elif change.kind in WORK:
+            everywhere = change.rank is None and change.ranks
+            for rank in range(change.ranks) if everywhere else [change.rank]:
+                totals[change.kind, rank, change.counted[1]] += int(change.growth)
+        else:
+            return False
+    return not any(totals.values())
+
+
+def _by_cause(changes: Sequence[Change]) -> list[Difference]:
+    """Group the changes by kind and section, except for those that a difference of an earlier kind explains."""
     differences: list[Difference] = []
     for kind in KINDS:
         unexplained: dict[str, list[Change]] = {}  # by section

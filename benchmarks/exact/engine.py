@@ -9,8 +9,7 @@ from typing import Any
 
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Entry, Quantities, Section, Value, schedule_of, shards_of
 from benchmarks.exact.schedules import problem
-from ptdp_core.config import ModelConfig, ParallelConfig
-from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
+from ptdp_core.engine.settings import FIELDS, Settings, from_mapping
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build, lower
 from results.records.errors import UnavailableError
@@ -19,8 +18,8 @@ TIMEOUT = 60.0  # seconds after which ranks that finished no case count as hung
 
 Case = dict[str, Any]
 
-# Cases by number of ranks, which start once for all of them. A case has fields of ParallelConfig, EngineSettings and
-# OptimizerSettings, and `layers` (default: one per chunk, and at least 2).
+# Cases by number of ranks, which start once for all of them. A case has fields of `Settings`, of which `layers` is one
+# per chunk by default, and at least 2. Its `model` is one of `MODELS`, by default a GPT.
 CASES: dict[int, tuple[Case, ...]] = {
     4: (
         {"p": 2, "t": 2, "B": 4, "layers": 4},
@@ -50,20 +49,28 @@ CASES: dict[int, tuple[Case, ...]] = {
     ),
     8: ({"p": 2, "t": 2, "d": 2, "v": 2, "B": 8},),
 }
-MODEL: dict[str, Any] = {"hidden": 16, "heads": 4, "seq": 8, "vocab": 50}
-ENGINE = set(EngineSettings.__dataclass_fields__)
-OPTIMIZER = set(OptimizerSettings.__dataclass_fields__)
+GPT: dict[str, Any] = {"hidden": 16, "heads": 4, "seq": 8, "vocab": 50}
+LLAMA = GPT | {
+    "kv_heads": 2,
+    "ffn_hidden": 24,
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "positions": "rotary",
+    "tied_embeddings": False,
+    "bias": False,
+}
+MODELS = {"gpt": GPT, "llama": LLAMA}
+NOT_SETTINGS = ("model", "evaluated")  # `evaluated` is of `counts`: the forward passes of an evaluation are counted
 
 
 def settings(case: Case) -> Settings:
     """The complete configuration of a case; it runs on CPUs."""
-    engine = {key: value for key, value in case.items() if key in ENGINE}
-    optimizer = {key: value for key, value in case.items() if key in OPTIMIZER}
-    parallel = {key: value for key, value in case.items() if key not in ENGINE | OPTIMIZER | {"layers"}}
-    layers = case.get("layers", max(2, case.get("p", 1) * case.get("v", 1)))
-    model = ModelConfig(layers=layers, **MODEL)
-    engine_settings = EngineSettings(device="cpu", **engine)
-    return Settings(model, ParallelConfig(**parallel), engine_settings, OptimizerSettings(**optimizer))
+    layers = max(2, case.get("p", 1) * case.get("v", 1))
+    sections = {"model": {"layers": layers} | MODELS[case.get("model", "gpt")], "engine": {"device": "cpu"}}
+    for key, value in case.items():
+        if key not in NOT_SETTINGS:
+            sections.setdefault(FIELDS[key], {})[key] = value
+    return from_mapping(sections)
 
 
 def name(case: Case) -> str:
@@ -121,7 +128,8 @@ def count_in_rank(beat: Callable[[], None], cases: Sequence[Case]) -> list[Any]:
 def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities:
     """Turn a list of each rank's quantities into quantities with a list by rank.
 
-    A count that a rank lacks is 0, a text ''. A text that is the same on all ranks stands once.
+    A count that a rank lacks is 0, a text ''. A text that is the same on all ranks stands once. A kind without
+    quantities is left out.
     """
     kinds: dict[str, dict[str, Value]] = {}
     for kind in dict.fromkeys(kind for rank in by_rank for kind in rank):
@@ -130,4 +138,4 @@ def _transpose(by_rank: Sequence[Mapping[str, Mapping[str, Any]]]) -> Quantities
             known = next(rank[kind][key] for rank in by_rank if key in rank[kind])
             values = [rank[kind].get(key, "" if isinstance(known, str) else 0) for rank in by_rank]
             kinds[kind][key] = values[0] if kind in COUNTED and len(set(values)) == 1 else values
-    return kinds
+    return {kind: values for kind, values in kinds.items() if values}

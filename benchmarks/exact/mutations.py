@@ -3,7 +3,8 @@
     python -m benchmarks.exact.mutations [NAME ...]
 
 It makes each change of `mutations.toml` in a copy of the sources, where the check of the change's sections has to print
-one headline that contains all of its texts `named`. Before that, the check of the unchanged copy must find nothing.
+one headline that contains all of its texts `named`. Two of them only move lines into another function, and have to be
+said to do no more. Before that, the check of the unchanged copy must find nothing.
 """
 
 import json
@@ -37,7 +38,7 @@ COPIED = (
 class Mutation:
     """One regression: in `file`, `old` becomes `new`; some headline must hold every text of `named`.
 
-    `known_miss` says why the check cannot see it, if it cannot.
+    `known_miss` says why the check cannot see it, if it cannot. With `alone` there must be no other headline.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Mutation:
     new: str
     named: list[str]
     known_miss: str = ""
+    alone: bool = False
 
 
 def read() -> dict[str, Mutation]:
@@ -94,7 +96,9 @@ def headlines(folder: Path, mutation: Mutation) -> list[str]:
 
 
 def naming(mutation: Mutation, report_lines: Sequence[str]) -> str:
-    """The headline that names a mutation; empty if none does."""
+    """The headline that names a mutation; empty if none does, or if others stand beside one that has to be alone."""
+    if mutation.alone and len(report_lines) > 1:
+        return ""
     return next((line for line in report_lines if all(text in line for text in mutation.named)), "")
 
 

@@ -1,17 +1,17 @@
 """Puts differences into words: a headline that names what changed, and the first few values, old -> new."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
-from benchmarks.exact.differences import Change, Difference
+from benchmarks.exact.differences import MOVED, Change, Difference
+from benchmarks.exact.functions import QUANTITIES, by_entry, calls, counted, grouped, in_entries, moved_work, span
 from benchmarks.exact.quantities import COUNTED, PROBLEM, Scalar
 
 # The quantities of kind `order`, the most readable one first: a headline quotes the first of them that changed.
 _ORDER = ("table", "executed", "blocking program", "overlapped program", PROBLEM, "digest of the table")
-QUANTITIES = 4  # how many quantities of a difference are shown
 EXAMPLES = 3  # how many entries of a quantity are shown
 TEXT = 60  # how many characters of a text are shown
 
@@ -23,6 +23,8 @@ TITLES = {
     "imports": "start-up",
     "growth": "growth",
     "operators": "operators",
+    "gradients": "calls without gradients",
+    "sent": "sent tensors",
     "waits": "waits for messages and collectives",
     "alive": "kept alive",
     "peak": "makers of the peak",
@@ -31,6 +33,7 @@ TITLES = {
     "work": "work",
     "memory": "memory",
     "time": "time",
+    MOVED: "moved",
 }
 
 
@@ -39,7 +42,7 @@ def headline(difference: Difference) -> str:
     sections = ", ".join(difference.sections)
     failed = [change for change in difference.changes if change.name == PROBLEM and change.new]
     if failed:
-        entries = len(_by_entry(failed))
+        entries = len(by_entry(failed))
         title = "hangs" if " hangs" in str(failed[0].new) else "cannot run"
         return f"{title} ({sections}): {failed[0].new}" + (f" (in {entries} entries)" if entries > 1 else "")
     kind = difference.kind
@@ -73,27 +76,15 @@ def _change(change: Change) -> dict[str, Any]:
 
 def _by_name(changes: Iterable[Change]) -> dict[str, list[Change]]:
     """Changes by quantity: orders of actions first, then the quantities that changed in most entries."""
-    named = _grouped(changes, attrgetter("name"))
+    named = grouped(changes, attrgetter("name"))
     rank = {name: i for i, name in enumerate(_ORDER)}
-    return dict(sorted(named.items(), key=lambda item: (rank.get(item[0], len(rank)), -len(_by_entry(item[1])))))
-
-
-def _by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
-    """Changes by entry, in their order."""
-    return _grouped(changes, attrgetter("entry"))
-
-
-def _grouped(changes: Iterable[Change], key: Callable[[Change], str]) -> dict[str, list[Change]]:
-    groups: dict[str, list[Change]] = {}
-    for change in changes:
-        groups.setdefault(key(change), []).append(change)
-    return groups
+    return dict(sorted(named.items(), key=lambda item: (rank.get(item[0], len(rank)), -len(by_entry(item[1])))))
 
 
 def _quantities(changes: Sequence[Change]) -> str:
     """Name the first quantities, in how many entries each changed, and by how much."""
     named = list(_by_name(changes).items())
-    parts = [f"{name} in {len(_by_entry(group))}{_range(group)}" for name, group in named[:QUANTITIES]]
+    parts = [f"{name} in {len(by_entry(group))}{_range(group)}" for name, group in named[:QUANTITIES]]
     omitted = len(named) - QUANTITIES
     return "; ".join(parts) + (f"; and {omitted} more quantities" if omitted > 0 else "")
 
@@ -166,14 +157,11 @@ def _communication(changes: Sequence[Change]) -> str:
         elif all(not change.old for change in group):
             parts.append(f"{operation} added")
         else:
-            growth = [_number(change.new) - _number(change.old) for change in group]
-            low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
-            sign = "more" if max(growth) > 0 else "fewer"
-            parts.append(f"{sign} {operation}: {low if low == high else f'{low} to {high}'}")
+            growths = [change.growth for change in group]
+            parts.append(f"{'more' if max(growths) > 0 else 'fewer'} {operation}: {span(growths)}")
     if not counted:
         parts.append(_quantities(changes))
-    entries = len(_by_entry(changes))
-    return "; ".join(filter(None, parts)) + f" (in {entries} {'entry' if entries == 1 else 'entries'})"
+    return "; ".join(filter(None, parts)) + in_entries(changes)
 
 
 def _scatter_gather(changes: Sequence[Change]) -> str:
@@ -191,44 +179,6 @@ def _number(value: Scalar | None) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-def _counted(changes: Sequence[Change]) -> str:
-    """Say what each function does more or less often, those first that wait for the device or do something new."""
-    functions: dict[str, dict[str, list[Change]]] = {}
-    for change in changes:
-        function, _, item = change.name.partition(": ")
-        functions.setdefault(function, {}).setdefault(item, []).append(change)
-
-    def prominence(item: tuple[str, dict[str, list[Change]]]) -> tuple[bool, bool, float]:
-        """The key by which functions are sorted, False first."""
-        counted = [change for name, group in item[1].items() if name != "bytes" for change in group]
-        new = any(not (change.old and change.new) for change in counted)
-        growth = sum(abs(_number(change.new) - _number(change.old)) for change in counted)
-        return "host synchronisation" not in " ".join(item[1]), not new, -growth
-
-    named = sorted(functions.items(), key=prominence)
-    parts = [f"{function}: {', '.join(_growths(items))}" for function, items in named[:QUANTITIES]]
-    omitted = len(named) - QUANTITIES
-    entries = len(_by_entry(changes))
-    more = f"; and {omitted} more functions" if omitted > 0 else ""
-    return f"{'; '.join(parts)}{more} (in {entries} {'entry' if entries == 1 else 'entries'})"
-
-
-def _growths(items: Mapping[str, Sequence[Change]]) -> list[str]:
-    """The first few items of a function with their smallest and largest growth, such as '+8 to +24 clone bf16'."""
-    texts = []
-    for item, group in sorted(items.items(), key=_of_note):
-        growth = [_number(change.new) - _number(change.old) for change in group]
-        low, high = f"{min(growth):+.0f}", f"{max(growth):+.0f}"
-        texts.append(f"{low if low == high else f'{low} to {high}'} {item}")
-    return texts[:QUANTITIES] + ([f"and {len(texts) - QUANTITIES} more"] if len(texts) > QUANTITIES else [])
-
-
-def _of_note(item: tuple[str, Sequence[Change]]) -> tuple[bool, bool, bool]:
-    """The key by which things counted are sorted: host synchronisations, what is new, what is not, bytes."""
-    name, changes = item
-    return "host synchronisation" not in name, name == "bytes", any(change.old for change in changes)
-
-
 def _growing(changes: Sequence[Change]) -> str:
     """Name the functions whose lines grow with another power of the size, the worst first."""
     words = {None: "few lines", 0: "constant", 1: "linear", 2: "quadratic"}
@@ -240,13 +190,15 @@ def _growing(changes: Sequence[Change]) -> str:
     return "; ".join(f"{c.name} {power(c.old)} -> {power(c.new)} in {c.entry}" for c in worst)
 
 
-_SUMMARY = {
+_SUMMARY = dict.fromkeys(COUNTED, counted) | {
     "entries": _gone_or_new,
     "parameters": _parameters,
     "order": _order,
     "communication": _communication,
     "growth": _growing,
-} | dict.fromkeys(COUNTED, _counted)
+    "calls": calls,
+    MOVED: moved_work,
+}
 
 
 def _values(changes: Sequence[Change]) -> list[str]:
@@ -254,7 +206,7 @@ def _values(changes: Sequence[Change]) -> list[str]:
     lines = []
     named = list(_by_name(changes).items())
     for name, group in named[:QUANTITIES]:
-        entries = _by_entry(group)
+        entries = by_entry(group)
         lines.append(f"{name}{_range(group)}")
         lines += [f"  {entry}: {_of_entry(of_entry)}" for entry, of_entry in list(entries.items())[:EXAMPLES]]
         if len(entries) > EXAMPLES:

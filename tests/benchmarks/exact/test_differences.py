@@ -1,5 +1,7 @@
 """How differences are found, grouped by cause, and said."""
 
+import pytest
+
 from benchmarks.exact.differences import Change, compare, explain
 from benchmarks.exact.quantities import Entry
 from benchmarks.exact.wording import body, headline, moved
@@ -128,3 +130,82 @@ def test_a_hang_and_a_failure_are_called_so() -> None:
 def test_growth_names_the_power() -> None:
     (message,) = explain([Change("growth", "compile step", "growth", "executor.compile", None, 1, 2)])
     assert headline(message) == "growth (growth): executor.compile linear -> quadratic in compile step"
+
+
+def extracted(**changed: object) -> Entry:
+    """An entry in which `model.f` has given two of its operators to a new function `model.g`, and what else changed."""
+    quantities = {
+        "operators": {"model.f": ["2 mm fp32, 64 bytes", "6 mm fp32, 64 bytes"], "model.g": "2 add fp32, 32 bytes"},
+        "peak": {"peak": "64 bytes of model.f, 32 bytes of model.g"},
+        "memory": {"peak bytes": [96, 96]},
+        "calls": {"model": "4 f, 2 g"},
+    }
+    return Entry(quantities | changed)  # type: ignore[arg-type]
+
+
+WHOLE = {
+    "operators": {"model.f": ["2 add fp32, 2 mm fp32, 96 bytes", "2 add fp32, 6 mm fp32, 96 bytes"]},
+    "peak": {"peak": "96 bytes of model.f"},
+    "memory": {"peak bytes": [96, 96]},
+    "calls": {"model": "4 f"},
+}
+
+
+def test_an_extracted_method_is_said_to_be_one() -> None:
+    """Over ranks that differ, with the new function alike on all of them."""
+    (message,) = explain(compare("counts", {"a": WHOLE, "b": WHOLE}, {"a": extracted(), "b": extracted()}))
+    assert headline(message) == (
+        "moved (counts): 2 operators from model.f to model.g; nothing else changed (in 2 entries)"
+    )
+    (back,) = explain(compare("counts", {"a": extracted().quantities}, {"a": Entry(WHOLE)}))
+    assert headline(back).startswith("moved (counts): 2 operators from model.g to model.f; ")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"operators": {"model.f": ["2 mm fp32, 64 bytes", "6 mm fp32, 64 bytes"], "model.g": "3 add fp32, 32 bytes"}},
+        {"operators": {"model.f": ["2 mm fp32, 64 bytes", "6 mm fp32, 64 bytes"], "model.g": "2 add fp32, 40 bytes"}},
+        {"operators": {"model.f": ["4 mm fp32, 64 bytes", "4 mm fp32, 64 bytes"], "model.g": "2 add fp32, 32 bytes"}},
+        {"memory": {"peak bytes": [96, 128]}},
+        {"calls": {"model": "5 f, 2 g"}},
+        {"waits": {"model.g": "1 waits"}},
+        {"work": {"GEMM FLOPs": 1}},
+    ],
+)
+def test_a_method_that_also_does_more_was_not_merely_moved(more: dict[str, object]) -> None:
+    """One operator more, more bytes, work on another rank, a higher peak, another call, a wait, and other work."""
+    for message in explain(compare("counts", {"a": WHOLE}, {"a": extracted(**more)})):
+        assert message.kind != "moved"
+
+
+def test_a_move_in_one_entry_does_not_hide_a_regression_in_another() -> None:
+    worse = extracted(memory={"peak bytes": [96, 128]})
+    kinds = [
+        message.kind for message in explain(compare("counts", {"a": WHOLE, "b": WHOLE}, {"a": worse, "b": extracted()}))
+    ]
+    assert kinds == ["operators", "moved"]
+
+
+def test_calls_and_lines_count_as_moved_only_where_work_moved_to_the_function() -> None:
+    def and_calls(function: str) -> list[str]:
+        entries = {"a": Entry(WHOLE), "b": Entry({"calls": {"model": "4 f"}})}
+        reference = {name: entry.quantities for name, entry in entries.items()}
+        calls = Entry({"calls": {"model": f"4 f, 2 {function}"}, "growth": {f"model.{function}": 1}})
+        return [headline(message) for message in explain(compare("counts", reference, {"a": extracted(), "b": calls}))]
+
+    assert and_calls("g") == [
+        "moved (counts): 2 operators from model.f to model.g; nothing else changed (in 2 entries)"
+    ]
+    growth, moved = and_calls("h")
+    assert growth == "growth (counts): model.h few lines -> linear in b"
+    assert moved.startswith("moved (counts): ")
+
+
+def test_a_function_that_was_never_called_may_be_an_extracted_one() -> None:
+    (message,) = explain([Change("counts", "a", "calls", "model: g", None, 0, 2)])
+    assert headline(message) == (
+        "Python calls (counts): model: +2 g (in 1 entry); not called before, so lines moved there, or Python does more"
+    )
+    (message,) = explain([Change("counts", "a", "calls", "model: g", None, 1, 2)])
+    assert headline(message) == "Python calls (counts): model: +1 g (in 1 entry)"

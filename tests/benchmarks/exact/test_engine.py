@@ -1,10 +1,12 @@
 """The engine's section: programs that would hang are not started, ranks that fail say so, torch that is missing too."""
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from benchmarks.exact import command, engine
+from benchmarks.exact import command, counts, engine
+from ptdp_core.engine.settings import SECTIONS
 from ptdp_core.launch.local import RankError
 from ptdp_core.layout import Boundary
 from ptdp_core.schedules import names
@@ -42,5 +44,10 @@ def test_the_cases_cover_what_the_engine_can_do() -> None:
     assert {Boundary.of(case.training).is_scattered for case in cases} == {True, False}
     assert {case.parallel.sharded_optimizer for case in cases} == {True, False}
     assert any(min(case.parallel.p, case.parallel.t, case.parallel.d) > 1 for case in cases)
+    every = [engine.settings(case) for of in (engine, counts) for cases in of.CASES.values() for case in cases]
+    for section in ("engine", "parallel"):
+        for field in fields(SECTIONS[section]):
+            if isinstance(field.default, bool) and field.name != "fused":  # unfused, which kernels run, says no more
+                assert {getattr(getattr(case, section), field.name) for case in every} == {True, False}, field.name
     for count, of_count in engine.CASES.items():
         assert {engine.settings(case).parallel.n for case in of_count} == {count}
