@@ -22,7 +22,10 @@ from benchmarks.records import errors
 from benchmarks.records.storage import PROJECT
 
 FILE = Path(__file__).with_suffix(".toml")
-COPIED = ("kernels", "ptdp_core", "benchmarks", "reproduce", "results/schema", "results/reference/exact")
+COPIED = (
+    *("kernels", "ptdp_core", "benchmarks", "reproduce"),
+    *("results/schema", "results/reference/exact", "results/reference/accuracy"),
+)
 
 
 @dataclass(frozen=True)
