@@ -11,8 +11,9 @@ a second one, which finds the costs of its passes in the cache.
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from math import log2
 from types import FrameType
 from typing import Any
@@ -41,6 +42,7 @@ OFTEN = 64  # a line that is executed less often at the larger size does not dec
 MICROBATCHES, OF_RANKS = (16, 32), 4
 RANKS, OF_MICROBATCHES = (4, 8), 16
 OURS = tuple(f"{PROJECT / package}/" for package in ("kernels", "ptdp_core", "benchmarks/exact/counts", "reproduce"))
+DEPTH = 2  # how deep calls are counted in a simulated iteration
 SIMULATING = tuple(f"{PROJECT / 'ptdp_core' / package}/" for package in ("simulator", "layout"))
 
 Run = Callable[[int], Callable[[], object]]  # prepares a computation of a size, and returns it
@@ -110,11 +112,16 @@ def executed_lines(run: Callable[[], object]) -> dict[str, Counter[int]]:
     lines: dict[str, Counter[int]] = defaultdict(Counter)
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "call":
-            return trace if frame.f_code.co_filename.startswith((*OURS, "<string>")) else None
-        if event == "line":
-            lines[_name(frame)][frame.f_lineno] += 1
-        return trace
+        if not frame.f_code.co_filename.startswith((*OURS, "<string>")):
+            return None
+        of_function = lines[_name(frame)]
+
+        def count(frame: FrameType, event: str, argument: Any) -> Any:
+            if event == "line":
+                of_function[frame.f_lineno] += 1
+            return count
+
+        return count
 
     before = sys.gettrace()
     sys.settrace(trace)
@@ -142,14 +149,17 @@ def _empty_caches() -> None:
 
 
 def calls(run: Callable[[], object]) -> dict[str, Value]:
-    """The calls of the functions of simulator and layout, as a text for each module; comprehensions are left out."""
+    """What a computation's function calls, and what these call in turn, as a text for each function that calls.
+
+    Deeper calls, which follow from those, and comprehensions are left out.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SIMULATING) and not code.co_name.startswith("<"):
-            module, function = _name(frame).split(".", 1)
-            counts[module][function] += 1
+        if event == "call" and _is_simulating(frame):
+            outer = list(islice(filter(_is_simulating, _callers(frame)), DEPTH + 1))
+            if 1 <= len(outer) <= DEPTH:
+                counts[_name(outer[0])][_name(frame)] += 1
 
     sys.setprofile(profile)
     try:
@@ -157,9 +167,21 @@ def calls(run: Callable[[], object]) -> dict[str, Value]:
     finally:
         sys.setprofile(None)
     return {
-        module: ", ".join(f"{count} {function}" for function, count in sorted(functions.items()))
-        for module, functions in sorted(counts.items())
+        caller: ", ".join(f"{count} {function}" for function, count in functions.items())
+        for caller, functions in counts.items()
     }
+
+
+def _is_simulating(frame: FrameType) -> bool:
+    """Whether a frame is of a function of the simulator or of the layout."""
+    return frame.f_code.co_filename.startswith(SIMULATING) and not frame.f_code.co_name.startswith("<")
+
+
+def _callers(frame: FrameType) -> Iterator[FrameType]:
+    """The frames outside of a frame, the innermost first."""
+    while (outer := frame.f_back) is not None:
+        yield outer
+        frame = outer
 
 
 def _name(frame: FrameType) -> str:
