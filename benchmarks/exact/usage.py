@@ -123,7 +123,7 @@ def _counted_open(used: Used, folder: Path) -> Callable[..., Any]:
     plain = io.open
 
     def counted(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any) -> Any:
-        inside = isinstance(file, str | os.PathLike) and folder in Path(file).absolute().parents
+        inside = isinstance(file, str | os.PathLike) and folder in Path(file).resolve().parents
         if not inside or "+" in mode:
             return plain(file, mode, buffering, *args, **options)
         used.add("files opened")
@@ -151,7 +151,7 @@ def _counting(used: Used, plain: Any, what: str, amount: Amount) -> Callable[...
 @contextmanager
 def counting(folder: Path) -> Iterator[Used]:
     """Count what is used inside, and files below `folder`, from which relative paths go."""
-    used, before = Used(), Path.cwd()
+    used, before, folder = Used(), Path.cwd(), folder.resolve()
     with ExitStack() as stack:
         stack.callback(os.chdir, before)
         os.chdir(folder)  # paths, which are written to checkpoints, are then equally long everywhere
