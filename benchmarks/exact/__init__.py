@@ -4,10 +4,13 @@
 
 - `simulated.py`: times, FLOPs, bytes by link class and memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
-- `growth.py`: how the lines that functions execute grow with the size of a problem
+- `growth.py`: how the lines that functions execute grow with the size of a problem, and the calls of an iteration
+- `layout.py`: the layers and parameters of uneven stages
 - `startup.py`: what commands import, wait for and start
+- `page.py`: the files and sources of the page that `reproduce site` writes
 - `engine.py`, `ranks.py`: tiny batches in real ranks: collectives, messages, bytes, stash, order, executed GEMMs
 - `counts.py`, `counting.py`: operators, bytes, waits and calls of a training step, by the function that asks for them
+- `resources.py`, `usage.py`: files, process groups and threads of a training run, by the function that uses them
 - `mutations.py`: regressions that the checks must name
 - `quantities.py`: the data, sections of entries with quantities by kind
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`

@@ -48,9 +48,7 @@ def check(names: Sequence[str] = SECTIONS) -> ExactResult:
     Raises `InvalidResultsError` where there is no reference, `UnavailableError` where a section cannot be collected.
     """
     committed = {name: reference.read(name) for name in names}
-    skipped = {}
-    if "counts" in names and counts.release() and (why := counts.incomparable(committed["counts"])):
-        skipped["counts"] = why
+    skipped = {name: why for name in names if (why := counts.incomparable(committed[name]))}
     sections = {name: collect(name) for name in names if name not in skipped}
     changes: list[Change] = []
     for name, section in sections.items():

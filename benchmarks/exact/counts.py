@@ -52,10 +52,10 @@ def collect() -> Section:
 
 
 def incomparable(reference: Mapping[str, Quantities]) -> str:
-    """Why this machine's counts cannot be compared with the reference, another release of PyTorch; '' if they can."""
-    written = reference.get(AUTO, {}).get("parameters", {}).get("torch", "")
-    here = release()
-    return f"the reference is of torch {written}, this is {here}" if written != here else ""
+    """Why a section cannot be compared here: its reference names another release of PyTorch; '' if it can be."""
+    releases = [kinds.get("parameters", {}).get("torch", "") for kinds in reference.values()]
+    written, here = next(filter(None, releases), ""), release()
+    return f"the reference is of torch {written}, this is {here}" if written and here and written != here else ""
 
 
 def release() -> str:

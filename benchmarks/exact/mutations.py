@@ -24,13 +24,8 @@ from results.records import errors
 
 FILE = Path(__file__).with_suffix(".toml")
 COPIED = (
-    "kernels",
-    "ptdp_core",
-    "benchmarks",
-    "reproduce",
-    "results/records",
-    "results/schema",
-    "results/reference/exact",
+    *("kernels", "ptdp_core", "benchmarks", "reproduce"),
+    *("results/schema", "results/reference/exact", "results/reference/accuracy"),
 )
 
 

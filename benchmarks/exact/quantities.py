@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ptdp_core.config import ParallelConfig
 
-SECTIONS = ("simulated", "schedules", "growth", "startup", "engine", "counts")
+SECTIONS = ("simulated", "schedules", "growth", "layout", "startup", "page", "engine", "counts", "resources")
 
 # Each kind explains later ones: another order of actions sends other messages, which take another time. The first kind
 # has no quantities: it stands for an entry that is new or gone.
@@ -14,7 +14,9 @@ KINDS = (
     "parameters",
     "order",
     "imports",
+    "content",
     "growth",
+    "resources",
     "operators",
     "gradients",
     "sent",
@@ -30,7 +32,7 @@ KINDS = (
 
 # The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16', each of which is
 # compared separately.
-COUNTED = ("imports", "operators", "gradients", "sent", "waits", "alive", "peak", "calls")
+COUNTED = ("imports", "content", "resources", "operators", "waits", "alive", "peak", "calls")
 
 PROBLEM = "cannot run"  # the name of the only quantity of an entry that cannot run; the value says why
 

@@ -1,12 +1,21 @@
-"""How the lines of a function grow."""
+"""How the lines of a function grow, and how often functions are called."""
 
-from benchmarks.exact import growth
-from ptdp_core.schedules import build, check_complete
+from importlib import import_module
+
+import pytest
+
+from benchmarks.exact import growth, reference
+from ptdp_core.schedules import build, check_complete, names
 
 
-def test_a_scan_in_a_loop_is_power_2(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def powers(monkeypatch: pytest.MonkeyPatch, *functions) -> dict[str, int]:  # type: ignore[no-untyped-def]
+    """The power of each function of the size, without the names around its own."""
     monkeypatch.setattr(growth, "OURS", (__file__,))
+    found = growth.of(lambda n: lambda: [function(n) for function in functions], growth.SIZES)
+    return {name.rsplit(".", 1)[-1]: power for name, power in found.items()}  # type: ignore[misc]
 
+
+def test_a_scan_in_a_loop_is_power_2(monkeypatch: pytest.MonkeyPatch) -> None:
     def scan(n: int) -> None:
         for i in range(n):
             any(i == n for _ in range(n))
@@ -15,12 +24,23 @@ def test_a_scan_in_a_loop_is_power_2(monkeypatch) -> None:  # type: ignore[no-un
         for _ in range(n):
             pass
 
-    def run(n: int):  # type: ignore[no-untyped-def]
-        return lambda: (loop(n), scan(n))
+    assert powers(monkeypatch, loop, scan) == {"loop": 1, "scan": 2}
 
-    powers = growth.of(run, growth.SIZES)
-    by_function = {name.rsplit(".", 1)[-1]: power for name, power in powers.items()}
-    assert by_function == {"loop": 1, "scan": 2}
+
+def test_a_short_scan_in_a_long_loop_is_power_2_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all lines together it would be less, as the linear ones are many."""
+
+    def long(n: int) -> None:
+        for i in range(4 * n):
+            i += 1
+            i += 1
+            i += 1
+            i += 1
+            i += 1
+            if i % 64 == 5:
+                any(j < 0 for j in range(n))
+
+    assert powers(monkeypatch, long) == {"long": 2}
 
 
 def test_lines_of_the_project_are_counted_and_tracing_ends() -> None:
@@ -28,5 +48,19 @@ def test_lines_of_the_project_are_counted_and_tracing_ends() -> None:
 
     before = sys.gettrace()
     lines = growth.executed_lines(lambda: check_complete(build("1f1b", 2, 4, 1)))
-    assert lines["checks.check_complete"] > 4
+    assert lines["checks.check_complete"].total() > 4
     assert sys.gettrace() is before
+
+
+def test_every_schedule_is_measured_in_m_and_p() -> None:
+    assert {f"{size} of {name}" for size in "mp" for name in names()} <= reference.read("growth").keys()
+
+
+def test_a_cost_model_that_computes_the_passes_again_is_called_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate = import_module("ptdp_core.simulator.simulate")  # the package has a function of that name
+    first, second = growth._calls_of_iterations().values()
+    assert first["calls"]["costs.CostModel.stages"] == "1 costs.CostModel._stage_times"
+    assert "costs.CostModel.stages" not in second["calls"]
+    monkeypatch.setattr(simulate, "_cost_model", simulate._cost_model.__wrapped__)
+    _, uncached = growth._calls_of_iterations().values()
+    assert "1 simulate._cost_model" in str(uncached["calls"]["simulate.simulate"])

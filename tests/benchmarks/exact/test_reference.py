@@ -14,7 +14,14 @@ from benchmarks.exact.differences import compare
 from benchmarks.exact.quantities import SECTIONS, Entry
 from results.records import errors
 
-SLOW = ("engine", "startup", "counts", "schedules")  # `reproduce gate exact` checks them on every pull request
+SLOW = (
+    "engine",
+    "startup",
+    "counts",
+    "schedules",
+    "growth",
+    "resources",
+)  # `reproduce gate exact` checks them on every pull request
 
 
 @pytest.mark.parametrize("section", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in SECTIONS])

@@ -1,0 +1,44 @@
+"""Section `page`: what `reproduce site` writes, and which sources the page loads into the browser."""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+from benchmarks.exact.quantities import PROBLEM, Entry, Section
+from results import ROOT
+
+# The unit of the archive's size, half a MiB. In bytes every change of a source would be a difference.
+UNIT = 1 << 19
+
+PROBE = """
+import json, sys
+from pathlib import Path
+from reproduce.site import build
+folder = Path(sys.argv[1])
+build.build(folder)
+archive = (folder / build.SOURCES_FILE).read_bytes()
+files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+print(json.dumps([files, sorted(json.loads(archive)), len(archive)]))
+"""
+
+
+def collect() -> Section:
+    """Write the page without its libraries and without a snapshot of Python, which would need npm and node."""
+    with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
+        process = subprocess.run(
+            [sys.executable, "-c", PROBE, folder], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or ["it says nothing"]
+        return {"reproduce site": Entry({"order": {PROBLEM: f"reproduce site: {lines[-1]}"}})}
+    files, sources, size = json.loads(process.stdout)
+    content = {"build.build": files, "build.sources": sources}
+    return {
+        "reproduce site": Entry(
+            {
+                "content": {function: ", ".join(f"1 {name}" for name in names) for function, names in content.items()},
+                "memory": {"halves of a MiB of build.sources, rounded up": -(-size // UNIT)},
+            }
+        )
+    }
