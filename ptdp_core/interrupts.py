@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a program in order, and never in the middle of making or undoing something.
+"""Ctrl-C, SIGTERM and SIGHUP end a program in order, and never in the middle of making or undoing something.
 
 A program installs this with `run_program`. From then on these signals raise `Interrupted` in the main thread. While
 the program acts on that, in an `except` or a `finally` or on leaving a `with`, nothing is raised, so that a second
@@ -15,14 +15,21 @@ catches other exceptions asks `received` or calls `check`; who goes on after an 
 Without `run_program`, as in a notebook, nothing here has an effect, and Ctrl-C is Python's own.
 """
 
+import errno
 import gc
+import os
 import signal
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}  # with Python's own handlers
+SIGNALS = {  # with Python's own handlers
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,  # the terminal is gone
+}
 EXIT_BASE = 128  # a shell's exit code for a program that a signal ended: this plus the signal's number
 IMPORTER = "<frozen importlib"  # the beginning of the names of its files
 AGAIN_S = 0.5
@@ -76,13 +83,28 @@ def check() -> None:
 
 
 def settle() -> int:
-    """Raise nothing any more, as the program ends by itself; returns its exit code: 130, or 143 after SIGTERM."""
+    """Raise nothing any more, as the program ends by itself; returns its exit code.
+
+    That is 130, 143 after SIGTERM, or 129 after SIGHUP.
+    """
     global _settled
     _settled = True
     for number in (*SIGNALS, signal.SIGALRM):
         if signal.getsignal(number) == _handle:
             signal.signal(number, signal.SIG_IGN)
     return EXIT_BASE + (received() or signal.SIGINT)
+
+
+def leave_lost_terminal() -> None:
+    """Let what this process writes go nowhere where it would go to a terminal that is gone, which fails."""
+    for descriptor in (1, 2):
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
 
 
 def run_program(name: str, main: Callable[[], int]) -> NoReturn:
@@ -101,7 +123,10 @@ def run_program(name: str, main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         code = settle()
-    gc.freeze()  # Python need not look through what is left: with torch loaded that takes most of a second
+    # Python need not look through what is left: with torch loaded that takes most of a second. But what is then not
+    # freed, of Triton's, its bindings report at the very end, as 25 lines of leaks.
+    if "triton" not in sys.modules:
+        gc.freeze()
     sys.exit(code)
 
 
@@ -109,6 +134,8 @@ def _handle(number: int, frame: FrameType | None) -> None:
     global _received
     if _received is None and number != signal.SIGALRM:
         _received = number
+    if number == signal.SIGHUP:
+        leave_lost_terminal()
     signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
     stack = list(_stack(frame))
     importing = [frame.f_code.co_filename.startswith(IMPORTER) for frame in stack]

@@ -1,11 +1,13 @@
 """Programs that tests start and stop, with everything that descends from them: found by a mark in its environment."""
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import uuid
 from collections.abc import Callable
@@ -33,25 +35,35 @@ class Program:
     """`python *arguments` from the project's root, in a session of its own; leaving the `with` ends all of it.
 
     What it writes goes to files in `folder`; its temporary files go to the folder `temporary`, which goes with it.
-    Ctrl-C works in it, also where this process ignores it, as in the background of a shell.
+    Ctrl-C works in it, also where this process ignores it, as in the background of a shell. With a `terminal`, the
+    descriptor of a pseudo-terminal's end, that is its controlling terminal, and gets what it writes.
     """
 
-    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, environment: dict[str, str] | None = None, terminal: int | None = None
+    ) -> None:
         self.mark = f"{MARK}={uuid.uuid4()}"
         self.out_path, self.err_path = folder / "stdout", folder / "stderr"
         # Sockets in it may have paths of at most 107 bytes, which pytest's folders can exceed.
         self.temporary = Path(tempfile.mkdtemp(prefix="ptdp-", dir="/tmp"))
         marks = {MARK: self.mark.partition("=")[2], "TMPDIR": str(self.temporary)}
+
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if terminal is not None:
+                fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
         with self.out_path.open("w") as out, self.err_path.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=ROOT,
                 env={**os.environ, **marks, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
+                stdout=out if terminal is None else terminal,
+                stderr=err if terminal is None else terminal,
+                pass_fds=() if terminal is None else (terminal,),
                 start_new_session=True,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                preexec_fn=prepare,
             )
 
     def __enter__(self) -> "Program":

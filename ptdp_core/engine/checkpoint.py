@@ -30,7 +30,7 @@ from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_w
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.optimizer import LossScale, StateSlice
-from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, rectangles
+from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, Writer, rectangles
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.staging import Staging
@@ -232,7 +232,7 @@ class Checkpoints:
             with quietly():
                 dcp.save(
                     pieces,
-                    storage_writer=dcp.FileSystemWriter(partial),
+                    storage_writer=Writer(partial),
                     planner=SavePlanner(),
                     process_group=self.group,
                     no_dist=self.alone,
@@ -249,9 +249,8 @@ class Checkpoints:
             return error
         if isinstance(error, OSError):
             last = folders.newest(self.folder)
-            return EngineUnavailableError(
-                f"{not_writable('save', self.folder, error)}; the newest checkpoint is {last}"
-            )
+            kept = f"the newest checkpoint is {last}" if last else "it holds no checkpoint"
+            return EngineUnavailableError(f"{not_writable('save', self.folder, error)}; {kept}")
         return RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def _together(self, work: Callable[[], T]) -> list[T]:

@@ -72,12 +72,13 @@ def _open_own(path: Path) -> Tokens:
 def _open_megatron(prefix: Path) -> Tokens:
     """Open a Megatron pair: `prefix`.idx with the type and the sequences' lengths, `prefix`.bin with the tokens."""
     index, path = Path(f"{prefix}.idx"), Path(f"{prefix}.bin")
-    head = index.read_bytes()[:34] if index.exists() else b""
     if not index.exists():
         raise ValueError(
             f"data={str(prefix)!r} has no index {index.name}; needs both files of a Megatron pair in one folder; "
             f"try copying {index.name} there"
         )
+    with index.open("rb") as file:
+        head = file.read(34)
     if len(head) < 34 or not head.startswith(MEGATRON_MAGIC):
         raise _corrupt(index, "is no Megatron index")
     version, code, sequences, _ = struct.unpack("<QBQQ", head[9:])

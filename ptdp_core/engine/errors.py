@@ -5,7 +5,7 @@ An invalid configuration and unusable data raise `ValueError`; the classes here 
 
 import errno
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DivergedError(FloatingPointError):
@@ -22,6 +22,11 @@ def not_writable(setting: str, path: object, error: OSError) -> EngineUnavailabl
     if error.errno in NO_SPACE:
         return EngineUnavailableError(
             f"no space left on {setting}={str(path)!r}: {reason}; needs free space there; try another {setting}"
+        )
+    if error.errno == errno.EFBIG:  # what `ulimit -f` allows, or the largest file that the file system can hold
+        return EngineUnavailableError(
+            f"file-size limit reached on {setting}={str(path)!r}: {reason}; needs larger files there; "
+            f"try ulimit -f unlimited, or another {setting}"
         )
     return EngineUnavailableError(
         f"{setting}={str(path)!r} cannot be written: {reason}; needs a writable folder; try another {setting}"

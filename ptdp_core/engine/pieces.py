@@ -1,4 +1,4 @@
-"""A rank's parts of global tensors, as rectangles, and the planners with which torch writes and reads them.
+"""A rank's parts of global tensors, as rectangles, and the planners and the writer with which torch saves them.
 
 Flat buffers are cut without regard to rows. So a rank's part of a matrix is at most three rectangles: the end of a row,
 whole rows, and the beginning of a row.
@@ -59,6 +59,27 @@ class SavePlanner(dcp.DefaultSavePlanner):
     def lookup_object(self, index: MetadataIndex) -> torch.Tensor:
         """The rectangle to write."""
         return self.state_dict[index.fqn].at(index)
+
+
+class Writer(dcp.FileSystemWriter):
+    """torch's writer of files, which raises the operating system's error where torch raises one of its own.
+
+    When a write fails, for want of space, torch still tries to end its archive, finds that it is too short, and raises
+    a `RuntimeError` about that. The cause hangs on that error only on the rank that had it, and is lost on the way to
+    the others.
+    """
+
+    def write_data(self, plan: SavePlan, planner: dcp.SavePlanner) -> Any:
+        """Write this rank's file; its method is one that torch calls. Raises `OSError` if that fails."""
+        try:
+            return super().write_data(plan, planner)
+        except RuntimeError as error:
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, OSError):
+                cause = cause.__cause__ or cause.__context__
+            if cause is None:
+                raise
+            raise cause from None
 
 
 class LoadPlanner(dcp.DefaultLoadPlanner):

@@ -4,6 +4,7 @@ Each object has the run's id, because a resumed run may append to the same file.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from ptdp_core.engine.files import lock
 from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration, parameters
+from ptdp_core.interrupts import leave_lost_terminal
 
 
 class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
@@ -142,7 +144,12 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
         self._write({"event": "note", "text": text, **values})
 
     def _say(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        try:
+            print(text, file=self.out, flush=True)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            leave_lost_terminal()  # a run that ends for this saves first, and one that ignores it goes on
 
     def _write(self, row: dict[str, Any]) -> None:
         """Append a line to the log file. If it cannot be written in full, for want of space, nothing of it stays."""

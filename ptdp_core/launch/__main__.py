@@ -1,4 +1,4 @@
-"""Starts `ptdp-train` (also `python -m ptdp_core.launch`) so that Ctrl-C and SIGTERM always end it in order."""
+"""Starts `ptdp-train` (also `python -m ptdp_core.launch`) so that Ctrl-C, SIGTERM and SIGHUP always end it in order."""
 
 import os
 import signal

@@ -27,7 +27,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.interrupts import Interrupted, allowed, held, received, settle
+from ptdp_core.interrupts import SIGNALS, Interrupted, allowed, held, received, settle
 
 GRACE = 0.5  # seconds in which further ranks may report, to find the first cause of a failure
 FAILED_RANK_EXIT = 13
@@ -79,7 +79,7 @@ def launch(
     enter: Callable[[int], None] | None = None,
     preload: Sequence[str] = (),
     threads: int = 1,
-    pass_on_sigterm: bool = False,
+    pass_on_termination: bool = False,
 ) -> list[Any]:
     """Run `function(beat, *args)` on `ranks` local ranks; return each rank's result, tensors included.
 
@@ -88,8 +88,8 @@ def launch(
     they are loaded when this process launches for the first time. Each rank computes with `threads` threads. Raises
     `RankError` for the rank that failed first, after ending all others.
 
-    With `pass_on_sigterm`, SIGTERM does not end the ranks, but is sent to each of them (they block it until the
-    function unblocks it), and the launch goes on until they have returned.
+    With `pass_on_termination`, SIGTERM and SIGHUP do not end the ranks: SIGTERM is sent to each of them (they block it
+    until the function unblocks it), and the launch goes on until they have returned.
     """
     with held():  # signals wait, but where `allowed`: an interrupt between here and `finally` would leave ranks behind
         context = _fork_server(preload)
@@ -122,7 +122,7 @@ def launch(
                     with allowed():
                         return _supervise(members, timeout)
                 except Interrupted:
-                    if not pass_on_sigterm or received() != signal.SIGTERM:
+                    if not pass_on_termination or received() == signal.SIGINT:
                         raise
                     settle()
                     for member in members:
@@ -144,15 +144,15 @@ def start_server(preload: Sequence[str] = ()) -> None:
 def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     """The context that starts processes from the fork server; it starts the server if that does not run yet.
 
-    Ctrl-C and SIGTERM do not reach the server, nor its ranks, even if sent to the whole process group: this process
-    ends them. The server ends with this process.
+    Ctrl-C, SIGTERM and SIGHUP do not reach the server, nor its ranks, even if sent to the whole process group: this
+    process ends them. The server ends with this process.
     """
     # On Linux a process ends with the thread that started it, and other threads may end long before this process.
     in_main = threading.current_thread() is threading.main_thread()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*([END_WITH_PARENT] if in_main else []), RANK_IMPORTS, *preload])
     resource_tracker.ensure_running()  # started before the signals are masked, as starting it changes the mask
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     added = {name: value for name, value in THREADING.items() if name not in os.environ}
     if in_main:
         added["PTDP_PARENT"] = str(os.getpid())  # END_WITH_PARENT takes it out again

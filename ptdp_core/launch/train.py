@@ -8,7 +8,8 @@
     ptdp-train --recipe gpt-175b --print-sbatch > job.sh          a Slurm batch script
 
 Also as `reproduce train` and `python -m ptdp_core.launch`. With --resume auto and a folder to save in, the same command
-line starts a run and goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder.
+line starts a run and goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder, and
+so does a terminal that goes away.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Any
 from ptdp_core.config import field_help
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
 from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
-from ptdp_core.interrupts import settle
+from ptdp_core.interrupts import EXIT_BASE, received, settle
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server
 from ptdp_core.launch.trained import Trained
@@ -30,13 +31,14 @@ from ptdp_core.schedules import registry
 
 OK, FAILED, USAGE, UNAVAILABLE, DIVERGED = 0, 1, 2, 3, 4
 TRAINING = "ptdp_core.launch.training"
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+HUNG_UP, INTERRUPTED, TERMINATED = (EXIT_BASE + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 MEANINGS = {
     OK: "done",
     FAILED: "a rank failed",
     USAGE: "the configuration, the data or a checkpoint cannot work",
     UNAVAILABLE: "this machine cannot do it: a place not writable or full, a port in use",
     DIVERGED: "training diverged",
+    HUNG_UP: "ended by SIGHUP, as its terminal is gone",
     INTERRUPTED: "interrupted by Ctrl-C",
     TERMINATED: "ended by SIGTERM",
 }
@@ -143,7 +145,8 @@ class _Command:
         if not trained.terminated:
             return OK
         saved = f"saved {trained.saved}" if trained.saved else "nothing to save"
-        return self.error(f"terminated after step {trained.step}, {saved}{_way_on(settings)}", TERMINATED)
+        code = EXIT_BASE + (received() or signal.SIGTERM)  # nothing came here where a rank alone got the signal
+        return self.error(f"terminated after step {trained.step}, {saved}{_way_on(settings)}", code)
 
 
 def run(
@@ -192,7 +195,7 @@ def _run(settings: Settings, ranks: int, command: _Command) -> int:
             process_group=ranks > 1,
             device=settings.engine.device,
             threads=cpu_threads(ranks),
-            pass_on_sigterm=True,
+            pass_on_termination=True,
         )[0]
     except KeyboardInterrupt:
         return command.error(f"interrupted{_way_on(settings)}", settle())

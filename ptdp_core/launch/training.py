@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Termination:
     """Handles SIGTERM, which asks a rank to save and end, from its construction until the process ends.
 
+    So does SIGHUP, unless it is ignored or blocked: torchrun passes it on; of our launcher's, only SIGTERM arrives.
+
     Each rank may get the signal at another time; `agreed` lets all of them end after the same step.
     """
 
@@ -36,6 +38,8 @@ class Termination:
         # gloo, for a flag on the host; a separate group, apart from the collectives of a save in the background.
         self._group = dist.new_group(backend="gloo") if dist.is_initialized() else None
         signal.signal(signal.SIGTERM, self._ask)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._ask)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def _ask(self, *_: object) -> None:

@@ -33,8 +33,9 @@ TOY = {
 REPRODUCE = "{python} -m reproduce"
 BENCH = f"{REPRODUCE} bench run --results {{results}} --device {{device}} {{quick}}"
 TRAIN = (
-    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 -m ptdp_core.launch --recipe {recipe} "
-    "--resume auto --set device={device} --set steps={steps} --set validation=0.01 --set dtype={dtype}"
+    "{python} -m torch.distributed.run --standalone --nproc-per-node 1 --log-dir {results}/torchrun "
+    "-m ptdp_core.launch --recipe {recipe} --resume auto --set device={device} --set steps={steps} "
+    "--set validation=0.01 --set dtype={dtype}"
 )
 STEPS = (
     ("tests", "the tests that need a GPU", "{python} -m pytest -q -m gpu {tests}"),

@@ -10,6 +10,7 @@ REGRESSED = 6
 INCONCLUSIVE = 7
 INVALID_RESULTS = 8
 NOTHING_SELECTED = 9
+HUNG_UP = 129
 INTERRUPTED = 130
 TERMINATED = 143
 
@@ -24,6 +25,7 @@ MEANINGS = {
     INCONCLUSIVE: "inconclusive: neither a regression nor its absence could be shown",
     INVALID_RESULTS: "an invalid results file (it is left as it is), or results that cannot be compared",
     NOTHING_SELECTED: "nothing was selected, measured, or in common",
+    HUNG_UP: "ended by SIGHUP, as its terminal is gone; what is finished is kept",
     INTERRUPTED: "interrupted by Ctrl-C; what is finished is kept, and the message says how to resume",
     TERMINATED: "ended by SIGTERM, in the same way",
 }

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ run_program("it", main)
 CASES = {
     "at once": ("signal.raise_signal(signal.SIGINT); print('not reached')", 130, ""),
     "SIGTERM has a code of its own": ("signal.raise_signal(signal.SIGTERM)", 143, ""),
+    "SIGHUP, too": ("signal.raise_signal(signal.SIGHUP); print('not reached')", 129, ""),
     "held, it comes after the block": (
         "with held(): signal.raise_signal(signal.SIGINT); print('made')\nprint('not reached')",
         130,
@@ -78,6 +80,11 @@ CASES = {
         0,
         "",
     ),
+    "started by nohup": (
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN); run_program('it', lambda: signal.raise_signal(1) or 0)",
+        0,
+        "",
+    ),
     "nothing comes": ("with held(), allowed(): check(); print(received())", 0, "None"),
 }
 
@@ -91,6 +98,11 @@ def test_during_an_import_no_call_is_broken_off(tmp_path: Path) -> None:
     """C++ that a module calls may clear the exception or abort; the module's own next line may not."""
     (tmp_path / "slow.py").write_text("import signal\nprint(signal.raise_signal(signal.SIGINT))\nprint('not reached')")
     check_program(f"sys.path.insert(0, {str(tmp_path)!r})\nimport slow", 130, "None")
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton")
+def test_nothing_is_said_of_what_is_left_at_the_end() -> None:
+    check_program("import triton", 0, "")
 
 
 def check_program(body: str, code: int, printed: str) -> None:

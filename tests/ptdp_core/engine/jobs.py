@@ -409,21 +409,23 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     checkpoints.save(2)
 
 
-def fill_the_disk(beat: Any, case: dict[str, Any], folder: str, limit: int) -> None:
-    """Save after every step until it does not fit; `limit` bounds the size of a file, where the disk is not small."""
+def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background: bool, limit: int) -> None:
+    """Save after every step; after the first, `limit` bounds the size of the last rank's files, in bytes, if not 0."""
     import resource
 
     from ptdp_core.engine.checkpoint import Checkpoints
 
     settings, groups, trainer = make(case)
-    checkpoints = Checkpoints(folder, trainer)
+    checkpoints = Checkpoints(folder, trainer, background=background)
     data = batches(settings.parallel.B)
     for step in range(20):
         trainer.step(feed(settings, groups, data[0]))
-        if limit and step == 1 and groups.rank == 1:
+        if limit and step == 1 and groups.rank == settings.parallel.n - 1:
+            checkpoints.wait()
             sys.dont_write_bytecode = True  # the interpreter would cut off the compiled files that it writes
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         checkpoints.save(step)
+    checkpoints.wait()
 
 
 def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int | None) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """Checkpoints: the curve goes on at another layout, bit for bit at the same one; faults leave the last good one."""
 
 import itertools
-import os
 import shutil
-import subprocess
-import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +19,7 @@ from ptdp_core.launch.local import RankError, launch
 from ptdp_core.layout import Parameter, ShardSpec
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
+from tests.small_disk import small_disk
 
 BASE: dict[str, Any] = {"B": 4, "layers": 4, "dropout": 0.1, "recompute": "none"}
 SAVED = BASE | {"p": 2, "t": 2, "d": 2}
@@ -138,29 +137,37 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(who: int, tmp_path: P
     assert progress["step"] == 1
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    """On a small file system where this user may mount one, else with a limit on the size of a file."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.call(
-        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], stderr=subprocess.DEVNULL
-    )
-    try:
-        start = time.monotonic()
+FULL = [
+    (place, ranks, background)
+    for place in ("a limit", "200k", "1m", "4m", "12m")
+    for ranks in (1, 4)
+    for background in (False, True)
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "ranks", "background"), by_default(FULL, ("a limit", 1, False), ("a limit", 4, True), ("12m", 4, False))
+)
+def test_a_save_for_which_there_is_no_room(place: str, ranks: int, background: bool, tmp_path: Path) -> None:
+    """On a file system of that size, or where one rank's files may have 100 KiB from the second save on."""
+    folder, limit = tmp_path / "disk", 100 << 10
+    case = BASE | {"hidden": 64, "vocab": 256} | ({"p": 2, "t": 2} if ranks == 4 else {})
+    with nullcontext(True) if place == "a limit" else small_disk(folder, place) as made:
+        if not made:
+            pytest.skip("needs the right to mount a file system")
         with pytest.raises(RankError) as caught:
-            run(jobs.fill_the_disk, BASE | {"p": 2}, str(disk), 0 if mounted else 5000)
-        assert time.monotonic() - start < 40  # not the timeout of those who wait for the rank
+            run(jobs.save_until_it_fails, case, str(folder), background, limit if place == "a limit" else 0)
         assert caught.value.kind == "EngineUnavailableError"
-        assert caught.value.message.startswith(f"no space left on save={str(disk)!r}: ")
-        last = newest(disk)
-        assert last is not None
-        assert caught.value.message.endswith(f"the newest checkpoint is {last}")
-        assert not list(disk.glob(".*"))  # the failed one is gone
-        _, progress = run(jobs.load_and_go_on, BASE, str(disk))[0]
-        assert progress["step"] == int(last.name[-8:])
-    finally:
-        if mounted:
-            subprocess.check_call(["umount", str(disk)])
+        what = "file-size limit reached" if place == "a limit" else "no space left"
+        last = newest(folder)
+        message = caught.value.message
+        assert message.startswith(f"{what} on save={str(folder)!r}: ")
+        assert message.endswith(f"; the newest checkpoint is {last}" if last else "; it holds no checkpoint")
+        assert (last is None) == (place in ("200k", "1m", "4m"))
+        assert not list(folder.glob(".*"))  # the failed one is gone
+        if last:
+            _, progress = run(jobs.load_and_go_on, case, str(folder))[0]
+            assert progress["step"] == int(last.name[-8:])
 
 
 def save_twice(folder: Path, case: dict[str, Any]) -> tuple[Path, Path]:

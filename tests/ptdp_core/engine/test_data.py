@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,19 @@ def test_megatron_pairs(suffix: str, tmp_path: Path) -> None:
     os.truncate(tmp_path / "m.bin", 20)
     with pytest.raises(ValueError, match=r"m.bin' has 20 bytes, where 24 are expected; needs an intact token file"):
         open_tokens(path)
+
+
+def test_of_a_megatron_index_only_what_is_needed_is_read(tmp_path: Path) -> None:
+    """An index may have gigabytes: this one has 64 MB of documents, which nobody asks for."""
+    (tmp_path / "m.bin").write_bytes(bytes(24))
+    (tmp_path / "m.idx").write_bytes(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ3i", 1, 8, 3, 1, 3, 4, 5))
+    os.truncate(tmp_path / "m.idx", 64 << 20)
+    tracemalloc.start()
+    try:
+        assert len(open_tokens(tmp_path / "m").ids) == 12
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_truncated_token_file(tokens: Path) -> None:

@@ -1,5 +1,6 @@
 """The command `ptdp-train` as a user runs it: curves, resuming, launchers, faults, exit codes."""
 
+import contextlib
 import io
 import json
 import math
@@ -448,12 +449,14 @@ def test_interrupt(tmp_path: Path, cache: str) -> None:
 
 @pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun"])
+@pytest.mark.parametrize("to", ["launcher", "group", "one rank under torchrun", "SIGHUP to torchrun"])
 def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path: Path, cache: str) -> None:
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4") if "torchrun" in to else ()
     log = tmp_path / "log"
     with start(tmp_path, cache, f"log={log}", launcher=torchrun) as run:
-        if torchrun:
+        if to == "SIGHUP to torchrun":
+            run.process.send_signal(signal.SIGHUP)
+        elif torchrun:
             ranks = sorted(pid for pid in run.processes() if parent(pid) == run.process.pid)
             os.kill(ranks[2], signal.SIGTERM)
         elif to == "group":
@@ -469,6 +472,31 @@ def test_sigterm_saves_the_step_at_hand_on_all_ranks_and_ends(to: str, tmp_path:
     line = f"terminated after step {last}, saved {path}; to go on: the same command with --resume auto"
     said = [text for text in run.stderr.splitlines() if text.startswith("ptdp-train:")]
     assert said == [f"ptdp-train: {'rank 0: ' if torchrun else ''}{line}"]
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_terminal_that_goes_away_ends_a_run_as_sigterm_does(tmp_path: Path, cache: str) -> None:
+    """Also though its ranks write to that terminal after every step, which then fails."""
+    ours, its = os.openpty()
+    os.set_blocking(ours, False)
+
+    def saved_twice() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(ours, 1 << 16)  # what nobody reads would stop the run
+        return (tmp_path / "saved" / "step_00000002").exists()
+
+    log = tmp_path / "log"
+    sets = [f"cache={cache}", *SMALL, "p=2", "steps=100000", "log_every=1", f"log={log}", f"save={tmp_path / 'saved'}"]
+    with Program(tmp_path, *MODULE, *arguments(*sets, "save_every=1", ranks=2), terminal=its) as run:
+        os.close(its)
+        wait_for(lambda: run.process.poll() is not None or saved_twice())
+        os.close(ours)
+        assert run.wait() == 129
+        run.wait_until_gone()
+        assert not run.temporary_files()
+    assert newest(tmp_path / "saved") == tmp_path / "saved" / f"step_{max(losses(log)):08d}"
+    assert not list((tmp_path / "saved").glob(".*.partial"))
 
 
 @pytest.mark.slow

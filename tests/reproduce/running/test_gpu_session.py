@@ -46,6 +46,8 @@ def test_every_step_of_a_real_session_is_on_the_gpu(tmp_path: Path) -> None:
     for step in gpu_session.steps(tmp_path, toy=False):
         words = " ".join(step.command)
         assert any(sign in words for sign in ("cuda", "-m gpu", "--scale gpu", "compute-sanitizer", "generate")), words
+        # Without it torchrun leaves a folder for its ranks' output among the temporary files.
+        assert "torch.distributed.run" not in words or f"--log-dir {tmp_path}" in words
 
 
 def parsed(results: Path, **options: object) -> Namespace:
