@@ -5,6 +5,7 @@ import errno
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,14 +64,17 @@ def add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Callable[[Sequence[str]], int]) -> int:
-    """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`.
+    """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`,
+    and so is a warning.
 
     An interrupted command says how to resume: with `program` and the same arguments, less --fresh. With --debug among
     the arguments the traceback is shown, too.
     """
     try:
         try:
-            return dispatch(arguments)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: _say(name, f"warning: {' '.join(str(message).split())}")
+                return dispatch(arguments)
         finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
             if sys.stdout is not None:
                 sys.stdout.flush()

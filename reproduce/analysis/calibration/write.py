@@ -17,10 +17,10 @@ from benchmarks.records.errors import UnavailableError, UsageError
 from benchmarks.records.provenance import scrub, timestamp, versions
 from benchmarks.records.storage import StorageError, atomic_write_bytes
 from ptdp_core.simulator import cluster_path, read_parameters
+from ptdp_core.simulator.cluster import HOST
 from reproduce.analysis.calibration.fit import MEASURED, Calibration
 from reproduce.analysis.calibration.timings import Timings
 
-HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
 WIDTH = 116
 NOT_QUIET = (
     "The machine was not quiet: a fixed matrix product took more than 10% longer at one end of the measurements."

@@ -1,5 +1,6 @@
 """What a user may type: names as the paper has them, and mistakes, each one line with its exit code."""
 
+import json
 import subprocess
 import sys
 
@@ -95,6 +96,18 @@ def test_points_that_are_none_or_ambiguous(text, code, message, tmp_path, capsys
     path.write_text(text)
     assert main(["simulate", str(path)]) == code
     assert message in capsys.readouterr().err
+
+
+def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_results(tmp_path, capsys):
+    cluster, points = tmp_path / "mine.toml", tmp_path / "points.json"
+    cluster.write_text('base = "h100"\nmemory_bytes = 1e9\n')
+    points.write_text('[{"layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
+    assert main(["simulate", str(points), "--cluster", str(cluster), "--json"]) == 0
+    captured = capsys.readouterr()
+    (point,) = json.loads(captured.out)["points"]
+    assert point["status"] == "oom"
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"reproduce: warning: cluster file {cluster}: memory_bytes=1e+09 lies outside its plausible")
 
 
 @pytest.mark.parametrize(
