@@ -116,6 +116,12 @@ def _explain(name: str, error: Exception) -> int:
         _drop_output()
         _say(name, "cannot write standard output: no space left on device")
         return errors.UNAVAILABLE
+    if isinstance(error, ModuleNotFoundError):
+        from ptdp_core.packages import not_installed  # imported here, as only errors need it
+
+        if line := not_installed(error):
+            _say(name, line)
+            return errors.UNAVAILABLE
     text = " ".join(str(error).split())
     _say(name, f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
     return errors.INTERNAL

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from benchmarks.records.documents import print_document
+from benchmarks.records.errors import UsageError
 from reproduce.commands.options import add_json, engine_errors, path_of
 
 HELP = """Writes Megatron's pair PREFIX.bin and PREFIX.idx, a document for each file. Tokens are bytes, or with --vocab
@@ -30,6 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Tokenise and write."""
+    for source in parsed.sources:  # before torch is imported, which takes seconds
+        if not source.exists():
+            raise UsageError(f"TEXT={str(source)!r} does not exist; needs a file or a folder; try another path")
     from ptdp_core.engine.text import write_corpus
 
     with engine_errors():

@@ -19,6 +19,7 @@ __all__ = [
     "add_cluster",
     "add_json",
     "add_results",
+    "checkpoint_of",
     "cluster_of",
     "command_line",
     "engine_errors",
@@ -38,6 +39,14 @@ def engine_errors() -> Iterator[None]:
         raise UnavailableError(str(error)) from None
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def checkpoint_of(path: str) -> Path:
+    """The whole checkpoint at the path CHECKPOINT. Raises `UsageError`; imports no torch, which takes seconds."""
+    from ptdp_core.engine.checkpoint_folder import resolve
+
+    with engine_errors():
+        return resolve(path, "CHECKPOINT")
 
 
 def program() -> str:
