@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.records import read_record
+from benchmarks.records import errors, read_record
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
 from reproduce.cli import command_of, parser_of
@@ -138,6 +138,12 @@ def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
     metrics = {name for record in records for point in record["points"] for name in point["metrics"]}
     assert metrics
     assert {name.removeprefix(PREFIX) for name in metrics if not BEGINS_OR_ENDS.search(name)} <= described
+
+
+def test_the_exit_codes_are_in_the_guide() -> None:
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == errors.MEANINGS
 
 
 def test_the_site_has_every_page() -> None:

@@ -52,6 +52,16 @@ def path_of(text: str) -> Path:
     return Path(text)
 
 
+def file_to_write(text: str) -> Path:
+    """A path for a file that is written, given on the command line. Its folder is not made: it may be a misspelling."""
+    path = path_of(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text}: there is no folder {path.parent}; needs one that is there; try mkdir -p {path.parent}"
+        )
+    return path
+
+
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Add the option --results DIR."""
     parser.add_argument(

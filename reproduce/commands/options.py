@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness.command import add_results, path_of
+from benchmarks.harness.command import add_results, file_to_write, path_of
 from benchmarks.records.documents import JSON_HELP
 from benchmarks.records.errors import UnavailableError, UsageError
 from benchmarks.records.storage import DEFAULT_RESULTS
@@ -23,6 +23,7 @@ __all__ = [
     "cluster_of",
     "command_line",
     "engine_errors",
+    "file_to_write",
     "path_of",
     "program",
 ]
