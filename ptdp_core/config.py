@@ -26,6 +26,13 @@ CHOICES = {
 DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
 OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 
+# Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
+KEYS_ELSEWHERE = {
+    **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
+    "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
+    "ep": "expert parallelism is not modelled; p, t, d and sequence_parallel are",
+}
+
 
 def described(description: str, default: Any = MISSING, *, later: bool = False) -> Any:
     """A dataclass field with a sentence about itself; without `default` a value is required.
@@ -55,7 +62,9 @@ def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r} is not a positive whole number; needs {name} >= 1; try {name}=1")
+            quoted = isinstance(value, str) and value.isdecimal()
+            what, fix = ("a number in quotes", value) if quoted else ("not a positive whole number", 1)
+            raise ValueError(f"{name}={value!r} is {what}; needs {name} >= 1; try {name}={fix}")
 
 
 def _require_booleans(config: object, names: tuple[str, ...]) -> None:

@@ -25,12 +25,14 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    meanings = getattr(module, "MEANINGS", errors.MEANINGS)
-    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in meanings.items())
+    meanings = getattr(module, "MEANINGS", None if name else errors.MEANINGS)
+    codes = f"exit codes: {program()} --help lists them\n"
+    if meanings:
+        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {meaning}" for code, meaning in meanings.items()), ""])
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, DESCRIPTION),
-        epilog=f"{getattr(module, 'HELP', '')}exit codes:\n{codes}\n",
+        epilog=f"{getattr(module, 'HELP', '')}{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

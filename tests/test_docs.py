@@ -20,7 +20,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
 from reproduce.running import runner
-from results.records import read_record
+from results.records import errors, read_record
 
 ROOT = Path(__file__).parents[1]
 NUMBER = re.compile(r" *\d+(\.\d+)?")
@@ -151,6 +151,12 @@ def test_every_metric_of_the_committed_results_is_in_the_glossary() -> None:
     metrics = {name for record in records for point in record["points"] for name in point["metrics"]}
     assert metrics
     assert {name.removeprefix(PREFIX) for name in metrics if not BEGINS_OR_ENDS.search(name)} <= described
+
+
+def test_the_exit_codes_are_in_the_guide() -> None:
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == errors.MEANINGS
 
 
 def test_the_site_has_every_page() -> None:

@@ -5,6 +5,7 @@ import errno
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,16 @@ def path_of(text: str) -> Path:
     return Path(text)
 
 
+def file_to_write(text: str) -> Path:
+    """A path for a file that is written, given on the command line. Its folder is not made: it may be a misspelling."""
+    path = path_of(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text}: there is no folder {path.parent}; needs one that is there; try mkdir -p {path.parent}"
+        )
+    return path
+
+
 def add_results(parser: argparse.ArgumentParser) -> None:
     """Add the option --results DIR."""
     parser.add_argument(
@@ -63,14 +74,17 @@ def add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def run_command(name: str, program: str, arguments: Sequence[str], dispatch: Callable[[Sequence[str]], int]) -> int:
-    """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`.
+    """Run `dispatch(arguments)` and return its exit code. An exception is explained on stderr, in a line after `name`,
+    and so is a warning.
 
     An interrupted command says how to resume: with `program` and the same arguments, less --fresh. With --debug among
     the arguments the traceback is shown, too.
     """
     try:
         try:
-            return dispatch(arguments)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: _say(name, f"warning: {' '.join(str(message).split())}")
+                return dispatch(arguments)
         finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -112,6 +126,12 @@ def _explain(name: str, error: Exception) -> int:
         _drop_output()
         _say(name, "cannot write standard output: no space left on device")
         return errors.UNAVAILABLE
+    if isinstance(error, ModuleNotFoundError):
+        from ptdp_core.packages import not_installed  # imported here, as only errors need it
+
+        if line := not_installed(error):
+            _say(name, line)
+            return errors.UNAVAILABLE
     text = " ".join(str(error).split())
     _say(name, f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
     return errors.INTERNAL

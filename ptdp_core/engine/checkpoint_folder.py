@@ -112,27 +112,29 @@ def newest(folder: Path, before: str = "~") -> Path | None:
     return next((path for path in reversed(paths) if problem(path) is None), None)
 
 
-def resolve(path: str | Path) -> Path:
+def resolve(path: str | Path, setting: str = "load") -> Path:
     """A checkpoint that seems whole: `path` if it is one, otherwise the newest one in the folder `path`.
 
-    Raises `ValueError` if there is none; for a damaged checkpoint the error says what is wrong, and names an earlier
-    whole one.
+    Raises `ValueError` if there is none, naming the `setting` that asked for it; for a damaged checkpoint the error
+    says what is wrong, and names an earlier whole one.
     """
     path = Path(path)
     if NAME.fullmatch(path.name):
         if reason := problem(path):
-            raise not_whole(path, reason, newest(path.parent, path.name))
+            raise not_whole(path, reason, newest(path.parent, path.name), setting)
         return path
     checkpoint = newest(path)
     if checkpoint is None:
-        raise ValueError(f"load={str(path)!r} holds no whole checkpoint; needs step_* inside; try without load")
+        raise ValueError(
+            f"{setting}={str(path)!r} holds no whole checkpoint; needs step_* inside; try the folder of a run's save"
+        )
     return checkpoint
 
 
-def not_whole(path: Path, reason: str, earlier: Path | None) -> ValueError:
+def not_whole(path: Path, reason: str, earlier: Path | None, setting: str = "load") -> ValueError:
     """The error for a checkpoint that cannot be loaded; its fix is to load an `earlier` one, if there is any."""
-    fix = f"load={str(earlier)!r}, the newest before it" if earlier else "without load: there is none before it"
-    return ValueError(f"load={str(path)!r} {reason}; needs a whole checkpoint; try {fix}")
+    fix = f"{setting}={str(earlier)!r}, the newest before it" if earlier else "another: there is none before it"
+    return ValueError(f"{setting}={str(path)!r} {reason}; needs a whole checkpoint; try {fix}")
 
 
 def set_aside(path: Path) -> Path:

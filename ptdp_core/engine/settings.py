@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.config import DTYPES, ModelConfig, ParallelConfig, TrainingConfig, described
+from ptdp_core.config import DTYPES, KEYS_ELSEWHERE, ModelConfig, ParallelConfig, TrainingConfig, described
 from ptdp_core.schedules import MODES
 
 ON_NAN = ("stop", "skip")
@@ -346,6 +346,8 @@ def _parse(value: str) -> Any:
 
 
 def _unknown(what: str, name: str, known: Any) -> ValueError:
+    if name in KEYS_ELSEWHERE:
+        return ValueError(f"{what}={name!r} is unknown; {KEYS_ELSEWHERE[name]}")
     close = get_close_matches(name, list(known), n=1)
     fix = f"; try {close[0]!r}" if close else ""
     return ValueError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}{fix}")

@@ -177,6 +177,13 @@ def run(
         return command.error("\n".join([line, *stack] if arguments.debug else [line + hint]), FAILED)
     except (ValueError, EngineUnavailableError) as error:
         return command.error(str(error), UNAVAILABLE if isinstance(error, EngineUnavailableError) else USAGE)
+    except ModuleNotFoundError as error:
+        from ptdp_core.packages import not_installed  # imported here, as only errors need it
+
+        missing = not_installed(error)
+        if missing is None:
+            raise
+        return command.error(missing, UNAVAILABLE)
 
 
 def _run(settings: Settings, ranks: int, command: _Command) -> int:

@@ -1,10 +1,12 @@
 """Clusters: every number of the hardware model, read from one data file per cluster (`clusters/*.toml`).
 
 A number carries its unit, its plausible range, its source and the data it was set with; nothing about hardware is a
-literal in code. `Cluster` holds the values alone, for the cost models; `read_parameters` gives the full entries.
+literal in code. `Cluster` holds the values alone, for the cost models; `read_parameters` gives the full entries. A file
+with a `base` may give the value of a number alone, and has the rest from there.
 """
 
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
@@ -16,8 +18,10 @@ from typing import Any
 from ptdp_core.simulator.software import PAPER, Software, software_of
 
 CLUSTER_FOLDER = Path(__file__).parent / "clusters"
-BASE, TILES, SOFTWARE = "base", "gemm_tiles", "software"  # entries of a cluster file that are no numbers
-NO_NUMBERS = ("name", TILES, SOFTWARE)
+BASE, TILES, SOFTWARE = "base", "gemm_tiles", "software"
+HOST = "host"  # what a calibrated file names its machine by, so that runs of other machines are not held against it
+NO_NUMBERS = ("name", "description", BASE, HOST, TILES, SOFTWARE)  # what a cluster file has beside its numbers
+COLUMNS = ("value", "unit", "range", "source", "set_with")  # of the table of a number
 
 
 @dataclass(frozen=True)
@@ -94,19 +98,22 @@ class Cluster:
         return replace(self, gpus_per_node=size, gpus_per_hca=1, gpus_per_switch=1, tree_hop_latency=inf)
 
 
+NUMBERS = {field.name: field for field in fields(Cluster) if field.name not in NO_NUMBERS}
+
+
 def cluster_path(name: str) -> Path:
-    """The data file of a cluster: a name known here ('selene'), or the path of a .toml file.
+    """The data file of a cluster: a name known here ('selene', in any case), or the path of a .toml file.
 
     Raises ValueError for a name that is neither.
     """
-    known = CLUSTER_FOLDER / f"{name}.toml"
+    known = CLUSTER_FOLDER / f"{name.lower()}.toml"
     if "/" not in name and known.is_file():
         return known
     if name.endswith(".toml") and Path(name).is_file():
         return Path(name)
     names = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
     what = "is not there: no such file" if name.endswith(".toml") or "/" in name else "is unknown"
-    near = get_close_matches(name, names, n=1) or ["selene"]
+    near = get_close_matches(name.lower(), names, n=1) or ["selene"]
     raise ValueError(
         f"cluster={name!r} {what}; needs one of {', '.join(names)}, or the path of a .toml file; try {near[0]}"
     )
@@ -114,37 +121,56 @@ def cluster_path(name: str) -> Path:
 
 def cluster_files(name: str) -> list[Path]:
     """The file of a cluster and those of its bases: all that its numbers come from."""
-    path = cluster_path(name)
-    data = _read(path)
-    return [path, *(cluster_files(data[BASE]) if BASE in data else ())]
+    return [path for path, _ in _with_bases(name)]
 
 
 def read_parameters(name: str) -> dict[str, ClusterParameter]:
-    """All entries of a cluster file, by name. Raises ValueError naming an entry that is missing or out of range.
+    """All numbers of a cluster file, by name. Raises ValueError naming one that is unknown, missing or impossible.
 
-    An entry that the file does not have is taken from the cluster that it names as its `base`, if it names one. Numbers
-    that have a default in `Cluster` may be missing.
+    A number that the file does not have is taken from the cluster that it names as its `base`, if it names one. Numbers
+    that have a default in `Cluster` may be missing. A value alone that is out of its base's range is warned of.
     """
-    path = cluster_path(name)
-    data = _read(path)
-    given = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
-    parameters = (read_parameters(data[BASE]) if BASE in data else {}) | given
-    known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name not in NO_NUMBERS}
-    needed = {name for name, required in known.items() if required}
-    missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())
-    if missing or unknown:
+    files = _with_bases(name)
+    parameters: dict[str, ClusterParameter] = {}
+    for path, data in reversed(files):
+        for key, entry in data.items():
+            if key in NUMBERS:
+                parameters[key] = _parameter(path, key, entry, parameters.get(key))
+            elif key not in NO_NUMBERS:
+                near = get_close_matches(key, [*NUMBERS, *NO_NUMBERS], n=1)
+                fix = f"; try {near[0]}" if near else ", such as peak_flops"
+                raise ValueError(f"cluster file {path}: {key} is unknown; needs names of selene's numbers{fix}")
+    needed = [number for number, field in NUMBERS.items() if field.default is MISSING]
+    if missing := [number for number in needed if number not in parameters]:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
         raise ValueError(
-            f"cluster file {path} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}; "
-            "needs exactly the numbers of clusters/selene.toml"
+            f"cluster file {files[-1][0]} lacks {shown}; needs all numbers of selene, or a base that has them; "
+            'try base = "selene"'
         )
     return parameters
 
 
+def _with_bases(name: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The file of a cluster and those of its bases, with their entries. Raises ValueError for a base that is none."""
+    files: list[tuple[Path, dict[str, Any]]] = []
+    while True:
+        path = cluster_path(name)
+        if any(path == earlier for earlier, _ in files):
+            raise ValueError(f'cluster file {path} is its own {BASE}; needs another cluster; try {BASE} = "selene"')
+        data = _read(path)
+        files.append((path, data))
+        if BASE not in data:
+            return files
+        name = data[BASE]
+        if not isinstance(name, str):
+            raise ValueError(f'cluster file {path}: {BASE}={name!r} is no name; needs text; try {BASE} = "selene"')
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+        return _parsed(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs name = number lines") from None
 
 
 @lru_cache(maxsize=16)
@@ -155,14 +181,14 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
     """The GEMM tiles of a cluster file, rows and columns. Raises ValueError if it and its bases give none."""
-    path = cluster_path(name)
-    data = _read(path)
-    if TILES not in data and BASE in data:
-        return read_tiles(data[BASE])
-    tiles = data.get(TILES)
-    if not tiles or not all(isinstance(tile, list) and len(tile) == 2 and min(tile) > 0 for tile in tiles):
+    path, tiles = _nearest(name, TILES)
+    if not isinstance(tiles, list) or not tiles or not all(map(_is_tile, tiles)):
         raise ValueError(f"cluster file {path}: {TILES}={tiles!r}; needs pairs of positive sizes; try [[128, 128]]")
     return tuple((rows, columns) for rows, columns in tiles)
+
+
+def _is_tile(tile: Any) -> bool:
+    return isinstance(tile, list) and len(tile) == 2 and all(isinstance(size, int) and size > 0 for size in tile)
 
 
 def read_software(name: str) -> Software:
@@ -170,45 +196,75 @@ def read_software(name: str) -> Software:
 
     Raises ValueError for an unknown switch.
     """
-    path = cluster_path(name)
-    data = _read(path)
-    if SOFTWARE not in data:
-        return read_software(data[BASE]) if BASE in data else PAPER
+    path, switches = _nearest(name, SOFTWARE)
     try:
-        return software_of(data[SOFTWARE])
+        return PAPER if switches is None else software_of(switches)
     except ValueError as error:
         raise ValueError(f"cluster file {path}: {error}") from None
 
 
-def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> ClusterParameter:
-    try:
-        low, high = entry["range"]
-        value = entry["value"]
-        number = int(value) if isinstance(value, int) else float(value)
-        parameter = ClusterParameter(
-            name,
-            number,
-            str(entry["unit"]),
-            float(low),
-            float(high),
-            str(entry["source"]),
-            str(entry["set_with"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
+def _nearest(name: str, key: str) -> tuple[Path, Any]:
+    """An entry of the cluster's file or of the nearest base that has it, and which file that is; else None."""
+    files = _with_bases(name)
+    return next(((path, data[key]) for path, data in files if key in data), (files[0][0], None))
+
+
+def _parameter(path: Path, name: str, entry: Any, base: ClusterParameter | None) -> ClusterParameter:
+    """A number of a file: a table with all about it, or the value alone, in place of the one that the base has."""
+    if not isinstance(entry, Mapping):
+        return _replaced(path, name, entry, base)
+    where = f"cluster file {path}, [{name}]"
+    if missing := [column for column in COLUMNS if column not in entry]:
         raise ValueError(
-            f"cluster file {path}, [{name}]: {error!r}; needs value, unit, range = [low, high], source and set_with"
-        ) from None
-    if not 0 < parameter.low <= parameter.value <= parameter.high:
-        raise ValueError(
-            f"cluster file {path}, [{name}]: value={parameter.value} lies outside its range "
-            f"[{parameter.low}, {parameter.high}]; needs 0 < low <= value <= high"
+            f"{where} lacks {', '.join(missing)}; needs value, unit, range = [low, high], source and set_with; "
+            f"try {name} = {entry.get('value', '...')}, the value alone, in a file with a base"
         )
-    return parameter
+    if unknown := [key for key in entry if key not in COLUMNS]:
+        raise ValueError(f"{where}: {unknown[0]} is unknown; needs {', '.join(COLUMNS)}; try without it")
+    if not isinstance(entry["range"], list) or len(entry["range"]) != 2:
+        raise ValueError(f"{where}: range={entry['range']!r} is no range; needs [low, high]")
+    low, high = (float(_positive(where, "range", end)) for end in entry["range"])
+    value = _of_kind(where, name, _positive(where, "value", entry["value"]))
+    if not low <= value <= high:
+        raise ValueError(f"{where}: value={value} lies outside its range [{low}, {high}]; needs low <= value <= high")
+    return ClusterParameter(name, value, str(entry["unit"]), low, high, str(entry["source"]), str(entry["set_with"]))
+
+
+def _replaced(path: Path, name: str, entry: Any, base: ClusterParameter | None) -> ClusterParameter:
+    """The base's number with the value that a file gives alone; a warning says that it lies outside the range."""
+    where = f"cluster file {path}"
+    value = _of_kind(where, name, _positive(where, name, entry))
+    if base is None:
+        raise ValueError(
+            f'{where}: {name}={value} stands alone; needs a base that has its unit and range; try base = "selene"'
+        )
+    if not base.low <= value <= base.high:
+        outside = f"{where}: {name}={value:g} lies outside its plausible range, {base.low:g} to {base.high:g}"
+        warnings.warn(f"{outside} {base.unit}; it is taken as it is", stacklevel=2)
+    source = f"{path.name}, in place of {base.value:g} ({base.source})"
+    return replace(base, value=value, source=source, set_with="nothing")
+
+
+def _positive(where: str, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+        raise ValueError(f"{where}: {key}={value!r} is no positive number; needs a number above 0")
+    return value
+
+
+def _of_kind(where: str, name: str, value: float) -> float:
+    """The value of a number, as a whole one if it counts something."""
+    if NUMBERS[name].type is not int:
+        return value
+    if value != int(value):
+        raise ValueError(f"{where}: {name}={value} is no whole number; needs one; try {max(1, round(value))}")
+    return int(value)
 
 
 @cache
 def load_cluster(name: str = "selene") -> Cluster:
     """The cluster of that name or file. Raises ValueError as `read_parameters` does."""
+    if cluster_path(name).stem == name.lower() != name:
+        return load_cluster(name.lower())
     values = {key: parameter.value for key, parameter in read_parameters(name).items()}
     others: dict[str, Any] = {TILES: read_tiles(name), SOFTWARE: read_software(name)}
     return Cluster(name=name, **others, **values)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(parsed: Namespace) -> int:
     """Measure, fit, write, and with --check train and compare; what can be wrong is found before any work."""
     from benchmarks.harness.runner import choose_device
-    from reproduce.analysis.calibration import check, measure, write
+    from reproduce.analysis.calibration import write
     from reproduce.analysis.calibration.fit import fit
     from reproduce.running.runner import require_folder
     from reproduce.running.simulated import open_cluster
@@ -60,6 +60,8 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"hca-bandwidth={parsed.hca_bandwidth:g} is no rate; needs B/s above 0; try 25e9")
     write.check_target(parsed.out, parsed.force)
     open_cluster(parsed.base)
+    from reproduce.analysis.calibration import check, measure  # with torch, whose import takes seconds
+
     if parsed.check:
         require_folder(parsed.results / check.ID / "measured")
     device = choose_device(parsed.device)

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from reproduce.commands.options import add_json, engine_errors, path_of
 from results.records.documents import print_document
+from results.records.errors import UsageError
 
 HELP = """Writes Megatron's pair PREFIX.bin and PREFIX.idx, a document for each file. Tokens are bytes, or with --vocab
 those of byte-level BPE trained on these files, which is kept in PREFIX.tokenizer.json. Nothing is downloaded.
@@ -30,6 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Tokenise and write."""
+    for source in parsed.sources:  # before torch is imported, which takes seconds
+        if not source.exists():
+            raise UsageError(f"TEXT={str(source)!r} does not exist; needs a file or a folder; try another path")
     from reproduce.tools.text import write_corpus
 
     with engine_errors():

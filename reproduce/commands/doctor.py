@@ -28,7 +28,11 @@ network of two nodes is made and taken down. The exit code is 0 if the simulated
 
 """
 INSTALL = "pip install -e . in the project's folder"
-PACKAGES = ("numpy", "pandas", "seaborn", "jinja2", "jsonschema", "fastjsonschema", "rich")
+PACKAGES = ("numpy", "pandas", "seaborn", "jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich")
+USEFUL = {
+    "scipy": f"reproduce accuracy --refit needs it: {INSTALL}",
+    "shtab": f"reproduce completion needs it: {INSTALL}",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,11 @@ class Check:
 def diagnose() -> dict[str, list[Check]]:
     """What this machine has for each fidelity that needs anything, the least demanding first."""
     return {
-        "simulated": [*map(_package, PACKAGES), _simulation()],
+        "simulated": [
+            *map(_package, PACKAGES),
+            *(_package(name, get, needed=False) for name, get in USEFUL.items()),
+            _simulation(),
+        ],
         "emulated": _emulation(),
         "measured": _measurement(),
     }
@@ -55,11 +63,11 @@ def works(checks: Sequence[Check]) -> bool:
     return all(check.found is not None for check in checks if check.needed)
 
 
-def _package(name: str) -> Check:
+def _package(name: str, get: str = INSTALL, needed: bool = True) -> Check:
     try:
-        return Check(name, importlib.metadata.version(name))
+        return Check(name, importlib.metadata.version(name), get, needed)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, None, INSTALL)
+        return Check(name, None, get, needed)
 
 
 def _simulation() -> Check:
@@ -106,7 +114,7 @@ def _measurement() -> list[Check]:
         Check("CPU", f"{host.cpu or platform.machine()}, {host.logical_cores} cores{memory}"),
         _gpus(torch, devices, host.gpu_count),
         Check("scales", f"{', '.join(scales)}: reproduce ID --fidelity measured --scale {scales[-1]}"),
-        Check("triton", _package("triton").found, triton, needed=False),
+        _package("triton", triton, needed=False),
         Check("Slurm", tools if slurm else None, "only --launcher slurm needs sbatch and srun", needed=False),
     ]
 

@@ -2,7 +2,7 @@
 
 import tempfile
 import webbrowser
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from ptdp_core.interrupts import settle
@@ -17,9 +17,15 @@ HELP = """Serves the page to this machine only, until Ctrl-C.
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce explore`."""
-    parser.add_argument("--port", type=int, default=0, help="default: a free one")
+    parser.add_argument("--port", type=_port, default=0, help="default: a free one")
     parser.add_argument("--offline", action="store_true", help="fetch all that the page needs now, by npm")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise ArgumentTypeError(f"{text!r} is no port; needs a number from 0, a free one, to 65535; try 8000")
+    return int(text)
 
 
 def run(parsed: Namespace) -> int:
@@ -28,8 +34,9 @@ def run(parsed: Namespace) -> int:
         build(Path(folder), parsed.offline, snapshot=parsed.offline)
         try:
             serving = server(Path(folder), parsed.port)
-        except (OSError, OverflowError) as error:
-            raise UnavailableError(f"--port {parsed.port} cannot be used: {error}; try another, or none") from None
+        except OSError as error:
+            reason = f"--port {parsed.port} cannot be used: {error.strerror}"
+            raise UnavailableError(f"{reason}; needs a port that is free; try another, or none") from None
         print(f"{address(serving)}  (Ctrl-C ends it)", flush=True)
         if not parsed.no_browser:
             webbrowser.open(address(serving))

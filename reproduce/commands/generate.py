@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from reproduce.commands.options import add_json, engine_errors
+from reproduce.commands.options import add_json, checkpoint_of, engine_errors
 from results.records.documents import print_document
 
 HELP = """Goes on with a prompt, token by token, with the tokenizer of the data that the model was trained on.
@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Print the prompt and what the model makes of it."""
+    checkpoint = checkpoint_of(parsed.checkpoint)
     from ptdp_core.engine.groups import local_device
     from reproduce.tools import generation
     from reproduce.tools.text import tokenizer_beside
@@ -37,7 +38,7 @@ def run(parsed: Namespace) -> int:
                 f"temperature={parsed.temperature}, tokens={parsed.tokens}, seed={parsed.seed} is out of range; needs "
                 "temperature >= 0, tokens >= 1, seed >= 0; try the defaults"
             )
-        trainer = generation.load(parsed.checkpoint, local_device(parsed.device))
+        trainer = generation.load(checkpoint, local_device(parsed.device))
         tokenizer = tokenizer_beside(trainer.settings.run.data, trainer.settings.model.vocab)
         ids = list(tokenizer.encode(parsed.prompt))
         ids += generation.sample(

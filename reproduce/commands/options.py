@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness.command import add_results, path_of
+from benchmarks.harness.command import add_results, file_to_write, path_of
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.fidelity import PAPERS_CLUSTER as CLUSTER
 from results.records.documents import JSON_HELP
@@ -19,9 +19,11 @@ __all__ = [
     "add_cluster",
     "add_json",
     "add_results",
+    "checkpoint_of",
     "cluster_of",
     "command_line",
     "engine_errors",
+    "file_to_write",
     "path_of",
     "program",
 ]
@@ -38,6 +40,14 @@ def engine_errors() -> Iterator[None]:
         raise UnavailableError(str(error)) from None
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def checkpoint_of(path: str) -> Path:
+    """The whole checkpoint at the path CHECKPOINT. Raises `UsageError`; imports no torch, which takes seconds."""
+    from ptdp_core.engine.checkpoint_folder import resolve
+
+    with engine_errors():
+        return resolve(path, "CHECKPOINT")
 
 
 def program() -> str:

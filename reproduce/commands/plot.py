@@ -84,6 +84,9 @@ def run(parsed: Namespace) -> int:
     for name in names:
         if name not in known:
             raise UsageError(f"unknown artifact or benchmark {name!r}{did_you_mean(name, known)}")
+    for place in parsed.others or ():
+        if not place.exists():
+            raise UsageError(f"--with {place} does not exist; needs a results folder, or a record; try another path")
     records = {name: _records(results, name) for name in dict.fromkeys(names or known)}
     for name in names:
         if not records[name]:

@@ -27,7 +27,7 @@ PLAN = "plan"
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce report`."""
     parser.add_argument(
-        "--out", type=options.path_of, metavar="FILE", help="where to write (default: report.html in --results)"
+        "--out", type=options.file_to_write, metavar="FILE", help="where to write (default: report.html in --results)"
     )
     options.add_json(parser)
     options.add_results(parser)

@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_json(parser)
     parser.add_argument(
         "--plot",
-        type=options.path_of,
+        type=options.file_to_write,
         metavar="FILE",
         help="draw throughput and iteration time: a .png, .pdf, .svg or .pgf file",
     )

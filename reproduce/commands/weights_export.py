@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from reproduce.commands.options import engine_errors
+from reproduce.commands.options import checkpoint_of, engine_errors
 
 HELP = """Writes config.json and model.safetensors (pip install safetensors), which `from_pretrained` of the package
 transformers reads. The checkpoint may be of any (p, t, d, v); the model has to be a GPT-2 or a Llama.
@@ -23,10 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Write the weights; say how many there are."""
+    checkpoint = checkpoint_of(parsed.checkpoint)
     from ptdp_core.formulas import parameters
     from reproduce.tools.weights import export_weights
 
     with engine_errors():
-        settings = export_weights(parsed.checkpoint, parsed.out)
+        settings = export_weights(checkpoint, parsed.out)
     print(f"{parameters(settings.model) / 1e6:,.1f}M parameters in {settings.engine.dtype}: {parsed.out}")
     return 0

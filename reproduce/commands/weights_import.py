@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from reproduce.commands.options import engine_errors
+from results.records.errors import UsageError
 
 HELP = """Reads config.json and safetensors (pip install safetensors) of a GPT-2 or a Llama, and writes a checkpoint of
 step 0 and a configuration file of the model. A training run at any (p, t, d, v) can begin with them.
@@ -24,6 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Write checkpoint and configuration; say how to go on."""
+    config = parsed.folder / "config.json"
+    if not config.is_file():  # before torch is imported, which takes seconds
+        raise UsageError(f"'{config}' cannot be read: no such file; needs a folder with it and model.safetensors")
     from dataclasses import asdict
 
     from ptdp_core.engine.files import write_durably

@@ -6,7 +6,7 @@ from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.config import KEYS_ELSEWHERE, ModelConfig, ParallelConfig
 from results.records.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def check_keys(entry: Any) -> None:
         raise ValueError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
     for key in entry:
         if key not in KEYS:
-            hint = did_you_mean(key, KEYS) or f"; known: {', '.join(KEYS)}"
-            raise ValueError(f"unknown key {key!r}{hint}")
+            hint = KEYS_ELSEWHERE.get(key) or did_you_mean(key, KEYS)[2:] or f"known: {', '.join(KEYS)}"
+            raise ValueError(f"unknown key {key!r}; {hint}")
     if missing := [key for key in REQUIRED if key not in entry]:
         raise ValueError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
     for key in ("cluster", "label"):

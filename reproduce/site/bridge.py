@@ -126,14 +126,7 @@ def _file(name: str, changes: Mapping[str, float], text: str) -> str:
             p = parameters[key]
             if not p.low <= value <= p.high:
                 raise ValueError(f"{key}={value:g} lies outside its range; needs {p.low:g} to {p.high:g} {p.unit}")
-            lines += [
-                f"[{key}]",
-                f"value = {int(value) if isinstance(p.value, int) else float(value)!r}",
-                f"unit = {json.dumps(p.unit)}",
-                f"range = [{p.low!r}, {p.high!r}]",
-                'source = "changed in the page"',
-                'set_with = "nothing"',
-            ]
+            lines.append(f"{key} = {value!r}")
         text = "\n".join(lines)
     path = Path(tempfile.gettempdir()) / f"cluster-{sha256(text.encode()).hexdigest()[:16]}.toml"
     path.write_text(text, encoding="utf-8")

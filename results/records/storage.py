@@ -16,7 +16,7 @@ IS_CHECKOUT = (ROOT / "pyproject.toml").is_file()
 DEFAULT_RESULTS = ROOT / "results" / "runs" if IS_CHECKOUT else Path.cwd() / "ptdp-results"
 DEFAULT_RESULTS_TEXT = "results/runs of the project" if IS_CHECKOUT else "ptdp-results in the current folder"
 
-_FREE_SPACE = "free some space or pass --results DIR"
+_FREE_SPACE = "free some space, or name another folder by --results or --out"
 _HINTS = {
     errno.ENOSPC: _FREE_SPACE,
     errno.EDQUOT: _FREE_SPACE,
@@ -32,7 +32,7 @@ class StorageError(OSError):
         self.path = path
 
     def __str__(self) -> str:
-        hint = _HINTS.get(self.errno or 0, "pass --results DIR with a folder that can be written")
+        hint = _HINTS.get(self.errno or 0, "needs a folder that can be written; try another --results or --out")
         return f"cannot write {self.path}: {self.strerror}; {hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:  # OSError's own would call __init__ with (errno, strerror)

@@ -36,7 +36,8 @@ def test_an_interrupted_write_leaves_the_old_file(function, error, tmp_path: Pat
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
     if isinstance(caught.value, StorageError):
-        says = f"cannot write {path}: No space left on device; free some space or pass --results DIR"
+        hint = "free some space, or name another folder by --results or --out"
+        says = f"cannot write {path}: No space left on device; {hint}"
         assert str(caught.value) == says
         assert (caught.value.path, caught.value.errno) == (path, errno.ENOSPC)
         assert str(pickle.loads(pickle.dumps(caught.value))) == says
@@ -63,7 +64,7 @@ def test_a_place_that_cannot_be_written(place: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         atomic_write_bytes(tmp_path / place, b"new")
     says = "Is a directory" if place == "folder" else "Not a directory"
-    hint = "pass --results DIR with a folder that can be written"
+    hint = "needs a folder that can be written; try another --results or --out"
     assert str(caught.value) == f"cannot write {tmp_path / place}: {says}; {hint}"
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "file", tmp_path / "folder"]
 
@@ -113,7 +114,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     if done.returncode == 77 or done.stderr.startswith("unshare:"):
         pytest.skip(f"may not mount: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    says = "No space left on device; free some space or pass --results DIR"
+    says = "No space left on device; free some space, or name another folder by --results or --out"
     assert done.stdout == f"cannot write {tmp_path / 'r.json'}: {says}\n"
 
 

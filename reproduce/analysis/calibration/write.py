@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.harness.timing import is_gpu
 from ptdp_core.simulator import cluster_path, read_parameters
+from ptdp_core.simulator.cluster import HOST
 from reproduce.analysis.calibration.fit import MEASURED, Calibration
 from reproduce.analysis.calibration.timings import Timings
 from results.records import Host
@@ -20,7 +21,6 @@ from results.records.errors import UnavailableError, UsageError
 from results.records.provenance import scrub, timestamp, versions
 from results.records.storage import StorageError, atomic_write_bytes
 
-HOST = "host"  # what a file names the machine by, so that runs of other machines are not held against it
 WIDTH = 116
 NOT_QUIET = (
     "The machine was not quiet: a fixed matrix product took more than 10% longer at one end of the measurements."

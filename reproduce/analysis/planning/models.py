@@ -1,5 +1,6 @@
 """The models that are known by name: the paper's, and Llama 2 and 3. The jobs of Table 1. Imports no simulator."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -41,9 +42,15 @@ def named(name: str) -> ModelConfig:
     """The model of that name. Raises `UsageError`."""
     known = models()
     if name.lower() not in known:
-        hint = did_you_mean(name.lower(), main_names())
-        raise UsageError(f"unknown model {name!r}{hint} (known: {', '.join(main_names())})")
+        names = main_names()
+        alike = [other for other in names if _numbers(other) == _numbers(name)]  # another size is another model
+        hint = did_you_mean(name.lower(), alike)
+        raise UsageError(f"unknown model {name!r}{hint}; needs one of {', '.join(names)}, or layers, hidden, heads")
     return known[name.lower()]
+
+
+def _numbers(name: str) -> list[str]:
+    return re.findall(r"[\d.]+", name)
 
 
 def with_model_fields(point: Any) -> Any:

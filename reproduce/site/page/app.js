@@ -7,7 +7,7 @@ import { ask, onStatus, restart } from "./python.js";
 const $ = (id) => document.getElementById(id);
 const element = (tag, text, attributes = {}) => { const node = document.createElement(tag); if (text !== undefined) node.textContent = text; for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); return node; };
 const option = (name) => element("option", name, { value: name });
-let state = store.START, offer, shown = {}, asked = {};
+let state = store.START, complaint = "", offer, shown = {}, asked = {}; // the complaint is about the address
 
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
@@ -17,7 +17,7 @@ async function update(kind, name, given, show) {
   try {
     const answer = await ask(name, given);
     if (turn !== asked[kind]) return;
-    $("error").hidden = true;
+    fail(complaint);
     shown[kind] = answer;
     show(answer);
   } catch (error) {
@@ -31,7 +31,7 @@ onStatus(({ message, busy, share, loaded }) => {
   $("cancel").hidden = !busy || !loaded;
   if (share) $("loading").value = share; else $("loading").removeAttribute("value");
 });
-function fail(message) { $("error").textContent = message; $("error").hidden = false; }
+function fail(message) { $("error").textContent = message; $("error").hidden = !message; }
 
 // -------------------------------------------------------------------------------------------------------------- views
 
@@ -53,6 +53,7 @@ function refresh() {
 // What is shown changes, in part.
 function change(part) {
   state = { ...state, ...part };
+  complaint = "";
   refresh();
 }
 
@@ -134,7 +135,7 @@ async function showTimelines() {
     const answers = [];
     for (const schedule of schedules) answers.push(await ask("timeline", { configuration: { ...state.configuration, schedule }, ...cluster() }));
     if (turn !== asked.timeline) return;
-    $("error").hidden = true;
+    fail(complaint);
     shown.timeline = answers;
     $("timelines").replaceChildren();
     const kinds = new Set(answers.flatMap(({ rows }) => rows.flatMap((row) => row.map(([kind]) => kind))));
@@ -278,7 +279,8 @@ function save(kind) {
 }
 
 function readAddress() {
-  try { state = store.read(location.hash); } catch (error) { fail(error.message); }
+  [state, complaint] = store.read(location.hash);
+  fail(complaint);
 }
 
 async function begin() {

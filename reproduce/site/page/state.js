@@ -4,19 +4,23 @@ export const START = {
   configuration: { layers: 96, hidden: 12288, heads: 96, p: 12, t: 8, d: 1, v: 1, b: 1, B: 60 },
 };
 
+const VIEWS = ["figure", "whatif", "timeline"];
+
+// What an address says, and what is wrong with it in a sentence, or ""; what is wrong is left out.
 export function read(hash) {
-  const state = structuredClone(START);
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
-  for (const key of ["view", "artifact", "cluster", "text", "beside"]) if (given.has(key)) state[key] = given.get(key);
-  for (const key of ["changes", "configuration"])
-    if (given.has(key)) {
+  const state = structuredClone(START), wrong = [];
+  for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    if (!Object.hasOwn(START, key)) wrong.push(`${key} is unknown, needs one of ${Object.keys(START).join(", ")}`);
+    else if (key === "view" && !VIEWS.includes(text)) wrong.push(`view=${text} is unknown, needs one of ${VIEWS.join(", ")}`);
+    else if (typeof START[key] === "string") state[key] = text;
+    else
       try {
-        state[key] = Object.fromEntries(Object.entries(JSON.parse(given.get(key))));
+        state[key] = Object.fromEntries(Object.entries(JSON.parse(text)));
       } catch {
-        throw new Error(`the address has ${key}=${given.get(key)}, which is not JSON; it is left out`);
+        wrong.push(`${key}=${text} is not JSON`);
       }
-    }
-  return state;
+  }
+  return [state, wrong.length ? `left out of the address: ${wrong.join("; ")}` : ""];
 }
 
 export function write(state) {

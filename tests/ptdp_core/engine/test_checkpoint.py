@@ -246,9 +246,9 @@ def test_lost_files(two_checkpoints: tuple[Path, Path], tmp_path: Path) -> None:
     (second / MANIFEST).unlink()
     assert problem(first) == "lacks state.json"
     assert problem(second) == "has a manifest.json that is missing or damaged"
-    with pytest.raises(ValueError, match=r"holds no whole checkpoint; needs step_\* inside; try without load"):
+    with pytest.raises(ValueError, match=r"holds no whole checkpoint; needs step_\* inside; try the folder of a run"):
         resolve(tmp_path)
-    with pytest.raises(RankError, match=r"step_00000002' has a manifest.json .*; try without load: there is none bef"):
+    with pytest.raises(RankError, match=r"step_00000002' has a manifest.json .*; try another: there is none bef"):
         run(jobs.load_noting, BASE, str(tmp_path))
 
 

@@ -118,3 +118,94 @@ def test_a_cluster_file_names_its_training_program(tmp_path):
 
 def test_the_files_of_a_cluster_are_its_own_and_its_bases():
     assert [path.stem for path in cluster_files("h200-4hca")] == ["h200-4hca", "h200", "h100", "selene"]
+
+
+# ------------------------------------------------------------------------------------------- files of a user's own
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Writes a cluster file of a user's own; returns what `load_cluster` takes."""
+
+    def write(text: str, name: str = "mine.toml") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_value_alone_replaces_the_base_s_and_keeps_what_is_known_of_it(own):
+    file = own('base = "h100"\nmemory_bytes = 85e9\nmultiprocessors = 132.0\n')
+    mine, base = read_parameters(file), read_parameters("h100")
+    changed = mine.pop("memory_bytes")
+    assert changed == replace(base["memory_bytes"], value=85e9, source=changed.source, set_with="nothing")
+    assert changed.source == f"mine.toml, in place of 8.552e+10 ({base['memory_bytes'].source})"
+    assert load_cluster(file).memory_bytes == 85e9
+    assert isinstance(load_cluster(file).multiprocessors, int)
+    assert {name: number.value for name, number in mine.items()} == {
+        name: number.value for name, number in base.items() if name != "memory_bytes"
+    }
+
+
+def test_a_value_alone_that_is_not_plausible_is_taken_and_said(own):
+    file = own('base = "h100"\nmemory_bytes = 1e9\n')
+    said = r"memory_bytes=1e\+09 lies outside its plausible range, 8.49e\+10 to 8.59e\+10 B; it is taken as it is"
+    with pytest.warns(UserWarning, match=said):
+        assert not simulate(GPT, load_cluster(file)).fits
+
+
+WHOLE = '[memory_bytes]\nvalue = 85e9\nunit = "B"\nrange = [84e9, 86e9]\nsource = "-"\nset_with = "-"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memory_byte = 85e9", "memory_byte is unknown; needs names of selene's numbers; try memory_bytes"),
+        ("foo = 3", "foo is unknown; needs names of selene's numbers, such as peak_flops"),
+        ("[foo]\nvalue = 3", "foo is unknown"),
+        ('memory_bytes = "80 GB"', "memory_bytes='80 GB' is no positive number"),
+        ("memory_bytes = true", "memory_bytes=True is no positive number"),
+        ("memory_bytes = -1", "memory_bytes=-1 is no positive number"),
+        ("memory_bytes = nan", "memory_bytes=nan is no positive number"),
+        ("gpus_per_node = 7.5", "gpus_per_node=7.5 is no whole number; needs one; try 8"),
+        ("[memory_bytes]\nvalue = 1e9", "lacks unit, range, source, set_with; needs value, unit, range = [low, high]"),
+        ("[memory_bytes]\nvalue = 1e9", "try memory_bytes = 1000000000.0, the value alone"),
+        (WHOLE + "colour = 3", "[memory_bytes]: colour is unknown; needs value, unit, range, source, set_with"),
+        (WHOLE.replace("[84e9, 86e9]", "84e9"), "range=84000000000.0 is no range; needs [low, high]"),
+        (WHOLE.replace("85e9", "87e9"), "value=87000000000.0 lies outside its range [84000000000.0, 86000000000.0]"),
+        ("gemm_tiles = [3]", "gemm_tiles=[3]; needs pairs of positive sizes"),
+    ],
+)
+def test_what_a_file_cannot_mean_is_one_line_without_python_s_words(own, text, message):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  (the whole message is looked at)
+        load_cluster(own(f'base = "h100"\n{text}\n'))
+    assert message in str(raised.value)
+    assert "Error(" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memory_bytes = 85e9", "memory_bytes=85000000000.0 stands alone; needs a base"),
+        (WHOLE, "lacks peak_flops, memory_reserved, allocator_efficiency and "),
+        ("base = 3", "base=3 is no name"),
+        ('base = "h10"', "cluster='h10' is unknown"),
+    ],
+)
+def test_a_file_without_a_base_needs_all_numbers(own, text, message):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        load_cluster(own(text))
+    assert message in str(raised.value)
+
+
+def test_a_file_that_is_its_own_base_is_said(own, tmp_path):
+    other = own(f'base = "{tmp_path}/mine.toml"\n', "other.toml")
+    with pytest.raises(ValueError, match=r"is its own base; needs another cluster"):
+        load_cluster(own(f'base = "{other}"\n'))
+
+
+def test_names_ignore_case(own):
+    assert load_cluster("H100") is load_cluster("h100")
+    assert load_cluster(own('base = "Selene"\n')).peak_flops == load_cluster("selene").peak_flops

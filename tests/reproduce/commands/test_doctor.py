@@ -3,11 +3,13 @@
 import importlib
 import importlib.metadata
 import json
+import tomllib
 
 import pytest
 
 from reproduce.cli import main
 from reproduce.commands import doctor
+from results import ROOT
 
 
 def diagnosis(capsys) -> dict:
@@ -58,6 +60,12 @@ def test_without_a_torch_that_loads(capsys, monkeypatch, error):
     torch = check(fidelities, "measured", "torch")
     assert "pip install" in torch["get"]
     assert ("libcudart" in torch["get"]) == isinstance(error, OSError)
+
+
+def test_every_package_that_the_project_depends_on_is_looked_for(capsys):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    looked_for = {check["what"] for fidelity in diagnosis(capsys).values() for check in fidelity["checks"]}
+    assert {line.partition(">=")[0] for line in project["dependencies"]} <= looked_for
 
 
 def test_without_a_package_that_simulation_needs(capsys, monkeypatch):

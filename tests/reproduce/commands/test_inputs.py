@@ -1,5 +1,6 @@
 """What a user may type: names as the paper has them, and mistakes, each one line with its exit code."""
 
+import json
 import subprocess
 import sys
 
@@ -71,6 +72,44 @@ def test_labels_beside_ids_on_a_command_line(capsys):
         (["train", "--recipe", "tiny", "--set", "lr=nan"], errors.USAGE, "lr=nan is no finite number"),
         (["train", "--recipe", "tiny", "--set", "steps=0"], errors.USAGE, "steps=0 is too small; needs steps >= 1"),
         (["train", "--recipie", "tiny"], errors.USAGE, "did you mean '--recipe'?"),
+        (["train", "--recipe", "tiny", "--set", "cp=2"], errors.USAGE, "field='cp' is unknown; context parallelism is"),
+        (
+            ["train", "--recipe", "tiny", "--set", 'layers="96"'],
+            errors.USAGE,
+            "layers='96' is a number in quotes; needs",
+        ),
+        (
+            ["plan", "--model", "405b", "--gpus", "8"],
+            errors.USAGE,
+            "unknown model '405b'; needs one of 1.7b, 3.6b, 7.5b",
+        ),
+        (
+            ["site", "--out", "/proc/x"],
+            errors.UNAVAILABLE,
+            "needs a folder that can be written; try another --results or",
+        ),
+        (["simulate", "points.json", "--set", "p=2"], errors.USAGE, "there are --help, --debug, --quiet, --cluster"),
+        (
+            ["explore", "--port", "99999999"],
+            errors.USAGE,
+            "'99999999' is no port; needs a number from 0, a free one, to",
+        ),
+        (["explore", "--port", "-1"], errors.USAGE, "'-1' is no port; needs a number from 0"),
+        (
+            ["plot", "fig_interleaved", "--with", "nope"],
+            errors.USAGE,
+            "--with nope does not exist; needs a results folder",
+        ),
+        (
+            ["simulate", "p.json", "--plot", "/nope/x.png"],
+            errors.USAGE,
+            "/nope/x.png: there is no folder /nope; needs one",
+        ),
+        (
+            ["report", "--out", "/nope/x.html"],
+            errors.USAGE,
+            "/nope/x.html: there is no folder /nope; needs one that is",
+        ),
         (["completion", "fish"], errors.USAGE, "'fish' is unknown; there are bash, zsh"),
     ],
 )
@@ -97,11 +136,53 @@ def test_points_that_are_none_or_ambiguous(text, code, message, tmp_path, capsys
     assert message in capsys.readouterr().err
 
 
+def test_a_number_of_a_cluster_that_is_not_plausible_is_a_line_before_the_results(tmp_path, capsys):
+    cluster, points = tmp_path / "mine.toml", tmp_path / "points.json"
+    cluster.write_text('base = "h100"\nmemory_bytes = 1e9\n')
+    points.write_text('[{"layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
+    assert main(["simulate", str(points), "--cluster", str(cluster), "--json"]) == 0
+    captured = capsys.readouterr()
+    (point,) = json.loads(captured.out)["points"]
+    assert point["status"] == "oom"
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"reproduce: warning: cluster file {cluster}: memory_bytes=1e+09 lies outside its plausible")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"cp": 2}, "unknown key 'cp'; context parallelism is not modelled; p, t, d and sequence_parallel are"),
+        ({"ep": 8}, "unknown key 'ep'; expert parallelism is not modelled"),
+        ({"dp": 2}, "unknown key 'dp'; the paper's letter is d; try d"),
+        ({"sequence_paralel": True}, "unknown key 'sequence_paralel'; did you mean 'sequence_parallel'?"),
+        ({"nonsense": 1}, "unknown key 'nonsense'; known: layers, hidden"),
+        ({"layers": "24"}, "layers='24' is a number in quotes; needs layers >= 1; try layers=24"),
+        ({"layers": "many"}, "layers='many' is not a positive whole number; needs layers >= 1; try layers=1"),
+        ({"model": "llama-3-405b"}, "unknown model 'llama-3-405b'; needs one of 1.7b, "),
+    ],
+)
+def test_what_is_said_of_a_point_that_cannot_be(changes, reason, tmp_path, capsys):
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps([{"layers": 24, "hidden": 2304, "heads": 24, "B": 1} | changes]))
+    assert main(["simulate", str(path), "--json"]) == errors.POINTS_FAILED
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert point["reason"].startswith(reason)
+
+
+def test_a_letter_that_the_figure_s_font_lacks_is_one_line(tmp_path, capsys):
+    points = tmp_path / "points.json"
+    points.write_text('[{"label": "\N{ROCKET}", "layers": 24, "hidden": 2304, "heads": 24, "B": 1}]')
+    assert main(["simulate", str(points), "--json", "--plot", str(tmp_path / "points.png")]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("reproduce: warning: Glyph 128640")
+    assert (tmp_path / "points.png").exists()
+
+
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
         ("[model]\nlayers = 4\n", "section='model' lacks hidden, heads; needs layers, hidden, heads; try a recipe"),
-        ("[model]\nlayers = '4'\nhidden = 16\nheads = 4\n", "layers='4' is not a positive whole number"),
+        ("[model]\nlayers = '4'\nhidden = 16\nheads = 4\n", "layers='4' is a number in quotes"),
         ("[parallel]\nschedule = 3\n[model]\nlayers = 4\nhidden = 16\nheads = 4\n", "schedule=3"),
         ("model = 3\n", "model=3 in "),
     ],

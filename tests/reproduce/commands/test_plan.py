@@ -187,7 +187,7 @@ def test_tensor_parallelism_ends_with_the_key_value_heads(ask):
     ("arguments", "message"),
     [
         (["--model", "175"], "unknown model '175'; did you mean '175b'?"),
-        (["--model", "gpt"], "known: 1.7b, 3.6b"),
+        (["--model", "gpt"], "unknown model 'gpt'; needs one of 1.7b, 3.6b"),
         (["--model", "175b"], "gpus is missing"),
         (["--model", "175b", "--gpus", "1024"], "batch is missing"),
         (["--model", "175b", "--layers", "4", "--gpus", "8", "--batch", "8"], "needs one or the other"),
@@ -263,7 +263,6 @@ def test_help_names_the_models(capsys):
     assert stopped.value.code == 0
     text = capsys.readouterr().out
     assert "175b" in text or "174.6b" in text
-    assert "exit codes" in text
 
 
 def test_a_request_is_a_job():

@@ -245,7 +245,8 @@ def test_results_over_each_other(figure_12_twice, capsys, place):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["fig_interleaved", "--with", "{}/nowhere"], errors.NOTHING_SELECTED, "fig_interleaved has no record in"),
+        (["fig_interleaved", "--with", "{}/nowhere"], errors.USAGE, "nowhere does not exist; needs a results folder"),
+        (["fig_interleaved", "--with", "{}"], errors.NOTHING_SELECTED, "fig_interleaved has no record in"),
         (["--with", "{}/after"], errors.USAGE, "needs one NAME"),
         (["fig_interleaved", "--with", "{0}/after,{0}/after,{0}/after,{0}/after"], errors.USAGE, "needs at most 4"),
     ],

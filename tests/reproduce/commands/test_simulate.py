@@ -56,14 +56,14 @@ def test_a_model_by_name_stands_for_its_fields(ask):
     spelled = {**point, **fields, "seq": 8192, "vocab": 128256}
     del spelled["model"]
     code, (named, written, shorter, unknown) = ask(
-        [point, {**spelled, "label": "point 1"}, {**point, "seq": 2048}, {**point, "model": "llama-3-9b"}]
+        [point, {**spelled, "label": "point 1"}, {**point, "seq": 2048}, {**point, "model": "lama-3-8b"}]
     )
     assert code == errors.POINTS_FAILED
     assert named == written
     assert shorter["sequences_per_s"] > 2 * named["sequences_per_s"]
     assert (unknown["status"], unknown["reason"][:54]) == (
         "invalid",
-        "unknown model 'llama-3-9b'; did you mean 'llama-3-8b'?",
+        "unknown model 'lama-3-8b'; did you mean 'llama-3-8b'?",
     )
 
 
@@ -112,7 +112,7 @@ def test_what_does_not_fit_has_numbers_and_a_reason(ask):
         ({"hiden": 4}, "unknown key 'hiden'; did you mean 'hidden'?"),
         ({"zzzzzz": 4}, "unknown key 'zzzzzz'; known: layers, hidden"),
         ({"B": None}, "B=None is not a positive whole number"),
-        ({"B": "24"}, "B='24' is not a positive whole number"),
+        ({"B": "24"}, "B='24' is a number in quotes; needs B >= 1; try B=24"),
         ({"layers": 96.0}, "layers=96.0 is not a positive whole number"),
         ({"p": True}, "p=True is not a positive whole number"),
         ({"t": 0}, "t=0 is not a positive whole number"),

@@ -175,7 +175,7 @@ def test_debug_lets_a_breaking_point_break(small, counter, tmp_path):
 
 def test_a_file_where_the_folder_should_be(small, tmp_path):
     (tmp_path / "fig_squares").write_text("mine")
-    with pytest.raises(StorageError, match="pass --results DIR"):
+    with pytest.raises(StorageError, match="try another --results"):
         run(small, tmp_path)
     assert (tmp_path / "fig_squares").read_text() == "mine"
 

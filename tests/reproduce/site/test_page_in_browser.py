@@ -102,6 +102,15 @@ def test_wrong_input_is_one_message_and_loses_nothing(visit):
     page.wait_for_function("document.getElementById('answer-status').textContent.includes('needs a multiple of d*b=2')")
 
 
+def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
+    page = visit(anchor="#cp=2&artifact=fig_pipeline_vs_data")
+    assert page.inner_text("#error").startswith("left out of the address: cp is unknown, needs one of view, artifact")
+    assert page.input_value("#artifact") == "fig_pipeline_vs_data"
+    page.click("#tab-whatif")
+    ready(page)
+    assert page.locator("#error").is_hidden()
+
+
 def test_exports(visit, tmp_path):
     page = visit(anchor="#artifact=fig_pipeline_vs_data")
     for kind in ("csv", "svg", "png"):

@@ -107,7 +107,7 @@ def test_files_become_a_checkpoint_and_files_again(
     for file in ("theirs", "exported"):
         loaded = package.load_file(tmp_path / file / "model.safetensors")
         assert all(torch.equal(loaded[name], x) for name, x in hugging_face.to_hugging_face(model, weights).items())
-    with pytest.raises(UsageError, match=r"cannot be read: .*; needs a folder with config.json"):
+    with pytest.raises(UsageError, match=r"cannot be read: .*; needs a folder with it and model.safetensors"):
         weights_import.run(Namespace(folder=tmp_path, save=save, seq=None, program="reproduce"))
 
 
