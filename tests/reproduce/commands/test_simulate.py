@@ -61,7 +61,7 @@ def test_a_model_by_name_stands_for_its_fields(ask):
     assert code == errors.POINTS_FAILED
     assert named == written
     assert shorter["sequences_per_s"] > 2 * named["sequences_per_s"]
-    assert (unknown["status"], unknown["reason"][:54]) == (
+    assert (unknown["status"], unknown["reason"][:53]) == (
         "invalid",
         "unknown model 'lama-3-8b'; did you mean 'llama-3-8b'?",
     )
