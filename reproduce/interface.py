@@ -21,6 +21,7 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.records import provenance, read_record
 from benchmarks.records.errors import NothingSelectedError, UsageError, did_you_mean
 from benchmarks.records.storage import DEFAULT_RESULTS
+from ptdp_core.errors import ConfigurationError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
@@ -128,7 +129,7 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
         parameters = with_model_fields({**shared, **configuration})
         try:
             check_keys(parameters)
-        except ValueError as error:
+        except ConfigurationError as error:
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(parameters.pop("label", f"configuration {number}"))
         points.append(Point(f"configuration_{number}", "", label, parameters))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("kernels", "ptdp_core", "benchmarks", "reproduce")
 LEVELS = (
     ("kernels",),
-    ("ptdp_core", "ptdp_core.interrupts"),
+    ("ptdp_core", "ptdp_core.errors", "ptdp_core.interrupts"),
     ("ptdp_core.schedules",),  # tables of actions: a configuration asks them for its schedule
     ("ptdp_core.config",),
     ("ptdp_core.formulas",),

@@ -4,6 +4,7 @@ from typing import Any
 
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Estimate, simulate, software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
@@ -32,7 +33,7 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
         check_passes(config)
         model, _ = open_cluster(entry.get("cluster", cluster))
         estimate = simulate(config, model, software, bubble_times=True)
-    except (ValueError, UsageError) as error:
+    except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
     except Exception as error:
         if debug:

@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
-    from ptdp_core.schedules import register_table
+    from ptdp_core.schedules import names, register_table
     from reproduce.analysis.schedule_family import family, simulated
     from reproduce.commands.timeline import print_timeline
     from reproduce.output.traces import from_schedule
@@ -79,7 +79,7 @@ def run(parsed: Namespace) -> int:
     table, notes = _own_table(parsed, p, m, times)
     p, m = (table.p, table.m) if table else (p, m)
     members = family(p, m, times, [table] if table else [])
-    if table:
+    if table and table.name not in names():
         register_table(table)  # the simulator asks for it by its name; the family above has it once
     if parsed.simulate is not None:
         members = simulated(members, p, m, _settings(parsed.simulate), open_cluster(parsed.cluster)[0])
@@ -144,14 +144,15 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule | None, list[str]]":
     """The schedule of the file, or the one that is searched for, and sentences about it."""
-    from ptdp_core.schedules import names, read_schedule
+    from ptdp_core.schedules import build, exists, names, read_schedule
 
     if parsed.file is not None:
         try:
             table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
         except ValueError as error:
             raise UsageError(str(error)) from None
-        if table.name in names():  # the two are compared
+        sizes = (table.name, table.p, table.m, table.v)
+        if table.name in names() and not (exists(*sizes) and build(*sizes) == table):  # the two are compared
             table = replace(table, name=f"{table.name} (own)")
         passes = sum(map(len, table.ranks))
         complete = f"{parsed.file}: complete, {passes} passes; runs with blocking and with overlapped exchanges"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.records import Metric
 from benchmarks.records.errors import UnavailableError
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact
@@ -77,7 +78,7 @@ def expected_seconds(point: Point, cluster: str) -> float:
     try:
         nodes = cluster_of(point, open_cluster(cluster)[0])
         estimate = simulate(TrainingConfig.from_plain(point.parameters), nodes)
-    except ValueError:
+    except ConfigurationError:
         return 0.0
     return START_S + ITERATIONS * estimate.iteration_time if estimate.fits else 0.0
 

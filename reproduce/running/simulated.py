@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from benchmarks.records.errors import UsageError
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
@@ -116,7 +117,7 @@ def cluster_of(point: Point, cluster: Cluster) -> Cluster:
     if size is None:
         return cluster
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"{GPUS_PER_NODE}={size!r} is not a positive whole number; needs at least 1; try 2")
+        raise ConfigurationError(f"{GPUS_PER_NODE}={size!r} is not a positive whole number; needs at least 1; try 2")
     return _with_nodes_of(cluster, size)
 
 
@@ -131,12 +132,12 @@ def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
 
 
 def check_passes(config: TrainingConfig) -> None:
-    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
+    """Raise ConfigurationError if too much of the schedule has to be executed; its periodic steady state has not."""
     from ptdp_core.simulator.search import passes  # not to be loaded by what simulates nothing
 
     parallel, executed = config.parallel, passes(config)
     if executed > MAX_PASSES:
-        raise ValueError(
+        raise ConfigurationError(
             f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
             f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
         )

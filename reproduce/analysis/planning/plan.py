@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.records.errors import NothingSelectedError, ReproduceError, UsageError
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.search import Search, Takeaways, least_memory, nearest_gpus, search, takeaways
 from ptdp_core.simulator.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
@@ -80,7 +81,7 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")
         return "own", ModelConfig(**given)
-    except ValueError as error:
+    except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
 

@@ -92,6 +92,16 @@ def test_the_training_program_is_the_clusters_unless_a_point_names_its_own(ask):
     assert default["iteration_time"] < of_2021["iteration_time"]
 
 
+def test_an_error_of_ours_is_no_invalid_point(ask, monkeypatch):
+    def broken(*arguments, **options):
+        raise ValueError("unit='furlong' is unknown")
+
+    monkeypatch.setattr("reproduce.analysis.what_if.simulate", broken)
+    _, (answer,) = ask([GPT3])
+    assert answer["status"] == "failed"
+    assert answer["reason"].startswith("internal error: ValueError: unit='furlong' is unknown")
+
+
 def test_input_order_and_default_labels(ask):
     _, answers = ask([{**GPT3, "B": 48}, {"bad": 1}, GPT3])
     assert [answer["label"] for answer in answers] == ["point 1", "point 2", "point 3"]
