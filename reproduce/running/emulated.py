@@ -41,7 +41,7 @@ class Emulated(Evaluator):
         from ptdp_core.emulation import emulate
 
         assert self.cluster is not None
-        artifact, cluster = self.plan.artifact, cluster_of(point, self.cluster)
+        artifact, cluster = self.plan.artifact, cluster_of(point.parameters, self.cluster)
         config = TrainingConfig.from_plain(point.parameters)
         estimate = simulate(config, cluster)
         if not estimate.fits:
@@ -76,7 +76,7 @@ def digest(artifact: Artifact) -> str:
 def expected_seconds(point: Point, cluster: str) -> float:
     """About how long emulating a point takes; 0 for one that cannot be. Needs no emulation on this machine."""
     try:
-        nodes = cluster_of(point, open_cluster(cluster)[0])
+        nodes = cluster_of(point.parameters, open_cluster(cluster)[0])
         estimate = simulate(TrainingConfig.from_plain(point.parameters), nodes)
     except ConfigurationError:
         return 0.0

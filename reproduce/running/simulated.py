@@ -49,7 +49,7 @@ class Simulated(Evaluator):
     def outcome(self, point: Point) -> Outcome:
         """Simulate the point."""
         assert self.cluster is not None
-        cluster = cluster_of(point, self.cluster)
+        cluster = cluster_of(point.parameters, self.cluster)
         config = TrainingConfig.from_plain(point.parameters)
         check_passes(config)
         estimate = simulate(config, cluster, bubble_times=True)
@@ -71,12 +71,12 @@ class Simulated(Evaluator):
 
     def results(self, points: Sequence[PointResult]) -> Results:
         """The points with intervals, and what else they may be inside these."""
-        results = super().results(points)
-        if self.cluster_margins is None or self.cluster is None:
+        results, cluster = super().results(points), self.cluster
+        if self.cluster_margins is None or cluster is None:
             return results
-        results = replace(results, points=tuple(map(self.cluster_margins.applied, results.points)))
-        others = tuple(margins.alternatives(results, self.cluster_margins, self.cluster.usable_memory))
-        return replace(results, alternatives=others)
+        return margins.with_margins(
+            results, self.cluster_margins, lambda point: cluster_of(point.parameters, cluster).usable_memory
+        )
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """How sure the numbers are."""
@@ -106,14 +106,14 @@ def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
         raise UsageError(str(error)) from None
 
 
-def cluster_of(point: Point, cluster: Cluster) -> Cluster:
-    """The cluster, or the other one that the point names, with nodes of the size that the point asks for.
+def cluster_of(parameters: Mapping[str, Any], cluster: Cluster) -> Cluster:
+    """The cluster, or the other one that a point's parameters name, with nodes of the size that they ask for.
 
     Each is one object, however often it is asked for: the simulator keeps what it knows of a cluster by its identity.
     """
-    if CLUSTER in point.parameters:
-        cluster = _named(str(point.parameters[CLUSTER]))
-    size = point.parameters.get(GPUS_PER_NODE)
+    if CLUSTER in parameters:
+        cluster = _named(str(parameters[CLUSTER]))
+    size = parameters.get(GPUS_PER_NODE)
     if size is None:
         return cluster
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
