@@ -26,6 +26,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import USUAL_BEYOND
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
@@ -133,7 +134,8 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(parameters.pop("label", f"configuration {number}"))
         points.append(Point(f"configuration_{number}", "", label, parameters))
-    artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
+    sweeps = {"paper": Sweep(lambda: tuple(points))}
+    artifact = Artifact("simulate", "Training configurations", "", USUAL_BEYOND, sweeps)
     evaluator = fidelities.evaluator(runner.plan(artifact, Path(), cluster=cluster))
     started = datetime.now(UTC)
     return Record(

@@ -70,6 +70,8 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
             raise UsageError(f"{member.title}: {error}") from None
         metrics = {
             "iteration_time": Metric(estimate.iteration_time, "s", "simulated"),
+            "model_throughput_per_gpu": Metric(estimate.model_throughput_per_gpu, "FLOP/s", "simulated"),
+            "model_flops_utilization": Metric(estimate.model_flops_utilization, "1", "simulated"),
             "throughput_per_gpu": Metric(estimate.throughput_per_gpu, "FLOP/s", "simulated"),
             "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
         }

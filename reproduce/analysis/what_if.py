@@ -12,7 +12,8 @@ from reproduce.experiment.parameters import check_keys
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 
 NUMBERS = (
-    *("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "bubble_times"),
+    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
+    *("sequences_per_s", "bubble_fraction", "bubble_times"),
     *("peak_memory", "phase_times", "memory_bytes", "traffic"),
 )
 

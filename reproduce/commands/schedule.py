@@ -222,7 +222,7 @@ def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[F
     headings = ["schedule", "v", "bubble (%)", "without flush (%)", "memory (microbatches)", "messages (of 1F1B's)"]
     simulated = any("iteration_time" in member.metrics for member in members)
     if simulated:
-        headings += ["iteration (s)", "teraFLOP/s per GPU", "peak memory (GB)"]
+        headings += ["iteration (s)", "model teraFLOP/s per GPU", "MFU (%)", "peak memory (GB)"]
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)
     print(f"p={p}, m={m}; t_f={t_f}, t_b={t_b}, of it t_w={t_w} [derived: executed tables]", end="")
     print(f"; iterations [simulated on {cluster}]" if simulated else "")
@@ -236,6 +236,7 @@ def cells(member: "Member") -> list[str]:
     row += [f"{100 * numbers[name]:.1f}" for name in ("bubble_fraction", "own_bubble_fraction")]
     row += [f"{numbers['peak_stash']:g}", f"{numbers['relative_messages']:.2f}"]
     if "iteration_time" in numbers:
-        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['throughput_per_gpu'] / 1e12:.1f}"]
+        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['model_throughput_per_gpu'] / 1e12:.1f}"]
+        row.append(f"{100 * numbers['model_flops_utilization']:.1f}")
         row.append(f"{numbers['peak_memory'] / 1e9:.1f}" + ("" if member.fits else " (too much)"))
     return row

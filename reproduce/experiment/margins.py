@@ -26,12 +26,18 @@ FILE = PROJECT / "results" / "reference" / "accuracy" / "margins.json"
 
 # The metrics that have a margin, and the sign with which they follow a throughput. Of others (bubble, phases, traffic)
 # nothing is published, so there is no interval.
-RATES = ("throughput_per_gpu", "model_throughput_per_gpu", "aggregate_throughput", "share_of_peak", "sequences_per_s")
+RATES = (
+    *("throughput_per_gpu", "model_throughput_per_gpu", "model_flops_utilization", "aggregate_throughput"),
+    *("share_of_peak", "sequences_per_s"),
+)
 TIMES = ("iteration_time", "microbatch_time", "training_time", "training_time_eq3")
 RELATIVE = ("normalised_throughput",)  # ratios already
 SIGNS = {**dict.fromkeys((*RATES, *RELATIVE), 1), **dict.fromkeys(TIMES, -1)}
 MEMORY = ("peak_memory", "peak_without_recomputation")
-IN_ESTIMATES = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
+IN_ESTIMATES = (
+    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
+    *("sequences_per_s", "peak_memory"),
+)
 CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest: nothing is known of its margins
 # In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
 # whose sets would be too many, only one at a time.

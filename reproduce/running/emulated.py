@@ -19,7 +19,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
-from reproduce.running.simulated import cluster_of, oom_reason, open_cluster, shown_model_throughput, simulated_metrics
+from reproduce.running.simulated import cluster_of, oom_reason, open_cluster, shown_model_rates, simulated_metrics
 
 if TYPE_CHECKING:
     from ptdp_core.emulation import Emulation
@@ -48,10 +48,10 @@ class Emulated(Evaluator):
             return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",)))
         emulation = emulate(config, self.cluster, gpus_per_node=cluster.gpus_per_node)
         metrics = emulated_metrics(config, emulation)
-        metrics |= shown_model_throughput(
-            artifact, config, emulation.iteration_time, "emulated", tuple(emulation.samples_s)
+        metrics |= shown_model_rates(
+            artifact, config, emulation.iteration_time, cluster, "emulated", tuple(emulation.samples_s)
         )
-        predicted = shown_model_throughput(artifact, config, emulation.prediction.iteration_time, "simulated")
+        predicted = shown_model_rates(artifact, config, emulation.prediction.iteration_time, cluster, "simulated")
         metrics |= {f"{PREFIX}{name}": metric for name, metric in predicted.items()}
         further = artifact.emulated(point, emulation) if artifact.emulated else {}
         timelines = artifact.timelines(point, emulation) if artifact.timelines else ()

@@ -57,7 +57,7 @@ class Simulated(Evaluator):
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
         artifact = self.plan.artifact
-        model = shown_model_throughput(artifact, estimate.config, estimate.iteration_time, "simulated")
+        model = shown_model_rates(artifact, estimate.config, estimate.iteration_time, cluster, "simulated")
         further = artifact.further(point, estimate, cluster) if artifact.further else {}
         return Outcome("ok", None, {**simulated_metrics(estimate), **model, **further})
 
@@ -158,18 +158,37 @@ def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
 
 
-def shown_model_throughput(
-    artifact: Artifact, config: TrainingConfig, seconds: float, origin: str, samples: Sequence[float] = ()
+def shown_model_rates(
+    artifact: Artifact,
+    config: TrainingConfig,
+    seconds: float,
+    cluster: Cluster,
+    origin: str,
+    samples: Sequence[float] = (),
 ) -> dict[str, Metric]:
-    """FLOP/s per GPU without the recomputed forward pass that eq. (3) counts, if the artifact shows them.
+    """FLOP/s per GPU without the recomputed pass that eq. (3) counts, if the artifact shows them, and MFU beside them.
 
     `seconds` is the time of an iteration, `samples` are several of them that were clocked.
     """
-    if all(quantity.name != q.MODEL_THROUGHPUT.name for quantity in artifact.quantities):
+    shown = {quantity.name for quantity in artifact.quantities}
+    if q.MODEL_THROUGHPUT.name not in shown:
         return {}
+    rates = model_rates(config, seconds, cluster, origin, samples)
+    return {name: metric for name, metric in rates.items() if name in shown}
+
+
+def model_rates(
+    config: TrainingConfig, seconds: float, cluster: Cluster, origin: str, samples: Sequence[float] = ()
+) -> dict[str, Metric]:
+    """Model FLOP/s per GPU, and these over the cluster's peak (MFU), by the time of an iteration."""
     flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    rates = tuple(flops / sample for sample in samples) or None
-    return {q.MODEL_THROUGHPUT.name: Metric(flops / seconds, "FLOP/s", origin, rates)}
+    amounts = {q.MODEL_THROUGHPUT: flops, q.MFU: flops / cluster.peak_flops}
+    return {
+        quantity.name: Metric(
+            amount / seconds, quantity.unit, origin, tuple(amount / sample for sample in samples) or None
+        )
+        for quantity, amount in amounts.items()
+    }
 
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:

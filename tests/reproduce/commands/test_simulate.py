@@ -39,6 +39,7 @@ def test_the_answer_is_the_simulators(ask):
     assert (answer["label"], answer["status"], answer["reason"], answer["origin"]) == ("mine", "ok", None, "simulated")
     assert answer["iteration_time"] == estimate.iteration_time
     assert answer["throughput_per_gpu"] == estimate.throughput_per_gpu
+    assert answer["model_flops_utilization"] == estimate.model_throughput_per_gpu / load_cluster().peak_flops
     assert answer["sequences_per_s"] == estimate.sequences_per_s
     assert answer["bubble_fraction"] == estimate.bubble_fraction
     assert answer["peak_memory"] == estimate.peak_memory
@@ -69,7 +70,8 @@ def test_a_model_by_name_stands_for_its_fields(ask):
 
 def test_what_is_published_somewhere_has_an_interval(ask):
     _, (answer,) = ask([GPT3])
-    assert answer["intervals"].keys() == {"iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory"}
+    rates = {"model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "sequences_per_s"}
+    assert answer["intervals"].keys() == {"iteration_time", "peak_memory", *rates}
     for name, interval in answer["intervals"].items():
         assert interval["low"] < answer[name] < interval["high"]
     _, (elsewhere,) = ask([{**GPT3, "cluster": "jean_zay"}])
@@ -227,7 +229,7 @@ def test_standard_input_and_a_readable_table(monkeypatch, capsys):
     text = capsys.readouterr().out
     for part in (
         "simulated on selene",
-        "teraFLOP/s per GPU",
+        "MFU",
         "sequences/s",
         "iteration",
         "mine",
@@ -256,7 +258,7 @@ def test_a_plot_of_the_answers(ask, tmp_path):
     with theme.style():
         figure = estimate_figure.draw(answers)
     speeds, times = figure.axes
-    assert speeds.patches[0].get_width() == pytest.approx(answers[0]["throughput_per_gpu"] / 1e12)
+    assert speeds.patches[0].get_width() == pytest.approx(answers[0]["model_throughput_per_gpu"] / 1e12)
     ends = [bar.get_x() + bar.get_width() for bar in times.patches[:: len(answers)]]
     assert max(ends) == pytest.approx(answers[0]["iteration_time"])  # the stacked parts are the whole iteration
     assert [text.get_text() for text in speeds.texts] == [" out of memory", " invalid"]
