@@ -3,7 +3,7 @@
 The paper's letters are the field names (Section 3.1): (p, t, d) the pipeline-, tensor- and data-parallel sizes, v model
 chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself
 (`descriptions`), which command-line help and documentation show. Everything is checked when it is made; an impossible
-value raises `ValueError("<field>=<value> ...; needs <rule>; try <fix>")`.
+value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
 import json
@@ -12,7 +12,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from textwrap import fill
 from typing import Any
 
-from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, names, placement_of
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
 
 # What the fields that are words may be.
 CHOICES = {
@@ -64,20 +65,20 @@ def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             quoted = isinstance(value, str) and value.isdecimal()
             what, fix = ("a number in quotes", value) if quoted else ("not a positive whole number", 1)
-            raise ValueError(f"{name}={value!r} is {what}; needs {name} >= 1; try {name}={fix}")
+            raise ConfigurationError(f"{name}={value!r} is {what}; needs {name} >= 1; try {name}={fix}")
 
 
 def _require_booleans(config: object, names: tuple[str, ...]) -> None:
     for name in names:
         if not isinstance(value := getattr(config, name), bool):
-            raise ValueError(f"{name}={value!r} is not a truth value; needs true or false; try {name}=true")
+            raise ConfigurationError(f"{name}={value!r} is not a truth value; needs true or false; try {name}=true")
 
 
 def _require_choices(config: Any) -> None:
     for name in (item.name for item in fields(config) if item.name in CHOICES):
         value, allowed = getattr(config, name), CHOICES[name]
         if value not in allowed:
-            raise ValueError(
+            raise ConfigurationError(
                 f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}"
             )
 
@@ -130,23 +131,25 @@ class ModelConfig:
         _require_choices(self)
         _require_booleans(self, ("tied_embeddings", "bias"))
         if self.hidden % self.heads:
-            raise ValueError(
+            raise ConfigurationError(
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
                 f"try heads={largest_divisor(self.hidden, self.heads)}"
             )
         if self.heads % self.query_groups:
-            raise ValueError(
+            raise ConfigurationError(
                 f"kv_heads={self.kv_heads} does not divide heads={self.heads}; needs equal groups of query heads; "
                 f"try kv_heads={largest_divisor(self.heads, self.kv_heads)}"
             )
         if self.positions == "rotary" and self.head_size % 2:
-            raise ValueError(
+            raise ConfigurationError(
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
                 "halves are turned together; try positions='learned'"
             )
         theta = self.rope_theta
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta < float("inf"):
-            raise ValueError(f"rope_theta={theta!r} is not a positive number; needs rope_theta > 0; try 10000.0")
+            raise ConfigurationError(
+                f"rope_theta={theta!r} is not a positive number; needs rope_theta > 0; try 10000.0"
+            )
 
     @property
     def head_size(self) -> int:
@@ -195,8 +198,8 @@ class ParallelConfig:
     b: int = described("Microbatch size in sequences.", 1)
     B: int = described("Global batch size in sequences, a multiple of d*b.", 1)
     schedule: str = described(
-        f"Pipeline schedule: {', '.join(names())}, or a file of one's own; by default 1f1b for v = 1 and interleaved "
-        "for v > 1.",
+        "Pipeline schedule: a name that `reproduce schedule` lists, or a file of one's own; by default 1f1b for v = 1 "
+        "and interleaved for v > 1.",
         "",
     )
     scatter_gather: bool = described(
@@ -243,34 +246,34 @@ class ParallelConfig:
         _require_booleans(self, ("scatter_gather", "sequence_parallel", "distribute_checkpointed_activations"))
         _require_booleans(self, ("fused", "sharded_optimizer"))
         if self.data_parallel == "zero3" and self.p * self.t > 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
                 f"parallelism; try d={self.n}"
             )
         if self.data_parallel == "zero3" and self.sharded_optimizer:
-            raise ValueError(
+            raise ConfigurationError(
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
                 "try sharded_optimizer=false"
             )
         if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute not in ("full", "auto")):
-            raise ValueError(
+            raise ConfigurationError(
                 f"distribute_checkpointed_activations=True with t={self.t}, recompute={self.recompute!r}; needs t > 1 "
                 "and recompute='full'; try distribute_checkpointed_activations=false"
             )
         if self.distribute_checkpointed_activations and self.sequence_parallel:
-            raise ValueError(
+            raise ConfigurationError(
                 "distribute_checkpointed_activations=True with sequence_parallel=True, by which tensor ranks keep 1/t "
                 "of a block's input anyway; needs one of the two; try distribute_checkpointed_activations=false"
             )
         if self.data_parallel == "zero3" and (self.v > 1 or self.schedule != default_schedule(1)):
-            raise ValueError(
+            raise ConfigurationError(
                 f"v={self.v}, schedule={self.schedule!r} with data_parallel='zero3', which has no pipeline; needs "
                 "neither; try v=1 and the default schedule"
             )
         per_step = self.d * self.b
         if self.B % per_step:
             up = (self.B // per_step + 1) * per_step
-            raise ValueError(
+            raise ConfigurationError(
                 f"B={self.B} does not split into microbatches of b={self.b} on d={self.d} replicas; "
                 f"needs a multiple of d*b={per_step}; try B={up}"
             )
@@ -317,33 +320,33 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         model, parallel = self.model, self.parallel
         if model.heads % parallel.t:
-            raise ValueError(
+            raise ConfigurationError(
                 f"t={parallel.t} does not divide heads={model.heads}; needs whole attention heads on every tensor "
                 f"rank; try t={largest_divisor(model.heads, parallel.t)}"
             )
         if model.seq % parallel.sequence_shards:
-            raise ValueError(
+            raise ConfigurationError(
                 f"seq={model.seq} is not divisible by t={parallel.t} with sequence_parallel=True; needs equal parts of "
                 f"the sequence; try seq={(model.seq // parallel.t + 1) * parallel.t}, or sequence_parallel=false"
             )
         if model.query_groups % parallel.t:
-            raise ValueError(
+            raise ConfigurationError(
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
                 f"tensor rank; try t={largest_divisor(model.query_groups, parallel.t)}"
             )
         if model.mlp_width % parallel.t:
-            raise ValueError(
+            raise ConfigurationError(
                 f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
         chunks = parallel.p * parallel.v
         if model.layers < chunks:
-            raise ValueError(
+            raise ConfigurationError(
                 f"layers={model.layers} for p*v={parallel.p}*{parallel.v}={chunks} stages; needs a layer for each "
                 f"stage; try layers={chunks}, or a smaller p"
             )
         if parallel.checkpoint_layers > self.layers_per_chunk:
-            raise ValueError(
+            raise ConfigurationError(
                 f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
                 f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
             )
@@ -352,8 +355,8 @@ class TrainingConfig:
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainingConfig":
         """The configuration with these values of the fields of its two parts; other keys do not matter.
 
-        Names of older records are understood (`in_todays_words`). Raises ValueError, naming the field, for a value
-        that is not allowed, and TypeError for a model field that is missing.
+        Names of older records are understood (`in_todays_words`). Raises ConfigurationError, naming the field, for a
+        value that is not allowed, and TypeError for a model field that is missing.
         """
         values = in_todays_words(values)
         model, parallel = (

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.registry import BENCHMARKS
+from ptdp_core.errors import ConfigurationError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import PAPERS_CLUSTER
 from reproduce.experiment.parameters import Scalar
+from reproduce.experiment.quantities import USUAL_BEYOND
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import fidelities, runner
@@ -128,11 +130,12 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
         parameters = with_model_fields({**shared, **configuration})
         try:
             check_keys(parameters)
-        except ValueError as error:
+        except ConfigurationError as error:
             raise UsageError(f"configuration {number}: {error}") from None
         label = str(parameters.pop("label", f"configuration {number}"))
         points.append(Point(f"configuration_{number}", "", label, parameters))
-    artifact = Artifact("simulate", "Training configurations", "", (), {"paper": Sweep(lambda: tuple(points))})
+    sweeps = {"paper": Sweep(lambda: tuple(points))}
+    artifact = Artifact("simulate", "Training configurations", "", USUAL_BEYOND, sweeps)
     evaluator = fidelities.evaluator(runner.plan(artifact, Path(), cluster=cluster))
     started = datetime.now(UTC)
     return Record(

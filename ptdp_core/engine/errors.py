@@ -1,6 +1,6 @@
 """Errors of a training run that a user can correct: one line each, `<what is wrong>; needs <rule>; try <fix>`.
 
-An invalid configuration and unusable data raise `ValueError`; the classes here are for everything else.
+An invalid configuration raises `ConfigurationError`, unusable data `ValueError`; the classes here are for the rest.
 """
 
 import errno

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ptdp_core.config import DTYPES, KEYS_ELSEWHERE, ModelConfig, ParallelConfig, TrainingConfig, described
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import MODES
 
 ON_NAN = ("stop", "skip")
@@ -147,13 +148,13 @@ FIELDS = {f.name: section for section, cls in SECTIONS.items() for f in dataclas
 
 
 def check(settings: Settings) -> None:
-    """Check all settings together; raises `ValueError` naming the field, the rule and a fix."""
+    """Check all settings together; raises `ConfigurationError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
     for section in (engine, optimizer, run):
         _check_types(section)
     TrainingConfig(settings.model, parallel)
     if not parallel.fused and engine.kernels not in ("reference", "auto"):
-        raise ValueError(
+        raise ConfigurationError(
             f"kernels={engine.kernels!r} with fused=False; needs fused=true, or the reference, which fuses nothing; "
             "try kernels='auto'"
         )
@@ -167,32 +168,36 @@ def check(settings: Settings) -> None:
     _at_least("eval_every", run.eval_every, 0)
     _at_least("eval_batches", run.eval_batches, 1)
     if not 0 <= run.validation < 1:
-        raise ValueError(f"validation={run.validation} is no share; needs 0 <= validation < 1; try validation=0.01")
+        raise ConfigurationError(
+            f"validation={run.validation} is no share; needs 0 <= validation < 1; try validation=0.01"
+        )
     if run.eval_every and not run.validation:
-        raise ValueError(
+        raise ConfigurationError(
             f"eval_every={run.eval_every} without held-out sequences; needs validation > 0; try validation=0.01"
         )
     for name in ("lr", "min_lr", "eps", "weight_decay", "clip", "warmup_steps"):
         _at_least(name, getattr(optimizer, name), 0)
     for name, value in (("bucket_mib", engine.bucket_mib), ("timeout", run.timeout)):
         if value <= 0:
-            raise ValueError(f"{name}={value} is not positive; needs {name} > 0; try {name}=30")
+            raise ConfigurationError(f"{name}={value} is not positive; needs {name} > 0; try {name}=30")
     if not 0 <= engine.dropout < 1:
-        raise ValueError(f"dropout={engine.dropout} is no probability below 1; needs 0 <= dropout < 1; try 0.1")
+        raise ConfigurationError(f"dropout={engine.dropout} is no probability below 1; needs 0 <= dropout < 1; try 0.1")
     for name in ("beta1", "beta2"):
         if not 0 <= getattr(optimizer, name) < 1:
-            raise ValueError(f"{name}={getattr(optimizer, name)} is out of range; needs 0 <= {name} < 1; try 0.9")
+            raise ConfigurationError(
+                f"{name}={getattr(optimizer, name)} is out of range; needs 0 <= {name} < 1; try 0.9"
+            )
     scale = optimizer.loss_scale
     if scale != "dynamic" and (isinstance(scale, str) or scale <= 0):
-        raise ValueError(f"loss_scale={scale!r} is no scale; needs a positive number or 'dynamic'; try 8192")
+        raise ConfigurationError(f"loss_scale={scale!r} is no scale; needs a positive number or 'dynamic'; try 8192")
     if run.save_every and not run.save:
-        raise ValueError(
+        raise ConfigurationError(
             f"save_every={run.save_every} without a place to save; needs save=<folder>; try save='checkpoints'"
         )
     if run.load == "auto" and not run.save:
-        raise ValueError("load='auto' without save; needs the folder to go on from; try save='checkpoints'")
+        raise ConfigurationError("load='auto' without save; needs the folder to go on from; try save='checkpoints'")
     if parallel.data_parallel == "zero3" and (engine.exchange, engine.bucket_mib) != ("blocking", 25.0):
-        raise ValueError(
+        raise ConfigurationError(
             f"exchange={engine.exchange!r}, bucket_mib={engine.bucket_mib} with data_parallel='zero3', which has "
             "neither a pipeline nor buckets; needs the defaults; try without them"
         )
@@ -201,80 +206,82 @@ def check(settings: Settings) -> None:
 
 
 def check_world_size(world: int, parallel: ParallelConfig) -> None:
-    """Raise `ValueError` unless the world has n = p*t*d ranks (Section 3.1)."""
+    """Raise `ConfigurationError` unless the world has n = p*t*d ranks (Section 3.1)."""
     if world != parallel.n:
-        raise ValueError(
+        raise ConfigurationError(
             f"ranks={world} for p*t*d={parallel.p}*{parallel.t}*{parallel.d}={parallel.n}; needs as many ranks as "
             f"p*t*d; try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
         )
 
 
 def _check_overlap(engine: EngineSettings, parallel: ParallelConfig) -> None:
-    """Raise `ValueError` for an overlap with something that this layout does not do."""
+    """Raise `ConfigurationError` for an overlap with something that this layout does not do."""
     if engine.overlapped_all_reduce and parallel.t == 1:
-        raise ValueError(
+        raise ConfigurationError(
             "overlapped_all_reduce=True with t=1, where nothing is all-reduced; needs t > 1; "
             "try overlapped_all_reduce=false"
         )
     if engine.overlapped_gather and not (parallel.sharded_optimizer and parallel.data_parallel == "torch"):
-        raise ValueError(
+        raise ConfigurationError(
             f"overlapped_gather=True with sharded_optimizer={parallel.sharded_optimizer}, "
             f"data_parallel={parallel.data_parallel!r}; needs a sharded optimizer and buckets; "
             "try sharded_optimizer=true and data_parallel='torch'"
         )
     if engine.fused_accumulation and parallel.data_parallel == "zero3":
-        raise ValueError(
+        raise ConfigurationError(
             "fused_accumulation=True with data_parallel='zero3', whose gradients autograd adds; needs 'local' or "
             "'torch'; try fused_accumulation=false"
         )
 
 
 def _check_sense(settings: Settings) -> None:
-    """Raise `ValueError` for numbers of the right type that are out of range or contradict each other."""
+    """Raise `ConfigurationError` for numbers of the right type that are out of range or contradict each other."""
     engine, optimizer, parallel = settings.engine, settings.optimizer, settings.parallel
     _at_least("seed", engine.seed, 0)
     _at_least("decay_steps", optimizer.decay_steps, 0)
     _at_least("loss_scale_interval", optimizer.loss_scale_interval, 1)
     if optimizer.eps == 0:
-        raise ValueError("eps=0 divides 0 by 0 where a gradient is 0; needs eps > 0; try eps=1e-8")
+        raise ConfigurationError("eps=0 divides 0 by 0 where a gradient is 0; needs eps > 0; try eps=1e-8")
     if optimizer.min_lr > optimizer.lr:
-        raise ValueError(
+        raise ConfigurationError(
             f"min_lr={optimizer.min_lr} is above lr={optimizer.lr}; needs min_lr <= lr; try min_lr={optimizer.lr / 10}"
         )
     if parallel.m > MAX_MICROBATCHES:
-        raise ValueError(
+        raise ConfigurationError(
             f"B={parallel.B} is {parallel.m} microbatches in a step; needs at most {MAX_MICROBATCHES}; try a smaller B"
         )
 
 
 def _check_types(section: Any) -> None:
-    """Raise `ValueError` for a value that is not finite, or not of its default's type (for a float also an int)."""
+    """Raise `ConfigurationError` for what is not finite, or not of its default's type (for a float also an int)."""
     for f in dataclasses.fields(section):
         value, default = getattr(section, f.name), f.default
         wanted: tuple[type, ...] = (type(default),)
         if isinstance(default, float):
             wanted = (int, float, str) if f.name == "loss_scale" else (int, float)
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):  # a bool is an int
-            raise ValueError(
+            raise ConfigurationError(
                 f"{f.name}={value!r} is of type {type(value).__name__}; needs {wanted[-1].__name__}; "
                 f"try {f.name}={default!r}"
             )
         if isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"{f.name}={value!r} is no finite number; needs one; try {f.name}={default!r}")
+            raise ConfigurationError(f"{f.name}={value!r} is no finite number; needs one; try {f.name}={default!r}")
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise ValueError(f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}")
+        raise ConfigurationError(
+            f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}"
+        )
 
 
 def _at_least(name: str, value: float, least: float) -> None:
     if value < least:
-        raise ValueError(f"{name}={value} is too small; needs {name} >= {least}; try {name}={least}")
+        raise ConfigurationError(f"{name}={value} is too small; needs {name} >= {least}; try {name}={least}")
 
 
 def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Settings from {section: {field: value}}, as TOML gives it. Unknown names raise `ValueError` with a suggestion."""
+    """Settings from {section: {field: value}}, as TOML gives it. Raises `ConfigurationError` for unknown names."""
     parts = {}
     for section, values in sections.items():
         if section not in SECTIONS or not isinstance(values, Mapping):
@@ -285,12 +292,12 @@ def from_mapping(sections: Mapping[str, Mapping[str, Any]]) -> Settings:
                 raise _unknown("field", name, names)
         required = [f.name for f in dataclasses.fields(SECTIONS[section]) if f.default is dataclasses.MISSING]
         if missing := [name for name in required if name not in values]:
-            raise ValueError(
+            raise ConfigurationError(
                 f"section={section!r} lacks {', '.join(missing)}; needs {', '.join(required)}; try a recipe"
             )
         parts[section] = SECTIONS[section](**values)
     if "model" not in parts:
-        raise ValueError(
+        raise ConfigurationError(
             "section='model' is missing; needs layers, hidden and heads; try a recipe, or [model] in the file"
         )
     return Settings(**parts)
@@ -302,16 +309,16 @@ def to_mapping(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def read(path: str | Path) -> dict[str, dict[str, Any]]:
-    """The sections of a TOML file. Raises `ValueError` if it cannot be read, or has fields outside of a section."""
+    """The sections of a TOML file. Raises `ConfigurationError` if it cannot be read, or a field has no section."""
     try:
         sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(
+        raise ConfigurationError(
             f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
         ) from error
     for section, values in sections.items():
         if not isinstance(values, dict):
-            raise ValueError(
+            raise ConfigurationError(
                 f"{section}={values!r} in {str(path)!r} stands outside a section; needs [model], [parallel], [engine], "
                 f"[optimizer] or [run] above it; try [{FIELDS.get(section, 'model')}]"
             )
@@ -321,14 +328,14 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
 def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The sections with `name=value` texts applied; a value that is not valid TOML is taken as plain text.
 
-    Setting v without a schedule resets the schedule to v's default. Raises `ValueError` for unknown names.
+    Setting v without a schedule resets the schedule to v's default. Raises `ConfigurationError` for unknown names.
     """
     out = {section: dict(values) for section, values in sections.items()}
     for text in assignments:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals:
-            raise ValueError(f"set={text!r} assigns nothing; needs name=value; try --set p=2")
+            raise ConfigurationError(f"set={text!r} assigns nothing; needs name=value; try --set p=2")
         if name not in FIELDS:
             raise _unknown("field", name, FIELDS)
         out.setdefault(FIELDS[name], {})[name] = _parse(value.strip())
@@ -345,9 +352,9 @@ def _parse(value: str) -> Any:
         return value
 
 
-def _unknown(what: str, name: str, known: Any) -> ValueError:
+def _unknown(what: str, name: str, known: Any) -> ConfigurationError:
     if name in KEYS_ELSEWHERE:
-        return ValueError(f"{what}={name!r} is unknown; {KEYS_ELSEWHERE[name]}")
+        return ConfigurationError(f"{what}={name!r} is unknown; {KEYS_ELSEWHERE[name]}")
     close = get_close_matches(name, list(known), n=1)
     fix = f"; try {close[0]!r}" if close else ""
-    return ValueError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}{fix}")
+    return ConfigurationError(f"{what}={name!r} is unknown; needs one of {', '.join(sorted(known))}{fix}")

@@ -23,6 +23,7 @@ from typing import Any
 from ptdp_core.config import field_help
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
 from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.interrupts import EXIT_BASE, received, settle
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server
@@ -44,7 +45,8 @@ MEANINGS = {
 }
 FIELDS = "\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items())
 # Errors that say in one line what to do about them, wherever they are raised.
-CODES = {ValueError.__name__: USAGE, EngineUnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
+CODES = {error.__name__: USAGE for error in (ValueError, ConfigurationError)}
+CODES |= {EngineUnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -267,3 +269,9 @@ def _part() -> None:
 def _way_on(settings: Settings) -> str:
     """The end of a message: how to go on with a run that was stopped, if it saves."""
     return "; to go on: the same command with --resume auto" if settings.run.save else ""
+
+
+if __name__ == "__main__":  # `-m ptdp_core.launch.train` is `-m ptdp_core.launch`, which handles signals first
+    import runpy
+
+    runpy.run_module("ptdp_core.launch", run_name="__main__", alter_sys=True)

@@ -10,6 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from ptdp_core.config import ModelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout.grid import RankGrid
 from ptdp_core.layout.parameters import (
     COLUMN,
@@ -290,5 +291,7 @@ def gather_transfers(grid: RankGrid, pp: int, dp: int, elements: int) -> tuple[T
 
 def _share(elements: int, t: int) -> int:
     if elements % t:
-        raise ValueError(f"t={t} does not divide a boundary tensor of {elements} elements; needs equal chunks; try t=1")
+        raise ConfigurationError(
+            f"t={t} does not divide a boundary tensor of {elements} elements; needs equal chunks; try t=1"
+        )
     return elements // t

@@ -10,6 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout.stages import chunk_layers
 
 COLUMN, ROW = 0, 1
@@ -44,13 +45,13 @@ class Parameter:
         return len(self.shape) > 1
 
     def shard(self, t: int, tp: int) -> "ShardSpec":
-        """The part that tensor rank tp of t holds. Raises ValueError if t does not divide the size along `split`."""
+        """The part that tensor rank tp of t holds. Raises ConfigurationError if t does not divide it."""
         if self.split is None:
             return ShardSpec(self, self.shape, 0, self.shape[0])
         whole = self.shape[self.split]
         padded = self.padded or whole
         if padded % t:
-            raise ValueError(f"t={t} does not divide {padded} of {self.name}; needs equal slices; try t=1")
+            raise ConfigurationError(f"t={t} does not divide {padded} of {self.name}; needs equal slices; try t=1")
         size = padded // t
         start = min(tp * size, whole)
         shape = (*self.shape[: self.split], size, *self.shape[self.split + 1 :])

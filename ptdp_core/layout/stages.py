@@ -4,6 +4,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import StagePlacement
 
 
@@ -12,11 +13,13 @@ def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     """The layers of each stage, in model order. Where `stages` does not divide `layers`, some stages have one less.
 
     These are the last, the first, the last but one, the second, and so on, because the last stage also computes logits
-    and loss, and the first the embedding. So 126 layers on 16 stages are 7, then 14 times 8, then 7. Raises ValueError
-    if a stage would have none.
+    and loss, and the first the embedding. So 126 layers on 16 stages are 7, then 14 times 8, then 7. Raises
+    ConfigurationError if a stage would have none.
     """
     if layers < stages:
-        raise ValueError(f"layers={layers} for {stages} stages; needs a layer for each stage; try layers={stages}")
+        raise ConfigurationError(
+            f"layers={layers} for {stages} stages; needs a layer for each stage; try layers={stages}"
+        )
     sizes = [-(-layers // stages)] * stages
     for k in range(-layers % stages):
         sizes[k // 2 if k % 2 else stages - 1 - k // 2] -= 1

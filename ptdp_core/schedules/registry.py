@@ -4,6 +4,7 @@ from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import zoo
 from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.definition import Definition, of_table
@@ -45,11 +46,14 @@ def default_schedule(v: int) -> str:
 
 
 def definition(name: str) -> Definition:
-    """The schedule of that name, or of that file (`files.py`). Raises `ValueError` if there is none."""
+    """The schedule of that name, or of that file (`files.py`). Raises `ConfigurationError` if there is none."""
     if isinstance(name, str) and name not in DEFINITIONS and name.endswith(SUFFIXES):
-        register(read_definition(name))
+        try:
+            register(read_definition(name))
+        except ValueError as error:  # what is wrong with a file is said where it is read, also by the file's own code
+            raise ConfigurationError(str(error)) from None
     if not isinstance(name, str) or name not in DEFINITIONS:
-        raise ValueError(
+        raise ConfigurationError(
             f"schedule={name!r} is unknown; needs one of {', '.join(DEFINITIONS)}, or a file that ends in "
             f"{', '.join(SUFFIXES)}; try schedule={names()[0]!r}"
         )
@@ -57,20 +61,22 @@ def definition(name: str) -> Definition:
 
 
 def check_schedule(name: str, p: int, m: int, v: int) -> None:
-    """Raise `ValueError` unless the schedule exists for p ranks, m microbatches and v chunks (Section 2.2)."""
+    """Raise `ConfigurationError` unless the schedule exists for p ranks, m microbatches and v chunks (Section 2.2)."""
     schedule, (least, most) = definition(name), definition(name).chunks
     for field, value in (("p", p), ("m", m), ("v", v)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{field}={value!r} is not a positive whole number; needs {field} >= 1; try {field}=1")
+            raise ConfigurationError(
+                f"{field}={value!r} is not a positive whole number; needs {field} >= 1; try {field}=1"
+            )
     if not schedule.has_chunks(v):
         needs = f"v >= {least}" if v < least else f"v <= {most}" if most != least else f"v={most}"
-        raise ValueError(
+        raise ConfigurationError(
             f"v={v} with schedule={name!r}; needs {needs} model chunks per device; "
             f"try v={least}, or schedule={default_schedule(v)!r}"
         )
     problem = schedule.problem(p, m, v)
     if problem:
-        raise ValueError(problem)
+        raise ConfigurationError(problem)
 
 
 def exists(name: str, p: int, m: int, v: int) -> bool:
@@ -88,7 +94,7 @@ def placement_of(name: str, p: int, v: int) -> StagePlacement:
 def build(name: str, p: int, m: int, v: int = 1) -> Schedule:
     """The schedule of that name for p ranks, m microbatches and v chunks (Section 2.2).
 
-    Raises `ValueError` where it does not exist. The same arguments give the same object.
+    Raises `ConfigurationError` where it does not exist. The same arguments give the same object.
     """
     check_schedule(name, p, m, v)
     return definition(name).table(p, m, v)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.formulas import flops_per_iteration
+from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from ptdp_core.schedules import TimelineEvent
 
 PHASES = (
@@ -26,6 +26,7 @@ BUBBLE_CAUSES = ("fill_and_drain", "stage_imbalance", "message_waiting")
 class Estimate:
     """One simulated training iteration.
 
+    - `peak_flops`: of one GPU of the cluster, for the type of its elements
     - `iteration_time`: from the first forward pass to the end of the optimizer step
     - `phase_times`: the iteration split into `PHASES`, mean over pipeline ranks; they add up to `iteration_time`.
       `pipeline_communication` is exposed time only; `bubble` is all waiting of a rank
@@ -44,6 +45,7 @@ class Estimate:
 
     config: TrainingConfig
     cluster: str
+    peak_flops: float
     iteration_time: float
     phase_times: Mapping[str, float]
     bubble_fraction: float
@@ -53,6 +55,17 @@ class Estimate:
     fits: bool
     bubble_times: Mapping[str, float] = field(default_factory=dict)
     timeline: tuple[tuple[TimelineEvent[float], ...], ...] = field(default=(), repr=False)
+
+    @property
+    def model_throughput_per_gpu(self) -> float:
+        """FLOP/s per GPU of the model's own passes, one forward and one backward, whatever is recomputed."""
+        parallel = self.config.parallel
+        return model_flops_per_iteration(self.config.model, parallel.B) / (self.iteration_time * parallel.n)
+
+    @property
+    def model_flops_utilization(self) -> float:
+        """MFU: `model_throughput_per_gpu` over the peak of a GPU."""
+        return self.model_throughput_per_gpu / self.peak_flops
 
     @property
     def throughput_per_gpu(self) -> float:

@@ -96,6 +96,7 @@ def simulate(
     return Estimate(
         config=config,
         cluster=cluster.name,
+        peak_flops=cluster.peak_flops,
         iteration_time=iteration_time,
         phase_times=phases,
         bubble_fraction=phases["bubble"] / fsum(phases[name] for name in PHASES[:4]),

@@ -6,6 +6,8 @@ A cluster file names those of the training program that runs there (`software`).
 from dataclasses import dataclass
 from typing import Any
 
+from ptdp_core.errors import ConfigurationError
+
 
 @dataclass(frozen=True)
 class Software:
@@ -28,8 +30,8 @@ PAPER = Software()
 
 
 def software_of(switches: Any) -> Software:
-    """The training program with these switches on, by name. Raises ValueError unless it is a list of such names."""
+    """The training program with these switches on, by name. Raises ConfigurationError for anything else."""
     known = list(vars(PAPER))
     if not isinstance(switches, list) or not all(switch in known for switch in switches):
-        raise ValueError(f"software={switches!r}; needs a list of some of {', '.join(known)}; try []")
+        raise ConfigurationError(f"software={switches!r}; needs a list of some of {', '.join(known)}; try []")
     return Software(**dict.fromkeys(switches, True))

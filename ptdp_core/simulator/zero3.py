@@ -48,6 +48,7 @@ def simulate_zero3(config: TrainingConfig, model: CostModel) -> Estimate:
     return Estimate(
         config=config,
         cluster=cluster.name,
+        peak_flops=cluster.peak_flops,
         iteration_time=fsum(phases.values()),
         phase_times=phases,
         bubble_fraction=0.0,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import Schedule, Time, build, definition, exists, names, summary
 from ptdp_core.simulator import Cluster, simulate
 from reproduce.experiment.parameters import KEYS
@@ -28,10 +29,11 @@ class Member(NamedTuple):
 def family(p: int, m: int, times: Sequence[Time] = (1, 2, 1), further: Iterable[Schedule] = ()) -> list[Member]:
     """Every schedule that exists for p and m, with the fewest chunks that it has, after those of one's own (`further`).
 
+    One of one's own that has the name of a schedule stands for it.
     `times` are t_f, t_b and t_w of a rank's passes; whole v chunks are compared, so a chunk takes a v-th of them.
     """
-    zoo = [(name, definition(name).chunks[0]) for name in names()]
     tables = [(table.name, table) for table in further]
+    zoo = [(name, definition(name).chunks[0]) for name in names() if name not in dict(tables)]
     tables += [(definition(name).title, build(name, p, m, v)) for name, v in zoo if exists(name, p, m, v)]
     reference = summary(build("1f1b", p, m)).messages
     members = []
@@ -64,10 +66,12 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
         values["B"] = m * int(values.get("d", 1)) * int(values["b"])
         try:
             estimate = simulate(TrainingConfig.from_plain(values), cluster)
-        except (ValueError, TypeError) as error:
+        except (ConfigurationError, TypeError) as error:
             raise UsageError(f"{member.title}: {error}") from None
         metrics = {
             "iteration_time": Metric(estimate.iteration_time, "s", "simulated"),
+            "model_throughput_per_gpu": Metric(estimate.model_throughput_per_gpu, "FLOP/s", "simulated"),
+            "model_flops_utilization": Metric(estimate.model_flops_utilization, "1", "simulated"),
             "throughput_per_gpu": Metric(estimate.throughput_per_gpu, "FLOP/s", "simulated"),
             "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
         }

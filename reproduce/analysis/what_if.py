@@ -3,6 +3,7 @@
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Estimate, simulate, software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
@@ -11,7 +12,8 @@ from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 from results.records.errors import UsageError
 
 NUMBERS = (
-    *("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "bubble_times"),
+    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
+    *("sequences_per_s", "bubble_fraction", "bubble_times"),
     *("peak_memory", "phase_times", "memory_bytes", "traffic"),
 )
 
@@ -32,7 +34,7 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
         check_passes(config)
         model, _ = open_cluster(entry.get("cluster", cluster))
         estimate = simulate(config, model, software, bubble_times=True)
-    except (ValueError, UsageError) as error:
+    except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
     except Exception as error:
         if debug:

@@ -51,7 +51,7 @@ def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, i
 
 
 def derive(point: Point) -> dict[str, Metric]:
-    """Counted over all ranks and groups of the grid. Raises ValueError if the layers do not split."""
+    """Counted over all ranks and groups of the grid. Raises ConfigurationError if the layers do not split."""
     grid, model, v, per_node = _sizes(point.parameters)
 
     def nodes(group: tuple[int, ...]) -> int:

@@ -57,7 +57,7 @@ def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Tr
 
 
 def derive(point: Point | PointResult) -> dict[str, Metric]:
-    """Bytes by path, counted over the message plan. Raises ValueError if t does not divide the tensor."""
+    """Bytes by path, counted over the message plan. Raises ConfigurationError if t does not divide the tensor."""
     _, elements, sent, gathered = plan(point.parameters)
     receivers = {transfer.destination for transfer in sent}
     each = {rank: sum(g.elements for g in gathered if g.destination == rank) for rank in receivers}

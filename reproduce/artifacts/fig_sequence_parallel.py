@@ -104,9 +104,10 @@ ARTIFACT = Artifact(
     description=(
         "Throughput per GPU and memory of the fullest GPU against the tensor-parallel size, with and without sequence "
         "parallelism (Korthikanti et al. 2022), recomputing whole layers, the attention core, or nothing; p=64/t, "
-        "batch size 64, microbatch size 1, non-interleaved 1F1B. FLOP/s by the paper's count (eq. 3)."
+        "batch size 64, microbatch size 1, non-interleaved 1F1B. FLOP/s of the model, without recomputed "
+        "passes."
     ),
-    quantities=(*q.USUAL, TENSOR_TRAFFIC),
+    quantities=(*q.USUAL_BEYOND, TENSOR_TRAFFIC),
     sweeps={
         "paper": Sweep(
             series=_levels(*RECOMPUTE),
@@ -137,7 +138,6 @@ ARTIFACT = Artifact(
         "of inputs in the backward pass.",
         "The intervals come from runs without sequence parallelism.",
         "With full recomputation the peak is in the optimizer step, when there are no activations.",
-        "teraFLOP/s count a recomputed forward pass whether or not there is one (eq. 3): they compare times.",
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ptdp_core import formulas
 from ptdp_core.config import ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import chunk_layers
 from ptdp_core.schedules import bubble_fraction, build
 from ptdp_core.simulator import operators
@@ -263,7 +264,7 @@ def _largest_accepted(configure: Callable[[int], object], limit: int) -> int:
     for size in range(1, limit + 1):
         try:
             configure(size)
-        except ValueError:
+        except ConfigurationError:
             continue
         accepted.append(size)
     return max(accepted)

@@ -31,7 +31,11 @@ given that fit in memory, by simulated time: p, t, d, v, b; 1F1B, interleaved or
 backward passes; full, selective or no recomputation; sequence parallelism; a sharded optimizer. What
 cannot be among the best (its least possible time is too long) is not simulated; how many is said.
 
-Everything is simulated. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits.
+What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
+within 2% of the fastest, what leaves more tenths of the memory free comes first.
+
+Everything is simulated. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits, 0 if
+something does, tight or not.
 
 examples:
   reproduce plan --model 175b --gpus 1024 --batch 1536
@@ -52,6 +56,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
     parser.add_argument("--batch", type=int, metavar="B", help="global batch size, in sequences")
     options.add_cluster(parser)
+    parser.add_argument(
+        "--headroom",
+        type=float,
+        metavar="PERCENT",
+        help="of a GPU's memory to fill, what should stay free (default 10)",
+    )
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
     options.add_json(parser)
     options.add_results(parser)
@@ -64,14 +74,16 @@ def run(parsed: Namespace) -> int:
     """
     from reproduce.analysis.planning import plan_record
     from reproduce.analysis.planning.plan import make_plan, request
+    from reproduce.analysis.planning.search import HEADROOM
     from reproduce.running.simulated import open_cluster
     from results.records.provenance import collect
 
     started = datetime.now(UTC)
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
+    headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
-        plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step)
+        plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results)
     if parsed.json:
@@ -106,7 +118,8 @@ def _print(plan: "TrainingPlan", folder: Path) -> None:
         for line in lines:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
-    print_table(out, plan_text.ranking(plan), f"Ranked by time, simulated on {plan.cluster_name}", "table.md")
+    title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
+    print_table(out, plan_text.ranking(plan), title, "table.md")
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
     for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
         out.print(_wrapped(line, out.width))

@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Compare schedules; read, find, train and export one's own. Raises `UsageError` for a wrong file or option."""
-    from ptdp_core.schedules import register_table
+    from ptdp_core.schedules import names, register_table
     from reproduce.analysis.schedule_family import family, simulated
     from reproduce.commands.timeline import print_timeline
     from reproduce.output.traces import from_schedule
@@ -79,7 +79,7 @@ def run(parsed: Namespace) -> int:
     table, notes = _own_table(parsed, p, m, times)
     p, m = (table.p, table.m) if table else (p, m)
     members = family(p, m, times, [table] if table else [])
-    if table:
+    if table and table.name not in names():
         register_table(table)  # the simulator asks for it by its name; the family above has it once
     if parsed.simulate is not None:
         members = simulated(members, p, m, _settings(parsed.simulate), open_cluster(parsed.cluster)[0])
@@ -144,14 +144,15 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _own_table(parsed: Namespace, p: int, m: int, times: Sequence[Fraction]) -> "tuple[Schedule | None, list[str]]":
     """The schedule of the file, or the one that is searched for, and sentences about it."""
-    from ptdp_core.schedules import names, read_schedule
+    from ptdp_core.schedules import build, exists, names, read_schedule
 
     if parsed.file is not None:
         try:
             table = read_schedule(parsed.file, {"p": parsed.p, "m": parsed.m, "v": parsed.v})
         except ValueError as error:
             raise UsageError(str(error)) from None
-        if table.name in names():  # the two are compared
+        sizes = (table.name, table.p, table.m, table.v)
+        if table.name in names() and not (exists(*sizes) and build(*sizes) == table):  # the two are compared
             table = replace(table, name=f"{table.name} (own)")
         passes = sum(map(len, table.ranks))
         complete = f"{parsed.file}: complete, {passes} passes; runs with blocking and with overlapped exchanges"
@@ -221,7 +222,7 @@ def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[F
     headings = ["schedule", "v", "bubble (%)", "without flush (%)", "memory (microbatches)", "messages (of 1F1B's)"]
     simulated = any("iteration_time" in member.metrics for member in members)
     if simulated:
-        headings += ["iteration (s)", "teraFLOP/s per GPU", "peak memory (GB)"]
+        headings += ["iteration (s)", "model teraFLOP/s per GPU", "MFU (%)", "peak memory (GB)"]
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)
     print(f"p={p}, m={m}; t_f={t_f}, t_b={t_b}, of it t_w={t_w} [derived: executed tables]", end="")
     print(f"; iterations [simulated on {cluster}]" if simulated else "")
@@ -235,6 +236,7 @@ def cells(member: "Member") -> list[str]:
     row += [f"{100 * numbers[name]:.1f}" for name in ("bubble_fraction", "own_bubble_fraction")]
     row += [f"{numbers['peak_stash']:g}", f"{numbers['relative_messages']:.2f}"]
     if "iteration_time" in numbers:
-        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['throughput_per_gpu'] / 1e12:.1f}"]
+        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['model_throughput_per_gpu'] / 1e12:.1f}"]
+        row.append(f"{100 * numbers['model_flops_utilization']:.1f}")
         row.append(f"{numbers['peak_memory'] / 1e9:.1f}" + ("" if member.fits else " (too much)"))
     return row

@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch.local import RankError, launch
 from ptdp_core.schedules import build
@@ -23,7 +24,7 @@ PATIENCE_ITERATIONS, PATIENCE_SECONDS = 5, 30
 def emulate(config: TrainingConfig, cluster: Cluster, *, gpus_per_node: int, iterations: int = ITERATIONS) -> Emulation:
     """Run `config` on emulated nodes of `gpus_per_node` GPUs of `cluster`. The package says what is emulated, and how.
 
-    Raises `ValueError` for a configuration that cannot be emulated, `NetworkUnavailableError` where this machine
+    Raises `ConfigurationError` for one that cannot be emulated, `NetworkUnavailableError` where this machine
     cannot, `LinkError` if a link drops, `RankError` (of `ptdp_core.launch.local`) if a rank fails. Whatever happens,
     nothing is left behind.
     """
@@ -66,8 +67,10 @@ def _rank(beat: Callable[[], None], plan: EmulationPlan, folder: str) -> Any:
 def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
     for name, value in (("gpus_per_node", gpus_per_node), ("iterations", iterations)):
         if value < 1:
-            raise ValueError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
+            raise ConfigurationError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
     if config.parallel.sharded_optimizer:
-        raise ValueError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
+        raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
     if config.parallel.data_parallel == "zero3":
-        raise ValueError("data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'")
+        raise ConfigurationError(
+            "data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'"
+        )

@@ -26,7 +26,7 @@ def judge(claim: Claim, results: Results) -> ClaimResult:
         needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
         judged = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
     else:
-        judged = _within_margins(claim, results, judgement(claim, results))
+        judged = within_margins(claim, results)
     return ClaimResult(
         id=claim.id,
         sentence=claim.sentence,
@@ -47,12 +47,14 @@ def judgement(claim: Claim, results: Results) -> Judgement:
         return Judgement("inconclusive", f"not judged: {error.args[0]}")
 
 
-def _within_margins(claim: Claim, results: Results, simulated: Judgement) -> Judgement:
+def within_margins(claim: Claim, results: Results) -> Judgement:
     """The judgement, or 'inconclusive' if another one lies inside the simulator's margins, with the least change to it.
 
     What follows from the paper's own numbers or formulas (claims of fidelity 'derived') has no margin.
     """
-    if claim.fidelity == "derived" or simulated.verdict not in ("holds", "contradicted"):
+    simulated = judgement(claim, results)
+    has_none = claim.fidelity == "derived" or simulated.within_margins
+    if has_none or simulated.verdict not in ("holds", "contradicted"):
         return simulated
     flips = [other for other in results.alternatives if judgement(claim, other.results).verdict != simulated.verdict]
     if not flips:

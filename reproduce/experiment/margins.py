@@ -2,12 +2,12 @@
 
 A margin is a factor f: the real value lies between value/f and value*f with the margin's nominal coverage. The margins
 of a cluster are made from errors out of sample (`reproduce.analysis.scoring.intervals`) and read from a file here.
-A claim is judged on the simulated values and on `alternatives`, the same values moved to the ends of their margins:
+A claim is judged on the simulated values and on `Results.alternatives`, these moved to the ends of their margins:
 `reproduce.experiment.claims.judge`. The model is explained in docs/margins.md.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations
@@ -26,12 +26,18 @@ FILE = ROOT / "results" / "reference" / "accuracy" / "margins.json"
 
 # The metrics that have a margin, and the sign with which they follow a throughput. Of others (bubble, phases, traffic)
 # nothing is published, so there is no interval.
-RATES = ("throughput_per_gpu", "model_throughput_per_gpu", "aggregate_throughput", "share_of_peak", "sequences_per_s")
+RATES = (
+    *("throughput_per_gpu", "model_throughput_per_gpu", "model_flops_utilization", "aggregate_throughput"),
+    *("share_of_peak", "sequences_per_s"),
+)
 TIMES = ("iteration_time", "microbatch_time", "training_time", "training_time_eq3")
 RELATIVE = ("normalised_throughput",)  # ratios already
 SIGNS = {**dict.fromkeys((*RATES, *RELATIVE), 1), **dict.fromkeys(TIMES, -1)}
 MEMORY = ("peak_memory", "peak_without_recomputation")
-IN_ESTIMATES = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory")
+IN_ESTIMATES = (
+    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
+    *("sequences_per_s", "peak_memory"),
+)
 CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest: nothing is known of its margins
 # In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
 # whose sets would be too many, only one at a time.
@@ -138,16 +144,21 @@ def lines(margins: Margins | None) -> list[str]:
     ]
 
 
-def alternatives(results: Results, margins: Margins, usable_memory: float) -> Iterator[Alternative]:
+def with_margins(results: Results, margins: Margins, usable_memory: Callable[[PointResult], float]) -> Results:
+    """Simulated results with intervals, and with what else they may be; `usable_memory` is that of a point's GPUs."""
+    points = tuple(map(margins.applied, results.points))
+    return replace(results, points=points, moved=partial(_alternatives, margins, usable_memory))
+
+
+def _alternatives(
+    margins: Margins, usable_memory: Callable[[PointResult], float], results: Results
+) -> Iterator[Alternative]:
     """What may be in place of simulated results: one thing at a time moved to either end of its margin.
 
     All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
+    Points on another cluster are moved, too: the simulator is no surer of them.
     """
-    points = [
-        point
-        for point in results.points
-        if CLUSTER not in point.parameters and any(name in SIGNS for name in point.metrics)
-    ]
+    points = [point for point in results.points if any(name in SIGNS for name in point.metrics)]
     moves = [("every throughput", points, margins.throughput, "")]
     moves += [
         (f"the throughput of {name}", group, margins.ratio, " against the rest") for name, group in _groups(points)
@@ -179,30 +190,35 @@ def _groups(points: Sequence[PointResult]) -> Iterator[tuple[str, list[PointResu
 
 
 def _moved(results: Results, shifts: Mapping[str, float], share: float) -> Results:
-    """The results with the throughputs of some points moved by a shift, a logarithm, and their times the other way."""
+    """The results with the throughputs of some points moved by a shift, a logarithm, and their times the other way.
+
+    What is moved has no margins any more.
+    """
     points = (
         _shifted(point, SIGNS, share * shifts[point.key]) if point.key in shifts else point for point in results.points
     )
-    return replace(results, points=tuple(points))
+    return Results(tuple(points), results.fidelity, results.scale)
 
 
-def _moved_memory(results: Results, shift: float, usable: float, share: float) -> Results:
+def _moved_memory(
+    results: Results, shift: float, usable_memory: Callable[[PointResult], float], share: float
+) -> Results:
     """The results with all memory moved by a shift, a logarithm: some points do not fit any more, others do.
 
     What the paper has a value for was run, so it fits.
     """
     points = []
     for point in results.points:
-        if CLUSTER not in point.parameters:
-            point = _shifted(point, dict.fromkeys(MEMORY, 1), share * shift)
-            peak = point.metrics.get("peak_memory")
-            if peak is not None and peak.value is not None:
-                if point.status == "oom" and peak.value <= usable:
-                    point = replace(point, status="ok", reason=None)
-                elif point.status == "ok" and peak.value > usable and not point.paper:
-                    point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
+        point = _shifted(point, dict.fromkeys(MEMORY, 1), share * shift)
+        peak = point.metrics.get("peak_memory")
+        if peak is not None and peak.value is not None:
+            fits = peak.value <= usable_memory(point)
+            if point.status == "oom" and fits:
+                point = replace(point, status="ok", reason=None)
+            elif point.status == "ok" and not fits and not point.paper:
+                point = replace(point, status="oom", reason="does not fit", metrics={"peak_memory": peak})
         points.append(point)
-    return replace(results, points=tuple(points))
+    return Results(tuple(points), results.fidelity, results.scale)
 
 
 def _shifted(point: PointResult, signs: Mapping[str, int], shift: float) -> PointResult:

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import KEYS_ELSEWHERE, ModelConfig, ParallelConfig
+from ptdp_core.errors import ConfigurationError
 from results.records.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def ranks_of(parameters: Mapping[str, Any]) -> int:
 
 
 def settings_of(parameters: Mapping[str, Any]) -> "Settings":
-    """The engine's settings that a point's parameters name; others do not matter. Raises ValueError for bad ones."""
+    """The engine's settings that a point's parameters name; others do not matter. Raises ConfigurationError."""
     from ptdp_core.engine.settings import FIELDS, from_mapping
 
     sections: dict[str, dict[str, Any]] = {}
@@ -35,18 +36,18 @@ def settings_of(parameters: Mapping[str, Any]) -> "Settings":
 
 
 def check_keys(entry: Any) -> None:
-    """Raise ValueError, naming the key, unless `entry` is an object with a point's keys and no others."""
+    """Raise ConfigurationError, naming the key, unless `entry` is an object with a point's keys and no others."""
     if not isinstance(entry, dict):
-        raise ValueError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
+        raise ConfigurationError(f"found {json.dumps(entry)[:60]}; needs an object with the keys {', '.join(REQUIRED)}")
     for key in entry:
         if key not in KEYS:
             hint = KEYS_ELSEWHERE.get(key) or did_you_mean(key, KEYS)[2:] or f"known: {', '.join(KEYS)}"
-            raise ValueError(f"unknown key {key!r}; {hint}")
+            raise ConfigurationError(f"unknown key {key!r}; {hint}")
     if missing := [key for key in REQUIRED if key not in entry]:
-        raise ValueError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
+        raise ConfigurationError(f"missing {', '.join(map(repr, missing))}; needs at least {', '.join(REQUIRED)}")
     for key in ("cluster", "label"):
         if not isinstance(entry.get(key, ""), str):
-            raise ValueError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
+            raise ConfigurationError(f"{key}={entry[key]!r} is not text; needs a name in quotes")
     for key in ("schedule", "recompute", "data_parallel"):
         if key in entry and (not isinstance(entry[key], str) or not entry[key]):
-            raise ValueError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")
+            raise ConfigurationError(f"{key}={entry[key]!r} is not a name; needs text in quotes, or leave it out")

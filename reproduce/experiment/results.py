@@ -1,7 +1,7 @@
 """What claims are: sentences, each with a function that judges it on the results of a run."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -19,11 +19,15 @@ OURS = "not in the paper"  # the place of a claim that is ours
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim: a verdict (of `results.records.VERDICTS`), why, and the numbers used."""
+    """What became of a claim: a verdict (of `results.records.VERDICTS`), why, and the numbers used.
+
+    `within_margins` says that the verdict is already what the simulator's margins leave of it.
+    """
 
     verdict: str
     explanation: str
     numbers: Mapping[str, Number] = field(default_factory=dict)
+    within_margins: bool = False
 
 
 class MissingResultError(LookupError):
@@ -34,13 +38,19 @@ class MissingResultError(LookupError):
 class Results:
     """The evaluated points of one run, as claims read them. Metrics are named by name or by quantity, in base units.
 
-    `alternatives` are the same results moved to the ends of the simulator's margins; none where the numbers are exact.
+    `moved` gives the `alternatives` of such results: what else they may be, inside the simulator's margins. Where the
+    numbers are exact there is none.
     """
 
     points: tuple[PointResult, ...]
     fidelity: str
     scale: str = PAPER
-    alternatives: "tuple[Alternative, ...]" = ()
+    moved: "Callable[[Results], Iterable[Alternative]]" = field(default=lambda results: (), compare=False)
+
+    @cached_property
+    def alternatives(self) -> "tuple[Alternative, ...]":
+        """These results moved to the ends of the simulator's margins."""
+        return tuple(self.moved(self))
 
     def point(self, key: str) -> PointResult:
         """The point of that key. Raises `MissingResultError`."""

@@ -30,7 +30,8 @@ def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
 
     names = [point["label"] for point in points]
     fitting = [point if point["status"] == "ok" else None for point in points]
-    speeds = DataFrame({"speed": [each and each["throughput_per_gpu"] / 1e12 for each in fitting]}, names, dtype=float)
+    speeds = [each and each["model_throughput_per_gpu"] / 1e12 for each in fitting]
+    speeds = DataFrame({"speed": speeds}, names, dtype=float)
     times = DataFrame(
         {
             part: [each and sum(each["phase_times"].get(phase, 0.0) for phase in phases) for each in fitting]
@@ -44,7 +45,7 @@ def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
     look: dict[str, Any] = {"width": 0.75, "legend": False}
     speeds.plot.barh(ax=left, color=theme.PALETTE[0], **look)
     times.plot.barh(ax=right, stacked=True, color=[color for color, _ in PARTS.values()], **look)
-    for axes, label in ((left, "Achieved teraFLOP/s per GPU (eq. 3)"), (right, "Iteration time (s)")):
+    for axes, label in ((left, "Achieved teraFLOP/s per GPU (model FLOPs)"), (right, "Iteration time (s)")):
         axes.set(xlabel=label, ylabel="", xlim=(0, None))
         axes.tick_params(axis="y", length=0)
         axes.grid(False, axis="y")

@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
-from reproduce.running.simulated import cluster_of, oom_reason, open_cluster, shown_model_throughput, simulated_metrics
+from reproduce.running.simulated import (
+    cluster_of,
+    oom_reason,
+    open_cluster,
+    shown_model_rates,
+    simulated_metrics,
+)
 from results.records import Metric
 from results.records.errors import UnavailableError
 
@@ -40,17 +47,17 @@ class Emulated(Evaluator):
         from reproduce.emulation import emulate
 
         assert self.cluster is not None
-        artifact, cluster = self.plan.artifact, cluster_of(point, self.cluster)
+        artifact, cluster = self.plan.artifact, cluster_of(point.parameters, self.cluster)
         config = TrainingConfig.from_plain(point.parameters)
         estimate = simulate(config, cluster)
         if not estimate.fits:
             return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",)))
         emulation = emulate(config, self.cluster, gpus_per_node=cluster.gpus_per_node)
         metrics = emulated_metrics(config, emulation)
-        metrics |= shown_model_throughput(
-            artifact, config, emulation.iteration_time, "emulated", tuple(emulation.samples_s)
+        metrics |= shown_model_rates(
+            artifact, config, emulation.iteration_time, cluster, "emulated", tuple(emulation.samples_s)
         )
-        predicted = shown_model_throughput(artifact, config, emulation.prediction.iteration_time, "simulated")
+        predicted = shown_model_rates(artifact, config, emulation.prediction.iteration_time, cluster, "simulated")
         metrics |= {f"{PREFIX}{name}": metric for name, metric in predicted.items()}
         further = artifact.emulated(point, emulation) if artifact.emulated else {}
         timelines = artifact.timelines(point, emulation) if artifact.timelines else ()
@@ -75,9 +82,9 @@ def digest(artifact: Artifact) -> str:
 def expected_seconds(point: Point, cluster: str) -> float:
     """About how long emulating a point takes; 0 for one that cannot be. Needs no emulation on this machine."""
     try:
-        nodes = cluster_of(point, open_cluster(cluster)[0])
+        nodes = cluster_of(point.parameters, open_cluster(cluster)[0])
         estimate = simulate(TrainingConfig.from_plain(point.parameters), nodes)
-    except ValueError:
+    except ConfigurationError:
         return 0.0
     return START_S + ITERATIONS * estimate.iteration_time if estimate.fits else 0.0
 

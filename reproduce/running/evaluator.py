@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import Scalar
@@ -57,7 +58,7 @@ class Evaluator:
     debug: bool = field(default=False, compare=False)
 
     def outcome(self, point: Point) -> Outcome:
-        """What came of a point; may raise: ValueError says that the point is not valid."""
+        """What came of a point; may raise: ConfigurationError says that the point is not valid."""
         raise NotImplementedError
 
     def depends_on(self, point: Point) -> Mapping[str, Any]:
@@ -68,7 +69,7 @@ class Evaluator:
         """The point's parameters with the training configuration's defaults filled in, if they make one."""
         try:
             return {**point.parameters, **TrainingConfig.from_plain(point.parameters).to_plain()}
-        except (ValueError, TypeError):
+        except (ConfigurationError, TypeError):
             return point.parameters
 
     def order(self) -> Sequence[Point]:
@@ -101,8 +102,8 @@ class Evaluator:
         """The point with its metrics, or with the reason why it has none."""
         try:
             outcome = self.outcome(point)
-        except ValueError as error:
-            outcome = Outcome("invalid", str(error) or "the configuration is not valid", {})
+        except ConfigurationError as error:
+            outcome = Outcome("invalid", str(error), {})
         except Exception as error:
             if self.debug:
                 raise

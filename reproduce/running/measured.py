@@ -168,7 +168,7 @@ def expected_seconds(point: Point, cluster: str) -> float:
 
 
 def train(launcher: "Launcher", point: Point) -> Mapping[str, Metric]:
-    """Time whole training steps of the point's configuration. Raises ValueError for one that cannot be."""
+    """Time whole training steps of the point's configuration. Raises ConfigurationError for one that cannot be."""
     from benchmarks.harness.step_time import time_steps
 
     settings = settings_of(point.parameters)

@@ -40,7 +40,9 @@ from results.records.provenance import collect
 RECORD = "record.json"
 PARTIAL = "partial.json"
 SAVE_EVERY_S = 1.0
-REUSED = ("ok", "oom", "invalid")  # settled by what the fingerprint covers; a failure may have been of the moment
+# What the fingerprint settles. A failure may have been of the moment; what is invalid is quickly found to be so again,
+# also by checks that the fingerprint does not cover.
+REUSED = ("ok", "oom")
 
 
 def record_paths(results: Path, artifact: Artifact) -> list[Path]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
@@ -48,7 +49,7 @@ class Simulated(Evaluator):
     def outcome(self, point: Point) -> Outcome:
         """Simulate the point."""
         assert self.cluster is not None
-        cluster = cluster_of(point, self.cluster)
+        cluster = cluster_of(point.parameters, self.cluster)
         config = TrainingConfig.from_plain(point.parameters)
         check_passes(config)
         estimate = simulate(config, cluster, bubble_times=True)
@@ -56,7 +57,7 @@ class Simulated(Evaluator):
             memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
             return Outcome("oom", oom_reason(estimate, cluster), memory)
         artifact = self.plan.artifact
-        model = shown_model_throughput(artifact, estimate.config, estimate.iteration_time, "simulated")
+        model = shown_model_rates(artifact, estimate.config, estimate.iteration_time, cluster, "simulated")
         further = artifact.further(point, estimate, cluster) if artifact.further else {}
         return Outcome("ok", None, {**simulated_metrics(estimate), **model, **further})
 
@@ -70,12 +71,12 @@ class Simulated(Evaluator):
 
     def results(self, points: Sequence[PointResult]) -> Results:
         """The points with intervals, and what else they may be inside these."""
-        results = super().results(points)
-        if self.cluster_margins is None or self.cluster is None:
+        results, cluster = super().results(points), self.cluster
+        if self.cluster_margins is None or cluster is None:
             return results
-        results = replace(results, points=tuple(map(self.cluster_margins.applied, results.points)))
-        others = tuple(margins.alternatives(results, self.cluster_margins, self.cluster.usable_memory))
-        return replace(results, alternatives=others)
+        return margins.with_margins(
+            results, self.cluster_margins, lambda point: cluster_of(point.parameters, cluster).usable_memory
+        )
 
     def notes(self, results: Results) -> tuple[str, ...]:
         """How sure the numbers are."""
@@ -105,18 +106,18 @@ def open_cluster(name: str) -> tuple[Cluster, ClusterRef]:
         raise UsageError(str(error)) from None
 
 
-def cluster_of(point: Point, cluster: Cluster) -> Cluster:
-    """The cluster, or the other one that the point names, with nodes of the size that the point asks for.
+def cluster_of(parameters: Mapping[str, Any], cluster: Cluster) -> Cluster:
+    """The cluster, or the other one that a point's parameters name, with nodes of the size that they ask for.
 
     Each is one object, however often it is asked for: the simulator keeps what it knows of a cluster by its identity.
     """
-    if CLUSTER in point.parameters:
-        cluster = _named(str(point.parameters[CLUSTER]))
-    size = point.parameters.get(GPUS_PER_NODE)
+    if CLUSTER in parameters:
+        cluster = _named(str(parameters[CLUSTER]))
+    size = parameters.get(GPUS_PER_NODE)
     if size is None:
         return cluster
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"{GPUS_PER_NODE}={size!r} is not a positive whole number; needs at least 1; try 2")
+        raise ConfigurationError(f"{GPUS_PER_NODE}={size!r} is not a positive whole number; needs at least 1; try 2")
     return _with_nodes_of(cluster, size)
 
 
@@ -131,13 +132,13 @@ def _with_nodes_of(cluster: Cluster, size: int) -> Cluster:
 
 
 def check_passes(config: TrainingConfig) -> None:
-    """Raise ValueError if too much of the schedule has to be executed; its periodic steady state has not."""
+    """Raise ConfigurationError if too much of the schedule has to be executed; its periodic steady state has not."""
     from ptdp_core.simulator.steady_state import least_passes  # not to be loaded by what simulates nothing
 
     parallel = config.parallel
     executed = least_passes(parallel.schedule, parallel.p, parallel.m, parallel.v)
     if executed > MAX_PASSES:
-        raise ValueError(
+        raise ConfigurationError(
             f"m={parallel.m} microbatches on p={parallel.p} stages with v={parallel.v} chunks make {executed} passes "
             f"to execute; needs at most {MAX_PASSES}; try a larger b or d, or a smaller B"
         )
@@ -158,18 +159,37 @@ def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
     return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
 
 
-def shown_model_throughput(
-    artifact: Artifact, config: TrainingConfig, seconds: float, origin: str, samples: Sequence[float] = ()
+def shown_model_rates(
+    artifact: Artifact,
+    config: TrainingConfig,
+    seconds: float,
+    cluster: Cluster,
+    origin: str,
+    samples: Sequence[float] = (),
 ) -> dict[str, Metric]:
-    """FLOP/s per GPU without the recomputed forward pass that eq. (3) counts, if the artifact shows them.
+    """FLOP/s per GPU without the recomputed pass that eq. (3) counts, if the artifact shows them, and MFU beside them.
 
     `seconds` is the time of an iteration, `samples` are several of them that were clocked.
     """
-    if all(quantity.name != q.MODEL_THROUGHPUT.name for quantity in artifact.quantities):
+    shown = {quantity.name for quantity in artifact.quantities}
+    if q.MODEL_THROUGHPUT.name not in shown:
         return {}
+    rates = model_rates(config, seconds, cluster, origin, samples)
+    return {name: metric for name, metric in rates.items() if name in shown}
+
+
+def model_rates(
+    config: TrainingConfig, seconds: float, cluster: Cluster, origin: str, samples: Sequence[float] = ()
+) -> dict[str, Metric]:
+    """Model FLOP/s per GPU, and these over the cluster's peak (MFU), by the time of an iteration."""
     flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    rates = tuple(flops / sample for sample in samples) or None
-    return {q.MODEL_THROUGHPUT.name: Metric(flops / seconds, "FLOP/s", origin, rates)}
+    amounts = {q.MODEL_THROUGHPUT: flops, q.MFU: flops / cluster.peak_flops}
+    return {
+        quantity.name: Metric(
+            amount / seconds, quantity.unit, origin, tuple(amount / sample for sample in samples) or None
+        )
+        for quantity, amount in amounts.items()
+    }
 
 
 def oom_reason(estimate: Estimate, cluster: Cluster) -> str:

@@ -35,6 +35,9 @@ from results.records import PointResult
 from results.records.errors import ReproduceError
 
 SHOWN_PLANS = 8
+PLAN_NUMBERS = (
+    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "peak_memory"),
+)
 
 
 def call(name: str, arguments: str) -> str:
@@ -182,8 +185,7 @@ def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[
     return {
         "simulated": len(result.search.ranked),
         "plans": [
-            {"configuration": estimate.config.to_plain()}
-            | _fields(estimate, "iteration_time", "throughput_per_gpu", "peak_memory")
+            {"configuration": estimate.config.to_plain()} | _fields(estimate, *PLAN_NUMBERS)
             for estimate in result.search.ranked[:SHOWN_PLANS]
         ],
     }

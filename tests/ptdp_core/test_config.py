@@ -1,10 +1,13 @@
 import re
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, descriptions, padded_vocab
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, RunSettings
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.schedules import default_schedule, names
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
 
@@ -51,6 +54,19 @@ def test_words_of_older_records_are_understood() -> None:
 def test_every_field_has_a_sentence_about_itself(part: type) -> None:
     for name, sentence in descriptions(part).items():
         assert re.fullmatch(r"[A-Z'].{7,220}\.", sentence), f"{name}: {sentence}"
+
+
+def test_the_sentence_of_a_schedule_does_not_grow_with_the_schedules_there_are() -> None:
+    words = set(re.findall(r"[\w-]+", descriptions(ParallelConfig)["schedule"]))
+    assert words & set(names()) == {default_schedule(1), default_schedule(2)}
+
+
+def test_only_what_cannot_be_configured_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("x = 1")
+    for values in ({"layers": 0}, {"t": 5}, {"schedule": "1f1"}, {"v": 4, "B": 20}, {"schedule": str(own)}):
+        with pytest.raises(ConfigurationError):
+            configured(**values)
 
 
 def test_configurations_do_not_change() -> None:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import reproduce
+from reproduce.analysis.planning.search import NEAR_TIE
 from results import ROOT
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
@@ -57,10 +58,12 @@ def test_simulate_agrees_with_the_artifact(figure_12):
     first = figure_12.record.points[0]
     record = reproduce.simulate({"v": 1}, {"v": 4, "b": 7, "label": "seven"}, **GPT3)
     ok, invalid = record.points
-    assert ok.metrics == first.metrics
+    model_rates = {name: metric for name, metric in ok.metrics.items() if name.startswith("model_")}
+    assert ok.metrics == {**first.metrics, **model_rates}
+    assert model_rates.keys() == {"model_throughput_per_gpu", "model_flops_utilization"}
     assert (invalid.label, invalid.status) == ("seven", "invalid")
     assert "b=7" in str(invalid.reason)
-    assert reproduce.simulate(**GPT3, v=1).points[0].metrics == first.metrics
+    assert reproduce.simulate(**GPT3, v=1).points[0].metrics == ok.metrics
     (long,) = reproduce.simulate({**GPT3, "B": 10**7, "schedule": "gpipe"}).points
     assert (long.status, "passes to execute; needs at most" in str(long.reason)) == ("invalid", True)
 
@@ -69,7 +72,8 @@ def test_plan_has_the_papers_configuration_among_the_ranked():
     record = reproduce.plan("1.7b", top=2)
     assert [point.parameters["rank"] for point in record.points][:2] == [1, 2]
     times = [point.metrics["iteration_time"].value for point in record.points]
-    assert times == sorted(times)
+    assert times[0] <= min(times) * (1 + NEAR_TIE)
+    assert all("model_flops_utilization" in point.metrics for point in record.points)
     assert record.frame().paper.count() == 1
 
 

@@ -5,9 +5,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.analysis.planning.models import models, named, table_1_row
-from reproduce.analysis.planning.search import Search, Takeaways, least_memory, nearest_gpus, search, takeaways
+from reproduce.analysis.planning.search import (
+    HEADROOM,
+    Search,
+    Takeaways,
+    is_tight,
+    least_memory,
+    nearest_gpus,
+    search,
+    takeaways,
+)
 from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
 from reproduce.experiment import published
 from results.records.errors import NothingSelectedError, ReproduceError, UsageError
@@ -21,8 +31,9 @@ REQUIRED_SIZES = ("layers", "hidden", "heads")
 class TrainingPlan:
     """The answer.
 
-    `papers_best` is the fastest with the paper's techniques alone, None if none of these fits; `paper` is the paper's
-    own configuration for this job with its published FLOP/s, if it gives one.
+    `headroom` is the share of a GPU's memory that the best leaves free, if anything does. `papers_best` is the best
+    with the paper's techniques alone, None if none of these fits; `paper` is the paper's own configuration for this job
+    with its published FLOP/s, if it gives one.
     """
 
     name: str
@@ -32,13 +43,18 @@ class TrainingPlan:
     takeaways: Takeaways
     search: Search
     top: int
+    headroom: float
     papers_best: Estimate | None
     paper: "PaperPlan | None"
 
     @property
     def best(self) -> Estimate:
-        """The fastest configuration."""
+        """The first of the ranking: of the fastest that leave room, within `NEAR_TIE`, one that leaves most."""
         return self.search.ranked[0]
+
+    def is_tight(self, estimate: Estimate) -> bool:
+        """Whether a configuration leaves less memory free than the headroom."""
+        return is_tight(estimate, self.cluster, self.headroom)
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")
         return "own", ModelConfig(**given)
-    except ValueError as error:
+    except ConfigurationError as error:
         raise UsageError(str(error)) from None
 
 
@@ -91,15 +107,18 @@ def make_plan(
     cluster_name: str,
     top: int,
     on_step: Callable[[int], None] = lambda done: None,
+    headroom: float = HEADROOM,
 ) -> TrainingPlan:
     """Find the best configurations for `job`; `on_step` is told how many are simulated.
 
     Raises `UsageError` and `NothingSelectedError`.
     """
-    result = search(job, cluster, top, on_step=on_step)
+    if not 0 <= headroom < 1:
+        raise UsageError(f"headroom={100 * headroom:g} is no share; needs 0 or more and less than 100 percent; try 10")
+    result = search(job, cluster, top, on_step=on_step, headroom=headroom)
     if not result.ranked:
         raise _nothing(job, cluster, result)
-    papers = search(job, cluster, 1, PAPERS_TECHNIQUES).ranked
+    papers = search(job, cluster, 1, PAPERS_TECHNIQUES, headroom=headroom).ranked
     return TrainingPlan(
         name=name,
         job=job,
@@ -108,6 +127,7 @@ def make_plan(
         takeaways=takeaways(job, cluster),
         search=result,
         top=top,
+        headroom=headroom,
         papers_best=papers[0] if papers else None,
         paper=paper_plan(job, cluster),
     )

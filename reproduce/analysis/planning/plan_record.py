@@ -35,6 +35,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
         "model": {"name": plan.name, **asdict(plan.job.model)},
         "gpus": plan.job.n,
         "batch": plan.job.B,
+        "headroom": plan.headroom,
         "counts": {
             "legal": search.legal,
             "do_not_fit": search.too_large,
@@ -64,12 +65,17 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
 
 def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     """A configuration and its numbers, as JSON."""
-    numbers = ("throughput_per_gpu", "bubble_fraction", "peak_memory", "memory_bytes", "traffic", "phase_times")
+    numbers = (
+        *("model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "bubble_fraction"),
+        *("peak_memory", "memory_bytes", "traffic", "phase_times"),
+    )
     return {
         **{name: getattr(estimate.config.parallel, name) for name in plan_text.PARAMETERS},
         "iteration_time": estimate.iteration_time,
         "slower_by": plan_text.slower(estimate, plan.best),
         **{name: getattr(estimate, name) for name in numbers},
+        "free_memory": plan_text.free(plan, estimate),
+        "tight": plan.is_tight(estimate),
         "intervals": margins.of_estimate(estimate),
     }
 
@@ -112,7 +118,8 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
                 status="ok",
                 reason=None,
                 fingerprint=fingerprint({"parameters": parameters, "cluster": cluster, "code": provenance.code_digest}),
-                metrics=simulated.simulated_metrics(estimate),
+                metrics=simulated.simulated_metrics(estimate)
+                | simulated.model_rates(estimate.config, estimate.iteration_time, plan.cluster, "simulated"),
                 paper=paper,
             )
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Estimate
 from reproduce.analysis.planning.plan import TrainingPlan
-from reproduce.analysis.planning.search import order, time_differences
+from reproduce.analysis.planning.search import NEAR_TIE, order, time_differences
 from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
 from reproduce.experiment.results import argmax
@@ -67,23 +67,26 @@ def title(plan: TrainingPlan) -> str:
 
 
 def ranking(plan: TrainingPlan) -> "DataFrame":
-    """The configurations in the order of their simulated times, as text."""
+    """The configurations in the order of the ranking, as text."""
     from pandas import DataFrame
 
     known = margins.read(plan.cluster_name)
     rows = []
     for rank, estimate, which in shown(plan):
         parallel = estimate.config.parallel
+        which = ", ".join(filter(None, (which, "tight" if plan.is_tight(estimate) else "")))
         row = {"rank": str(rank or ""), "which": which}
         row |= {size: str(getattr(parallel, size)) for size in SIZES}
         row |= {"schedule, recomputed, ...": techniques(parallel), "iteration (s)": f"{estimate.iteration_time:.3f}"}
+        row["MFU (%)"] = f"{100 * estimate.model_flops_utilization:.1f}"
+        row["slower by (%)"] = f"{100 * slower(estimate, plan.best):.1f}"
         if known:
             interval = known.throughput.interval(estimate.iteration_time)
             row["sure to (s)"] = f"{interval.low:.2f} to {interval.high:.2f}"
-        row["slower by (%)"] = f"{100 * slower(estimate, plan.best):.1f}"
         row["memory (GB)"] = f"{estimate.peak_memory / GB:.1f}"
+        row["free (%)"] = f"{100 * free(plan, estimate):.0f}"
         row["bubble (%)"] = f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}"
-        row["teraFLOP/s (per GPU)"] = f"{estimate.throughput_per_gpu / 1e12:.1f}"
+        row["model teraFLOP/s (per GPU)"] = f"{estimate.model_throughput_per_gpu / 1e12:.1f}"
         row |= {f"{name} sent (GB)": f"{estimate.traffic[link] / GB:.1f}" for link, name in LINKS.items()}
         rows.append(row)
     return DataFrame(rows, dtype=object)
@@ -109,15 +112,20 @@ def techniques(parallel: ParallelConfig) -> str:
     return ", ".join((parallel.schedule, parallel.recompute, *also))
 
 
+def free(plan: TrainingPlan, estimate: Estimate) -> float:
+    """The share of the memory to fill that the fullest GPU has free."""
+    return 1 - estimate.peak_memory / plan.cluster.usable_memory
+
+
 def slower(estimate: Estimate, best: Estimate) -> float:
-    """How much longer an iteration takes than the best one's, relative to it."""
+    """How much longer an iteration takes than the best one's, relative to it; negative for a faster one."""
     return estimate.iteration_time / best.iteration_time - 1
 
 
 def undecided(plan: TrainingPlan, estimate: Estimate) -> bool:
-    """Whether the best may be slower than this one: their ratio is inside the simulator's margin."""
-    known = margins.read(plan.cluster_name)
-    return known is not None and estimate.iteration_time < known.ratio.factor * plan.best.iteration_time
+    """Whether it is not sure which of this one and the best is faster: their ratio is inside the simulator's margin."""
+    known, ratio = margins.read(plan.cluster_name), estimate.iteration_time / plan.best.iteration_time
+    return known is not None and max(ratio, 1 / ratio) < known.ratio.factor
 
 
 def takeaway_lines(plan: TrainingPlan) -> list[str]:
@@ -156,8 +164,8 @@ def count_line(plan: TrainingPlan) -> str:
         text += f", {search.too_long} have schedules too long to execute (not ranked)"
     if search.discarded:
         text += (
-            f", {search.discarded} were left out because by a lower bound they take more than the "
-            f"{search.complete_to_s:.3f} s of the last of the best"
+            f", {search.discarded} were left out because by a lower bound they take more than "
+            f"{search.complete_to_s:.3f} s, with which they cannot be among the best"
         )
     return f"{text}, {len(search.ranked)} simulated"
 
@@ -193,8 +201,10 @@ def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
         for link, label in LINKS.items()
     ]
     unsure = ", of which the simulator is not sure" if undecided(plan, estimate) else ""
+    how = f"{abs(slower(estimate, best)):.1%} {'slower' if more >= 0 else 'faster'} than the best"
+    how += " and tight" if plan.is_tight(estimate) else ""
     return [
-        f"{name}: {slower(estimate, best):.1%} slower than the best{unsure}: {', '.join(changes)}",
+        f"{name}: {how}{unsure}: {', '.join(changes)}",
         f"  time: {more:+.3f} s, of it {', '.join(parts)}; mostly {argmax(differences)}",
         f"  memory: {estimate.peak_memory / GB:.1f} against {best.peak_memory / GB:.1f} GB; bubble "
         f"{estimate.bubble_fraction:.1%} against {best.bubble_fraction:.1%}; GB sent by a GPU: {', '.join(links)}",
@@ -206,7 +216,9 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     known = margins.read(plan.cluster_name)
     notes = [
         "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective) or nothing; SP: "
-        "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer",
+        "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer; model teraFLOP/s count no "
+        f"recomputed pass, and MFU is their share of a GPU's {plan.cluster.peak_flops / 1e12:.0f}",
+        *_risk_lines(plan),
         *margins.lines(known),
     ]
     if known and plan.papers_best and plan.best.config != plan.papers_best.config:
@@ -222,12 +234,27 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     if plan.paper:
         paper = plan.paper.estimate
         printed = f"the paper ({plan.paper.where}) ran {sizes(paper.config.parallel)} and prints "
-        printed += f"{plan.paper.throughput_per_gpu / 1e12:.0f} teraFLOP/s per GPU; simulated "
+        printed += f"{plan.paper.throughput_per_gpu / 1e12:.0f} teraFLOP/s per GPU by its own count (eq. 3); simulated "
         notes.append(
             printed + (f"{paper.throughput_per_gpu / 1e12:.1f}" if paper.fits else "it does not fit in memory")
         )
-    if any(estimate.config.parallel.recompute != "full" for _, estimate, _ in shown(plan)):
-        notes.append(
-            "teraFLOP/s count a recomputed forward pass whether or not there is one (eq. 3): they compare times"
-        )
     return notes
+
+
+def _risk_lines(plan: TrainingPlan) -> list[str]:
+    """How memory decides the ranking."""
+    room = f"{plan.headroom:.0%} of the {plan.cluster.usable_memory / GB:.1f} GB to fill free"
+    lines = [
+        f"ranked first is what leaves {room}; of times within {NEAR_TIE:.0%} of the fastest, what leaves more tenths "
+        "of it free comes first"
+    ]
+    if plan.is_tight(plan.best):
+        lines.append(f"nothing that fits leaves {room}: every one is tight; try more GPUs")
+        return lines
+    fastest = min(plan.search.ranked, key=order)
+    if slower(fastest, plan.best) < -NEAR_TIE:
+        lines.append(
+            f"the fastest is tight, {-slower(fastest, plan.best):.1%} faster than the best: "
+            f"{sizes(fastest.config.parallel)}, {fastest.peak_memory / GB:.1f} GB; --headroom 0 ranks it with others"
+        )
+    return lines

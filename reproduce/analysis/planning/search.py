@@ -1,12 +1,16 @@
 """Searches for the best way to train a model on n GPUs, by simulation, and follows the paper's takeaways (Section 3).
 
+The best configuration is the fastest one that leaves room: a GPU keeps the `headroom` of its memory free. Of those
+whose times differ by no more than `NEAR_TIE` the one that leaves more tenths of it free comes first (`ranked`).
+
 `search` considers every legal configuration (`space.py`), best first by a lower bound on its time: families of
-configurations with the same passes, then their members (`bounds.py`). It stops when no bound is below the time of the
-N-th best so far: the N best are the same as if all had been simulated. The result says how many were left out, and why.
+configurations with the same passes, then their members (`bounds.py`). It stops when all bounds are above the time up to
+which the N best depend on what else there is (`settled_to`): the N best are the same as if all had been simulated. The
+result says how many were left out, and why.
 """
 
-from bisect import insort
-from collections.abc import Callable, Iterator
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count, product
@@ -38,6 +42,10 @@ from reproduce.analysis.planning.space import (
 # Passes of the part of a schedule that has to be executed, at about 10 us each, cold; and passes that it may come to
 # before it settles, where the groups of messages have to be derived first, at about 50 us each.
 MAX_PASSES, MAX_DERIVED = 100_000, 12_000
+# The share of the memory to fill that a configuration should leave free: peaks are less sure than times.
+HEADROOM = 0.10
+# Times that differ by no more are taken as equal: it is far inside the margin of a ratio of two (docs/margins.md).
+NEAR_TIE = 0.02
 
 
 def order(estimate: Estimate) -> tuple[float, ...]:
@@ -47,12 +55,57 @@ def order(estimate: Estimate) -> tuple[float, ...]:
     return (estimate.iteration_time, estimate.peak_memory, *sizes, parallel.recompute == "none")
 
 
+def is_tight(estimate: Estimate, cluster: Cluster, headroom: float) -> bool:
+    """Whether a configuration leaves less than this share of the memory that can be filled free."""
+    return estimate.peak_memory > (1 - headroom) * cluster.usable_memory
+
+
+def tenths_free(estimate: Estimate, cluster: Cluster) -> int:
+    """The whole tenths of the memory to fill that a configuration leaves free: smaller differences are no risk."""
+    return int(10 * (1 - estimate.peak_memory / cluster.usable_memory))
+
+
+def ranked(estimates: Iterable[Estimate], cluster: Cluster, headroom: float = HEADROOM) -> tuple[Estimate, ...]:
+    """Configurations that fit, the best first: those that leave room, then the tight ones.
+
+    Of each kind the fastest makes a group with all that are no more than `NEAR_TIE` slower, in which those that leave
+    most tenths of their memory free come first, the fastest before the others; what is slower makes further groups.
+    """
+    best: list[Estimate] = []
+    kinds: tuple[list[Estimate], list[Estimate]] = ([], [])
+    for estimate in sorted(estimates, key=order):
+        kinds[is_tight(estimate, cluster, headroom)].append(estimate)
+    for kind in kinds:
+        times, first = [estimate.iteration_time for estimate in kind], 0
+        while first < len(kind):
+            last = bisect_right(times, times[first] * (1 + NEAR_TIE))
+            best += sorted(kind[first:last], key=lambda estimate: (-tenths_free(estimate, cluster), *order(estimate)))
+            first = last
+    return tuple(best)
+
+
+def settled_to(times: Sequence[float], top: int) -> float:
+    """The seconds up to which all configurations that leave room have to be known, so that the `top` best are.
+
+    It is where the group of near-ties ends that holds the last of them; `times`, ascending, are those known. What takes
+    longer joins no group up to there, and makes none of these begin elsewhere. Infinite if too few are known.
+    """
+    known, end = 0, float("inf")
+    while known < top:
+        if known == len(times):
+            return float("inf")
+        end = times[known] * (1 + NEAR_TIE)
+        known = bisect_right(times, end)
+    return end
+
+
 @dataclass(frozen=True)
 class Search:
     """The result of a search.
 
-    - `ranked`: the configurations that were simulated, the best first. All that take at most `complete_to_s` seconds
-      are among them, so that up to there a position is the rank among everything that is legal and fits
+    - `ranked`: the configurations that were simulated, the best first (`search.ranked`). All that take at most
+      `complete_to_s` seconds are among them: up to there the place of one that leaves room is its rank among all that
+      are legal and fit. That of tight ones, which are the `tight` last, is so only if nothing was left out
     - of the `legal` configurations some were found `too_large` for the memory, some `too_long` to be executed, some
       were simulated, and the others were `discarded`: their least possible time is above `complete_to_s`
     """
@@ -62,6 +115,7 @@ class Search:
     legal: int
     too_large: int
     too_long: int
+    tight: int
     complete_to_s: float
 
     @property
@@ -71,9 +125,11 @@ class Search:
 
     def rank(self, config: TrainingConfig) -> int | None:
         """The place of a configuration among all that fit, from 1; None if the search is not complete up to it."""
+        roomy = len(self.ranked) - self.tight
         for rank, estimate in enumerate(self.ranked, 1):
-            if estimate.config == config and estimate.iteration_time <= self.complete_to_s:
-                return rank
+            if estimate.config == config:
+                complete = estimate.iteration_time <= self.complete_to_s and (rank <= roomy or not self.discarded)
+                return rank if complete else None
         return None
 
 
@@ -84,8 +140,9 @@ def search(
     techniques: Techniques = TECHNIQUES,
     prune: bool = True,
     on_step: Callable[[int], None] = lambda done: None,
+    headroom: float = HEADROOM,
 ) -> Search:
-    """The `top` best legal configurations by simulated time.
+    """The `top` best legal configurations by simulated time, and by the memory that they leave free (`ranked`).
 
     `techniques` are those that may be used: `PAPERS_TECHNIQUES` leaves out what came after the paper. `prune=False`
     simulates everything that fits. `on_step(done)` is called after each simulation. Nothing is found, which is no
@@ -101,10 +158,12 @@ def search(
         else:
             too_large += len(family)
     estimates: list[Estimate] = []
-    times: list[float] = []
+    roomy: list[float] = []  # the times of those that leave room
+    complete = float("inf")
     while waiting:
         least, _, first = heappop(waiting)
-        if prune and len(times) >= top and least > times[top - 1]:
+        if prune and least > (settled := settled_to(roomy, top)):
+            complete = settled
             break
         if isinstance(first, Family):
             for config in first:
@@ -115,10 +174,11 @@ def search(
             too_large += 1
         else:
             estimates.append(simulate(first, cluster))
-            insort(times, estimates[-1].iteration_time)
+            if not is_tight(estimates[-1], cluster, headroom):
+                insort(roomy, estimates[-1].iteration_time)
             on_step(len(estimates))
-    complete = times[top - 1] if waiting else float("inf")
-    return Search(job, tuple(sorted(estimates, key=order)), legal, too_large, too_long, complete)
+    best, tight = ranked(estimates, cluster, headroom), len(estimates) - len(roomy)
+    return Search(job, best, legal, too_large, too_long, tight, complete)
 
 
 def is_too_long(config: TrainingConfig) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from pandas import DataFrame
 
 from ptdp_core.config import DTYPES, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import bubble_fraction, hardware_flops_per_iteration
 from ptdp_core.simulator import Cluster, cluster_path, load_cluster, simulate
 from reproduce.analysis.calibration.write import host_of, machine
@@ -104,7 +105,7 @@ def _incomparable(record: Record, point: PointResult, cluster: Cluster, host: st
             return f"with {name}={parameters[name]}, where the engine was calibrated with {like_calibrated[0]}"
     try:
         TrainingConfig.from_plain(parameters)
-    except (ValueError, TypeError):
+    except (ConfigurationError, TypeError):
         return "whose parameters are no training configuration"
     return None
 

@@ -108,7 +108,7 @@ function showAnswer(answer) {
   const known = answer.iteration_time !== null;
   const sure = (name, scale, digits) => { const between = answer.intervals?.[name]; return `${(answer[name] / scale).toPrecision(digits)}${between ? ` (${(between.low / scale).toPrecision(3)} to ${(between.high / scale).toPrecision(3)})` : ""}`; };
   const values = known ? {
-    "GPUs": answer.gpus, "iteration (s)": sure("iteration_time", 1, 5), "teraFLOP/s per GPU (eq. 3)": sure("throughput_per_gpu", 1e12, 4),
+    "GPUs": answer.gpus, "iteration (s)": sure("iteration_time", 1, 5), "model teraFLOP/s per GPU": sure("model_throughput_per_gpu", 1e12, 4), "MFU (%)": sure("model_flops_utilization", 0.01, 3),
     "sequences/s": sure("sequences_per_s", 1, 4), "bubble (%)": (100 * answer.bubble_fraction).toFixed(1), "peak memory (GB)": sure("peak_memory", 1e9, 3),
     "days for 300 billion tokens": (300e9 / (answer.sequences_per_s * (state.configuration.seq ?? 2048)) / 86400).toFixed(1),
   } : {};
@@ -254,10 +254,10 @@ function listen() {
 
 function showPlans(answer) {
   const list = element("ol");
-  for (const { configuration, iteration_time, throughput_per_gpu, peak_memory } of answer.plans) {
+  for (const { configuration, iteration_time, model_throughput_per_gpu, model_flops_utilization, peak_memory } of answer.plans) {
     const { p, t, d, v, b, recompute } = configuration, button = element("button", "use");
     button.addEventListener("click", () => { change({ configuration }); fillForm(); });
-    const item = element("li", `p=${p} t=${t} d=${d} v=${v} b=${b}, recompute ${recompute}: ${iteration_time.toPrecision(4)} s, ${(throughput_per_gpu / 1e12).toFixed(1)} teraFLOP/s per GPU, ${(peak_memory / 1e9).toFixed(1)} GB `);
+    const item = element("li", `p=${p} t=${t} d=${d} v=${v} b=${b}, recompute ${recompute}: ${iteration_time.toPrecision(4)} s, ${(model_throughput_per_gpu / 1e12).toFixed(1)} model teraFLOP/s per GPU (MFU ${(100 * model_flops_utilization).toFixed(1)}%), ${(peak_memory / 1e9).toFixed(1)} GB `);
     item.append(button);
     list.append(item);
   }

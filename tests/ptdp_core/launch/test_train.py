@@ -231,13 +231,20 @@ def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch: p
     assert precision == ["high"]
 
 
+def test_the_module_of_the_command_is_a_way_to_call_it() -> None:
+    command = [sys.executable, "-m", "ptdp_core.launch.train", "--recipe", "unknown"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert (done.returncode, done.stderr[:30]) == (2, "ptdp-train: recipe='unknown' i")
+
+
 @pytest.mark.slow
-def test_torchrun(tmp_path: Path, cache: str) -> None:
+@pytest.mark.parametrize("module", ["ptdp_core.launch", "ptdp_core.launch.train"])
+def test_torchrun(tmp_path: Path, cache: str, module: str) -> None:
     sets = [f"cache={cache}", *SMALL, "steps=2", "p=2", f"log={tmp_path / 'log'}"]
     words = [word for s in sets for word in ("--set", s)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, *MODULE, "--recipe", "tiny", *words],
+        [*command, "-m", module, "--recipe", "tiny", *words],
         capture_output=True,
         text=True,
         timeout=90,

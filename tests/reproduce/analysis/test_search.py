@@ -10,7 +10,19 @@ from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, fits, least_time, peak_memory
 from ptdp_core.simulator.costs import CostModel
 from reproduce.analysis.planning import search as searching
-from reproduce.analysis.planning.search import Search, least_memory, nearest_gpus, order, search, takeaways, time_shares
+from reproduce.analysis.planning.search import (
+    HEADROOM,
+    Search,
+    is_tight,
+    least_memory,
+    nearest_gpus,
+    order,
+    ranked,
+    search,
+    settled_to,
+    takeaways,
+    time_shares,
+)
 from reproduce.analysis.planning.space import (
     PAPERS_TECHNIQUES,
     SPLIT_SCHEDULES,
@@ -153,15 +165,21 @@ def test_the_least_time_is_a_bound_where_communication_rules(job, changes):
         assert least_time(config, costs) <= simulate(config, slow).iteration_time
 
 
+@pytest.mark.parametrize("headroom", [0.0, HEADROOM, 0.6])
 @pytest.mark.parametrize("top", by_default([1, 3, 10, 10_000], 3))
-def test_pruning_changes_nothing(job, everything, top):
-    pruned = search(job, CLUSTER, top, SOME)
+def test_pruning_changes_nothing(job, top, headroom):
+    everything = search(job, CLUSTER, top, SOME, prune=False, headroom=headroom)
+    pruned = search(job, CLUSTER, top, SOME, headroom=headroom)
     assert pruned.ranked[:top] == everything.ranked[:top]
     for result in (pruned, everything):
         assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
     assert everything.discarded == 0
-    faster = [e for e in everything.ranked if e.iteration_time <= pruned.complete_to_s]
-    assert list(pruned.ranked[: len(faster)]) == faster
+    known = {e.config for e in pruned.ranked}
+    assert all(e.config in known for e in everything.ranked if e.iteration_time <= pruned.complete_to_s)
+    roomy = everything.ranked[: len(everything.ranked) - everything.tight]
+    for place, estimate in enumerate(roomy, 1):
+        assert pruned.rank(estimate.config) in (place, None)
+    assert not any(pruned.discarded and pruned.rank(e.config) for e in everything.ranked[len(roomy) :])
 
 
 def test_pruning_prunes(job):
@@ -264,7 +282,45 @@ def test_the_share_of_tensor_parallelism_is_what_it_would_cost_nothing_without(e
 def test_equal_times_are_ordered_by_memory(everything):
     first = everything.ranked[0]
     assert order(replace(first, peak_memory=1)) < order(first)
-    assert list(everything.ranked) == sorted(everything.ranked, key=order)
+
+
+@pytest.mark.parametrize(
+    ("times_and_free", "expected"),
+    [
+        ([(1.00, 0.01), (1.01, 0.30), (1.50, 0.20)], [1, 2, 0]),  # the fastest is tight: it comes last
+        ([(1.00, 0.15), (1.019, 0.45)], [1, 0]),  # a near-tie with more room
+        ([(1.00, 0.15), (1.021, 0.45)], [0, 1]),  # slower than that
+        ([(1.00, 0.41), (1.01, 0.49)], [0, 1]),  # as many tenths free: the faster one
+        ([(1.00, 0.15), (1.015, 0.12), (1.03, 0.45)], [0, 1, 2]),  # near-ties of the fastest, not of one another
+        ([(1.00, 0.05), (1.01, 0.01), (1.50, 0.09)], [0, 1, 2]),  # all tight: by time as well
+    ],
+)
+def test_the_ranking_is_by_room_then_time_then_more_room_among_near_ties(everything, times_and_free, expected):
+    estimates = [
+        replace(everything.ranked[0], iteration_time=time, peak_memory=(1 - free) * CLUSTER.usable_memory)
+        for time, free in times_and_free
+    ]
+    assert [estimates.index(estimate) for estimate in ranked(estimates, CLUSTER)] == expected
+
+
+@pytest.mark.parametrize(
+    ("times", "top", "expected"),
+    [
+        ([1.0, 1.5], 1, 1.02),
+        ([1.0, 1.01, 1.5], 2, 1.02),
+        ([1.0, 1.01, 1.5, 2.0], 3, 1.53),
+        ([1.0], 2, float("inf")),
+        ([], 1, float("inf")),
+    ],
+)
+def test_the_best_depend_on_all_up_to_the_end_of_the_last_ones_near_ties(times, top, expected):
+    assert settled_to(times, top) == pytest.approx(expected)
+
+
+def test_what_leaves_room_is_first_and_what_does_not_is_counted(everything):
+    tight = [is_tight(estimate, CLUSTER, HEADROOM) for estimate in everything.ranked]
+    assert tight == sorted(tight)
+    assert everything.tight == sum(tight) > 0
 
 
 def test_jobs_are_checked():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core import layout
+from ptdp_core.errors import ConfigurationError
 from reproduce.artifacts import fig_parallelism_grid as module
 from reproduce.output import theme
 
@@ -31,7 +32,7 @@ def test_table_1_is_counted(record):
 
 def test_fewer_layers_than_stages_are_invalid():
     point = module.ARTIFACT.points()[-1]
-    with pytest.raises(ValueError, match="layers=7 for 64 stages"):
+    with pytest.raises(ConfigurationError, match="layers=7 for 64 stages"):
         module.derive(replace(point, parameters={**point.parameters, "layers": 7}))
 
 

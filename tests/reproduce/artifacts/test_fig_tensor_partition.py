@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import COLUMN, ROW, layer_parameters
 from reproduce.artifacts import fig_tensor_partition as module
 from reproduce.output import theme
@@ -34,7 +35,7 @@ def test_values(record):
 
 def test_a_t_that_does_not_divide_is_invalid():
     point = module.ARTIFACT.points()[2]
-    with pytest.raises(ValueError, match=r"t=7 does not divide 36864 of layers\.0\.attention\.qkv"):
+    with pytest.raises(ConfigurationError, match=r"t=7 does not divide 36864 of layers\.0\.attention\.qkv"):
         module.derive(replace(point, parameters={**point.parameters, "t": 7}))
 
 

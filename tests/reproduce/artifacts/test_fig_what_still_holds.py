@@ -5,7 +5,10 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_what_still_holds as artifact
 from reproduce.artifacts.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
+from reproduce.experiment import margins
 from reproduce.experiment.claims import judge
+from results import ROOT
+from results.records import read_record
 
 
 @pytest.fixture
@@ -49,6 +52,26 @@ def test_every_row_is_a_claim_that_is_judged_by_its_figure(results):
     claim = next(claim for claim in ARTIFACT.claims if claim.id == "best_at_node_size")
     assert judge(claim, wrong).verdict == "contradicted"
     assert judge(claim, everything).verdict == "holds"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.claim)
+def test_an_era_of_2021_has_the_verdict_of_the_figure_itself(row):
+    """One sentence on one set of points has one verdict: the margins apply to the figure, and here."""
+
+    def judged(id):
+        record = read_record(ROOT / "results" / "reference" / id / "simulated" / "record.json")
+        return {claim.id: claim for claim in record.claims}[row.claim]
+
+    here, there = judged(ARTIFACT.id), judged(row.artifact.id)
+    assert here.explanation.startswith(f"{A100}: {there.verdict} ({there.explanation}); {H100}: {here.verdict} (")
+
+
+@pytest.mark.parametrize(("lead", "verdict"), [(1.05, "inconclusive"), (1.5, "holds")])
+def test_a_verdict_that_a_margin_can_flip_is_inconclusive_in_both_eras(results_for, lead, verdict):
+    speeds = {"throughput_per_gpu": lambda point: lead if point.parameters["t"] == 8 else 1.0}
+    sure = margins.with_margins(results_for(ARTIFACT, speeds), margins.read("selene"), lambda point: 80e9)
+    row = next(row for row in ROWS if row.claim == "best_at_node_size")
+    assert [row.judge(sure, era).verdict for era in (A100, H100)] == [verdict, verdict]
 
 
 def test_crossings():

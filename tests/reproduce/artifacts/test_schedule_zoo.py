@@ -9,6 +9,7 @@ from reproduce.output import theme
 from results import ROOT
 from results.records import Metric, read_record
 
+RATE = "model_throughput_per_gpu"
 RECORD = read_record(ROOT / "results" / "reference" / "fig_schedule_zoo" / "simulated" / "record.json")
 
 
@@ -33,7 +34,7 @@ def test_every_schedule_is_named_in_the_plane_and_beside_its_bars(drawn):
 def test_a_point_is_a_bar_or_a_cross(drawn):
     for axes, cluster in zip(drawn.axes[2:], (None, "h100"), strict=True):
         points = [point for point in RECORD.points if point.parameters.get("cluster") == cluster]
-        values = sorted(point.metrics["throughput_per_gpu"].value / 1e12 for point in points if point.status == "ok")
+        values = sorted(point.metrics[RATE].value / 1e12 for point in points if point.status == "ok")
         assert sorted(bar.get_width() for bar in axes.patches) == pytest.approx(values)
         crosses = [line for line in axes.lines if line.get_marker() == theme.OUT_OF_MEMORY["marker"]]
         assert len(crosses) == sum(point.status == "oom" for point in points)
@@ -42,7 +43,7 @@ def test_a_point_is_a_bar_or_a_cross(drawn):
 def test_predictions_are_marked():
     points = [point for point in RECORD.points if "cluster" not in point.parameters]
     points = [
-        replace(point, metrics={**point.metrics, "predicted_throughput_per_gpu": Metric(1e14, "FLOP/s", "simulated")})
+        replace(point, metrics={**point.metrics, f"predicted_{RATE}": Metric(1e14, "FLOP/s", "simulated")})
         for point in points
     ]
     with theme.style():
@@ -55,5 +56,5 @@ def test_points_of_another_cluster_have_no_interval():
     """Nothing is known of the simulator's errors there."""
     for point in RECORD.points:
         if point.status == "ok":
-            known = point.metrics["throughput_per_gpu"].interval is not None
+            known = point.metrics[RATE].interval is not None
             assert known == ("cluster" not in point.parameters)

@@ -7,10 +7,11 @@ from argparse import Namespace
 import pytest
 
 from ptdp_core.config import ModelConfig
+from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import cluster_path, load_cluster
 from reproduce.analysis.planning import models, plan
 from reproduce.analysis.planning.plan_text import PARAMETERS
-from reproduce.analysis.planning.search import search
+from reproduce.analysis.planning.search import NEAR_TIE, search
 from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, configurations
 from reproduce.analysis.what_if import answer, evaluate
 from reproduce.cli import main
@@ -73,7 +74,7 @@ def test_a_model_of_table_1_brings_its_gpus_and_its_batch(answer_of):
     ranked = document["configurations"]
     assert [entry["rank"] for entry in ranked[:3]] == [1, 2, 3]
     times = [entry["iteration_time"] for entry in ranked]
-    assert times == sorted(times)
+    assert min(times) >= times[0] / (1 + NEAR_TIE)
     assert ranked[0]["slower_by"] == 0
     (paper,) = [row for row in ranked if row["which"] and "paper" in row["which"].split(", ")]
     assert (paper["p"], paper["t"], paper["d"], paper["b"], paper["recompute"]) == (1, 1, 32, 16, "full")
@@ -92,7 +93,7 @@ def test_the_best_by_the_papers_means_is_shown(answer_of):
     (marked,) = [entry for entry in document["configurations"] if "the paper's means" in (entry["which"] or "")]
     assert marked["iteration_time"] == papers.iteration_time
     assert all(marked[name] == getattr(papers.config.parallel, name) for name in PARAMETERS)
-    assert document["configurations"][0]["iteration_time"] <= papers.iteration_time
+    assert document["configurations"][0]["iteration_time"] <= papers.iteration_time * (1 + NEAR_TIE)
     assert sum(marked["memory_bytes"].values()) == marked["peak_memory"]
 
 
@@ -105,6 +106,40 @@ def test_numbers_are_the_simulators(answer_of):
     assert same.keys() == answer("", "ok", None).keys()
     for name in ("iteration_time", "throughput_per_gpu", "bubble_fraction", "peak_memory", "traffic", "phase_times"):
         assert best[name] == same[name]
+    for name in ("model_throughput_per_gpu", "model_flops_utilization"):
+        assert best[name] == same[name]
+
+
+def test_throughput_counts_the_models_passes_and_the_mfu_is_their_share_of_the_peak(answer_of, ask):
+    (best, *_) = answer_of(*SMALL)["configurations"]
+    flops = model_flops_per_iteration(ModelConfig(24, 2304, 24), 512) / (32 * best["iteration_time"])
+    assert best["recompute"] == "none"
+    assert best["model_throughput_per_gpu"] == pytest.approx(flops)
+    assert best["model_flops_utilization"] == pytest.approx(flops / load_cluster().peak_flops)
+    assert best["intervals"]["model_flops_utilization"]["low"] < best["model_flops_utilization"]
+    out = ask(*SMALL)[1]
+    assert re.search(r"MFU\s", out)
+    assert "eq. 3" not in out.replace("by its own count (eq. 3)", "")
+
+
+def test_a_layout_that_leaves_little_memory_is_marked_and_comes_last(answer_of, ask):
+    """With a headroom of 99% every layout is tight, and the best of them is answered nevertheless."""
+    job = ("--layers", "24", "--hidden", "4096", "--heads", "32", "--gpus", "8", "--batch", "16")
+    best, *_ = (first := answer_of(*job, "--top", "1"))["configurations"]
+    assert (first["headroom"], best["tight"]) == (0.1, False)
+    assert best["free_memory"] == pytest.approx(1 - best["peak_memory"] / load_cluster().usable_memory)
+    strict = answer_of(*job, "--top", "1", "--headroom", "99")["configurations"][0]
+    assert strict["tight"]
+    code, out = ask(*job, "--top", "1", "--headroom", "99")
+    assert code == 0
+    assert "every one is tight; try more GPUs" in " ".join(out.split())
+
+
+def test_a_headroom_that_is_none_is_one_line(ask):
+    for percent in ("100", "-1", "nan"):
+        code, error = ask(*SMALL, "--headroom", percent)
+        assert (code, len(error.splitlines())) == (2, 1)
+        assert "needs 0 or more and less than 100 percent; try 10" in error
 
 
 @pytest.mark.slow

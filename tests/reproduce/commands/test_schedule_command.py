@@ -51,6 +51,19 @@ def test_all_schedules_side_by_side(run):
     assert rows["v-half"]["relative_messages"] == 2
 
 
+def test_a_module_of_the_zoo_is_listed_once_and_a_changed_copy_beside_it(run, tmp_path):
+    module, known = ROOT / "ptdp_core" / "schedules" / "zoo" / "eager_1f1b.py", names()
+
+    def listed(file):
+        code, out, _ = run(file, "--json")
+        assert code == 0
+        return [row["schedule"] for row in json.loads(out)["schedules"]]
+
+    assert listed(module) == ["eager-1f1b", *(name for name in known if name != "eager-1f1b")]
+    (tmp_path / "eager.py").write_text(module.read_text().replace("2 * (p - rank - 1)", "p - rank"))
+    assert listed(tmp_path / "eager.py") == ["eager-1f1b (own)", *known]
+
+
 @pytest.mark.slow
 def test_torchs_own_tables(run, tmp_path):
     """ZBV and DualPipeV as torch 2.13 writes them: checked, compared, and exactly the zoo's."""

@@ -39,6 +39,7 @@ def test_the_answer_is_the_simulators(ask):
     assert (answer["label"], answer["status"], answer["reason"], answer["origin"]) == ("mine", "ok", None, "simulated")
     assert answer["iteration_time"] == estimate.iteration_time
     assert answer["throughput_per_gpu"] == estimate.throughput_per_gpu
+    assert answer["model_flops_utilization"] == estimate.model_throughput_per_gpu / load_cluster().peak_flops
     assert answer["sequences_per_s"] == estimate.sequences_per_s
     assert answer["bubble_fraction"] == estimate.bubble_fraction
     assert answer["peak_memory"] == estimate.peak_memory
@@ -69,7 +70,8 @@ def test_a_model_by_name_stands_for_its_fields(ask):
 
 def test_what_is_published_somewhere_has_an_interval(ask):
     _, (answer,) = ask([GPT3])
-    assert answer["intervals"].keys() == {"iteration_time", "throughput_per_gpu", "sequences_per_s", "peak_memory"}
+    rates = {"model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "sequences_per_s"}
+    assert answer["intervals"].keys() == {"iteration_time", "peak_memory", *rates}
     for name, interval in answer["intervals"].items():
         assert interval["low"] < answer[name] < interval["high"]
     _, (elsewhere,) = ask([{**GPT3, "cluster": "jean_zay"}])
@@ -90,6 +92,16 @@ def test_the_training_program_is_the_clusters_unless_a_point_names_its_own(ask):
     assert default["iteration_time"] == of_2021["iteration_time"] > overlapped["iteration_time"]
     _, (default, of_2021, _) = ask(own, "--cluster", "a100-80")
     assert default["iteration_time"] < of_2021["iteration_time"]
+
+
+def test_an_error_of_ours_is_no_invalid_point(ask, monkeypatch):
+    def broken(*arguments, **options):
+        raise ValueError("unit='furlong' is unknown")
+
+    monkeypatch.setattr("reproduce.analysis.what_if.simulate", broken)
+    _, (answer,) = ask([GPT3])
+    assert answer["status"] == "failed"
+    assert answer["reason"].startswith("internal error: ValueError: unit='furlong' is unknown")
 
 
 def test_input_order_and_default_labels(ask):
@@ -217,7 +229,7 @@ def test_standard_input_and_a_readable_table(monkeypatch, capsys):
     text = capsys.readouterr().out
     for part in (
         "simulated on selene",
-        "teraFLOP/s per GPU",
+        "MFU",
         "sequences/s",
         "iteration",
         "mine",
@@ -246,7 +258,7 @@ def test_a_plot_of_the_answers(ask, tmp_path):
     with theme.style():
         figure = estimate_figure.draw(answers)
     speeds, times = figure.axes
-    assert speeds.patches[0].get_width() == pytest.approx(answers[0]["throughput_per_gpu"] / 1e12)
+    assert speeds.patches[0].get_width() == pytest.approx(answers[0]["model_throughput_per_gpu"] / 1e12)
     ends = [bar.get_x() + bar.get_width() for bar in times.patches[:: len(answers)]]
     assert max(ends) == pytest.approx(answers[0]["iteration_time"])  # the stacked parts are the whole iteration
     assert [text.get_text() for text in speeds.texts] == [" out of memory", " invalid"]

@@ -33,8 +33,7 @@ def point(series, x, throughput, memory=40.0, status="ok", **parameters):
 
 def verdict(condition, *points, fidelity="simulated"):
     """How a claim is judged whose predicate on results is `condition`."""
-    results = Results(points, "simulated")
-    results = replace(results, alternatives=tuple(margins.alternatives(results, MARGINS, USABLE)))
+    results = margins.with_margins(Results(points, "simulated"), MARGINS, lambda point: USABLE)
     claim = Claim("c", "Sentence.", "Section 1", fidelity, None, lambda r: holds_if(condition(r), "because"))
     return judge(claim, results)
 

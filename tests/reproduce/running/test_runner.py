@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ptdp_core.errors import ConfigurationError
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Sweep
 from reproduce.output import export
 from reproduce.running import derived, fidelities, runner
-from results.records import StorageError, read_record
+from results.records import Metric, StorageError, read_record
 from results.records.errors import InvalidResultsError
 
 COMMAND = ["reproduce", "fig_squares"]
@@ -155,15 +156,23 @@ def test_progress_is_saved_while_running(small, counter, tmp_path, monkeypatch):
 
 
 def test_points_that_break_do_not_stop_the_others(small, counter, tmp_path):
-    counter.fail_at = {2: ValueError("x=2 is odd; needs more"), 3: RuntimeError("boom")}
+    counter.fail_at = {2: ConfigurationError("x=2 is odd; needs more"), 3: RuntimeError("boom")}
     record = run(small, tmp_path).record
     assert [p.status for p in record.points] == ["ok", "invalid", "failed", "ok", "ok"]
     assert record.points[1].reason == "x=2 is odd; needs more"
     assert "RuntimeError: boom" in record.points[2].reason
     counter.calls.clear()
     counter.fail_at = {}
-    assert run(small, tmp_path).record.points[2].status == "ok"
-    assert counter.calls == ["x3"]  # a failure may have been of the moment; what is invalid stays so
+    assert [p.status for p in run(small, tmp_path).record.points] == ["ok"] * 5
+    assert counter.calls == ["x2", "x3"]  # neither is settled by what the fingerprint covers
+
+
+def test_an_error_of_ours_is_a_failure_and_no_invalid_point(small, tmp_path):
+    """A unit that records do not know is a ValueError, but says nothing about the configuration."""
+    artifact = replace(small, derive=lambda point: {"square": Metric(1, "furlong", "derived")})
+    points = runner.run(runner.plan(artifact, tmp_path), COMMAND).record.points
+    assert {point.status for point in points} == {"failed"}
+    assert all(point.reason.startswith("ValueError: unit='furlong' is unknown") for point in points)
 
 
 def test_debug_lets_a_breaking_point_break(small, counter, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig
+from reproduce.analysis.planning.search import NEAR_TIE
 from reproduce.experiment import catalog
 from reproduce.running import runner
 from reproduce.site import bridge, build
@@ -91,7 +92,9 @@ def test_the_critical_path_leads_back_to_the_first_pass_and_has_no_gap_but_messa
 def test_the_best_layout_is_the_plan_s() -> None:
     model = {"layers": 24, "hidden": 2304, "heads": 24}
     plans = answer("plan", model=model, gpus=32, batch=512)["plans"]
-    assert plans == sorted(plans, key=lambda plan: plan["iteration_time"])
+    times = [plan["iteration_time"] for plan in plans]
+    assert min(times) >= times[0] / (1 + NEAR_TIE)
+    assert all(0.2 < plan["model_flops_utilization"] < 0.7 for plan in plans)
     assert all(
         plan["configuration"]["p"] * plan["configuration"]["t"] * plan["configuration"]["d"] == 32 for plan in plans
     )

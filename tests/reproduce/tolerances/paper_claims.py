@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from ptdp_core import formulas
+from ptdp_core.errors import ConfigurationError
 from reproduce.artifacts import paper_claims
 from tests.reproduce.tolerances.edges import above, below, between, only, within
 
@@ -91,7 +92,7 @@ def up_to(x):
 
     def configuration(d, B):
         if d > x:
-            raise ValueError(f"d={d}")
+            raise ConfigurationError(f"d={d}")
 
     return configuration
 
@@ -101,7 +102,7 @@ def stages_up_to(x):
 
     def configuration(model, parallel):
         if parallel.p > x:
-            raise ValueError(f"p={parallel.p}")
+            raise ConfigurationError(f"p={parallel.p}")
 
     return configuration
 
