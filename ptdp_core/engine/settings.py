@@ -305,7 +305,7 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
     """The sections of a TOML file. Raises `ValueError` if it cannot be read, or has fields outside of a section."""
     try:
         sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:  # nested too deep
         raise ValueError(
             f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
         ) from error
@@ -341,7 +341,7 @@ def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) ->
 def _parse(value: str) -> Any:
     try:
         return tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return value
 
 

@@ -141,10 +141,26 @@ def read_parameters(name: str) -> dict[str, ClusterParameter]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The entries of a cluster file. Raises ValueError unless its base, and that one's, are clusters and not itself."""
+    data = entries = _entries(path)
+    seen = {path}
+    while BASE in entries:
+        base = entries[BASE]
+        if not isinstance(base, str) or cluster_path(base) in seen:
+            wrong = "leads back to it" if isinstance(base, str) else "is not text"
+            raise ValueError(f"cluster file {path}: base={base!r} {wrong}; needs another cluster; try base = 'selene'")
+        seen.add(cluster_path(base))
+        entries = _entries(cluster_path(base))
+    return data
+
+
+def _entries(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text())
+        return _parsed(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+    except RecursionError:
+        raise ValueError(f"cluster file {path} is nested too deep; needs one table per number") from None
 
 
 @lru_cache(maxsize=16)
