@@ -3,11 +3,13 @@ export const START = {
   view: "figure", artifact: "fig_interleaved", cluster: "selene", changes: {}, text: "", beside: "",
   configuration: { layers: 96, hidden: 12288, heads: 96, p: 12, t: 8, d: 1, v: 1, b: 1, B: 60 },
 };
+const VIEWS = ["figure", "whatif", "timeline"];
 
 export function read(hash) {
   const state = structuredClone(START);
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   for (const key of ["view", "artifact", "cluster", "text", "beside"]) if (given.has(key)) state[key] = given.get(key);
+  if (!VIEWS.includes(state.view)) state.view = START.view;
   for (const key of ["changes", "configuration"])
     if (given.has(key)) {
       try {
