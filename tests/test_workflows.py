@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GATE = (ROOT / ".github" / "workflows" / "gate.yml").read_text()
 
 
@@ -112,11 +114,44 @@ def test_the_tests_run_on_every_supported_python() -> None:
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     matrix = re.search(r"python: \[(.*)\]", text)
     assert matrix
-    least = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    least = PROJECT["requires-python"].removeprefix(">=")
     versions = matrix[1].replace('"', "").split(", ")
     assert versions[0] == least
     assert versions == ["3.11", "3.12", "3.13"]
     assert "run: bash .ci/run" in text
+
+
+def test_the_lowest_versions_are_tried_on_the_lowest_python() -> None:
+    text = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    job = re.search(r"\n  lowest:\n((?:    .*\n|\n)+)", text)
+    assert job
+    assert 'python-version: "3.11"' in job[1]
+    assert "--resolution lowest-direct" in job[1]
+    unbounded = [
+        requirement
+        for extra in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+        for requirement in extra
+        if not re.search(r">=\d", requirement) and not requirement.startswith("ptdp[")
+    ]
+    assert unbounded == []  # without a bound the lowest version is the first that there ever was
+
+
+def test_a_night_tries_other_files_and_audits_what_an_installation_brings() -> None:
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    assert "PTDP_FUZZ_SEED: ${{ github.run_number }}" in text
+    assert "run: pip-audit --strict ." in text
+
+
+@pytest.mark.parametrize(("tag", "ends"), [("v{}", 0), ("v{}.1", 1), ("main", 1)])
+def test_a_release_is_of_its_tag_s_version_and_has_a_bill_of_materials(tag: str, ends: int) -> None:
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert "cyclonedx-py environment" in script(release, "Software bill of materials")
+    command = ["bash", "-e", "-c", script(release, "The tag is the version")]
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "GITHUB_REF_NAME": tag.format(PROJECT["version"]),
+    }
+    assert subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == ends
 
 
 def test_the_lowest_and_the_newest_torch_are_those_that_the_project_admits() -> None:

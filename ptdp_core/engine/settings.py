@@ -312,7 +312,7 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
     """The sections of a TOML file. Raises `ConfigurationError` if it cannot be read, or a field has no section."""
     try:
         sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:  # nested too deep
         raise ConfigurationError(
             f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
         ) from error
@@ -348,7 +348,7 @@ def override(sections: dict[str, dict[str, Any]], assignments: Sequence[str]) ->
 def _parse(value: str) -> Any:
     try:
         return tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return value
 
 

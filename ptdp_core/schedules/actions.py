@@ -17,6 +17,7 @@ from ptdp_core.schedules.placement import StagePlacement
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
 KINDS = (FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT)  # torch.distributed.pipelining's letters
 _ACTION = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+SHOWN = 40  # letters of what is no table, in a message
 _OVERLAPPED = re.compile(r"\((.+)\)OVERLAP_F_B")
 
 
@@ -56,7 +57,7 @@ class Action(NamedTuple):
         match = _ACTION.fullmatch(text.strip())
         if match is None:
             raise ValueError(
-                f"action={text!r} is not a compute action; needs <stage><F, B, I or W><microbatch>; try '2F0'"
+                f"action={text[:SHOWN]!r} is not a compute action; needs <stage><F, B, I or W><microbatch>; try '2F0'"
             )
         return cls(match[2], int(match[1]), int(match[3]))
 
@@ -118,13 +119,17 @@ class Schedule:
         The lines also give the placement of the stages, and the largest microbatch gives m. Run `check_complete` on a
         table from another program.
         """
+        try:
+            rows = list(filter(None, csv.reader(io.StringIO(text, newline=""))))
+        except csv.Error as error:  # a cell of more than 131,072 letters
+            raise ValueError(f"csv={text[:SHOWN]!r} is no table: {error}; needs one line per pipeline rank") from None
         ranks = tuple(
             tuple(action for column, cell in enumerate(row) for action in _cell(cell, rank, column))
-            for rank, row in enumerate(filter(None, csv.reader(io.StringIO(text, newline=""))))
+            for rank, row in enumerate(rows)
         )
         actions = [action for rank in ranks for action in rank]
         if not actions:
-            raise ValueError(f"csv={text[:40]!r} holds no action; needs one line per pipeline rank; try '0F0,0B0'")
+            raise ValueError(f"csv={text[:SHOWN]!r} holds no action; needs one line per pipeline rank; try '0F0,0B0'")
         placement = StagePlacement(tuple(tuple(sorted({action.stage for action in rank})) for rank in ranks))
         return cls(name, placement, 1 + max(action.microbatch for action in actions), ranks)
 
@@ -136,6 +141,6 @@ def _cell(cell: str, rank: int, column: int) -> list[Action]:
         return [Action.parse(text) for text in (overlapped[1].split(";") if overlapped else [cell]) if text.strip()]
     except ValueError as error:
         raise ValueError(
-            f"cell={cell.strip()!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "
+            f"cell={cell.strip()[:SHOWN]!r} at rank {rank}, column {column} is not a forward or (split) backward pass; "
             'needs compute actions only, such as 2F0; try exporting with format="compute_only"'
         ) from error

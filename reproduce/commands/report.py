@@ -4,6 +4,7 @@ This module reads the records; `reproduce.output.html` writes the page. The same
 """
 
 import shlex
+import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -43,6 +44,8 @@ def run(parsed: Namespace) -> int:
     content = collect(results, parsed.program)
     text = page(content)
     atomic_write_bytes(out, text.encode("utf-8", "replace"))
+    for line in content.left_out:
+        print(f"reproduce: {line}", file=sys.stderr)
     have = sum(bool(entry.results) for entry in content.entries)
     if parsed.json:
         counts = {"artifacts": len(content.entries), "with_results": have, "counts": content.answer.counts}

@@ -27,6 +27,7 @@ from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
+from reproduce.experiment.parameters import check_keys
 from reproduce.output.latex import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
@@ -38,6 +39,7 @@ SHOWN_PLANS = 8
 PLAN_NUMBERS = (
     *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "peak_memory"),
 )
+MOST_DRAWN = 500_000  # passes of a timeline
 
 
 def call(name: str, arguments: str) -> str:
@@ -54,7 +56,7 @@ def call(name: str, arguments: str) -> str:
             file = _file(given.pop("cluster", "selene"), given.pop("changes", {}), given.pop("text", ""))
             answer = ANSWERS_ON_CLUSTER[name](**given, cluster=file)
         return json.dumps({"answer": answer})
-    except (ReproduceError, ValueError) as error:
+    except (ReproduceError, ValueError, OverflowError) as error:
         return json.dumps({"error": str(error)})
 
 
@@ -127,6 +129,8 @@ def _file(name: str, changes: Mapping[str, float], text: str) -> str:
             if key not in parameters:
                 raise ValueError(f"{key}={value} is no number of a cluster; needs one of those listed")
             p = parameters[key]
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{key}={value!r} is no number; needs {p.low:g} to {p.high:g} {p.unit}")
             if not p.low <= value <= p.high:
                 raise ValueError(f"{key}={value:g} lies outside its range; needs {p.low:g} to {p.high:g} {p.unit}")
             lines.append(f"{key} = {value!r}")
@@ -174,7 +178,12 @@ def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
 
 def what_if(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it."""
-    return evaluate(dict(configuration), 1, cluster)
+    return evaluate(_without_default_schedule(configuration), 1, cluster)
+
+
+def _without_default_schedule(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without the schedule '', by which the page means the default one."""
+    return {name: value for name, value in configuration.items() if (name, value) != ("schedule", "")}
 
 
 def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
@@ -197,7 +206,12 @@ def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     The stash of a rank is a list of [second, microbatches of a chunk held from then on]. The critical path is a list of
     [rank, index of the pass in its row], from the last pass to the first.
     """
-    config = TrainingConfig.from_plain(dict(configuration))
+    configuration = _without_default_schedule(configuration)
+    check_keys(configuration)
+    config = TrainingConfig.from_plain(configuration)
+    parallel = config.parallel
+    if (passes := 2 * parallel.m * parallel.p * parallel.v) > MOST_DRAWN:
+        raise ValueError(f"{passes} passes are too many to draw; needs at most {MOST_DRAWN}; try a smaller B")
     estimate = simulate(config, load_cluster(cluster), timeline=True)
     return _fields(estimate, "iteration_time", "bubble_fraction") | {
         "p": config.parallel.p,

@@ -7,6 +7,7 @@ The page fetches them from a public CDN, or finds them beside itself if it was b
 import base64
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -77,13 +78,17 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
             no_snapshot = str(error)
     # Asked for with their digests, so that a browser does not take an earlier page's files from its cache.
     urls = {name: f"{name}?{hashlib.sha256(content).hexdigest()[:12]}" for name, content in project_files.items()}
+    values = _values(places, urls)
     for path in sorted((FOLDER / "page").iterdir()):
-        atomic_write_bytes(out / path.name, _filled(path.read_text(encoding="utf-8"), places, urls).encode())
+        text = path.read_text(encoding="utf-8")
+        for mark, value in values.items():
+            text = text.replace(mark, value)
+        atomic_write_bytes(out / path.name, text.encode())
     return Built(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), no_snapshot)
 
 
-def _filled(text: str, places: dict[str, str], urls: dict[str, str]) -> str:
-    """A file of the page with its placeholders filled in: where the libraries are, and the project's own files."""
+def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
+    """What the page's placeholders stand for: where the libraries are, the project's own files, the security policy."""
     commit, dirty = provenance.git_state(ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
     runtime = {
@@ -93,13 +98,37 @@ def _filled(text: str, places: dict[str, str], urls: dict[str, str]) -> str:
         "snapshot": urls.get(SNAPSHOT_FILE),
     }
     values = {"@VERSION@": version, "@RUNTIME@": json.dumps(runtime)}
+    libraries = []
     for mark, package in (("D3", "d3"), ("PLOT", "@observablehq/plot")):
         (name, check), *_ = ASSETS[package]["files"].items()
         values[f"@{mark}_CHECK@"] = f'integrity="{check}" crossorigin="anonymous"'
         values[f"@{mark}@"] = f"{places[package]}/{name}"
-    for mark, value in values.items():
-        text = text.replace(mark, value)
-    return text
+        libraries.append(values[f"@{mark}@"])
+    return values | {"@POLICY@": _policy(f"{places['pyodide']}/", libraries)}
+
+
+def _policy(runtime: str, libraries: list[str]) -> str:
+    """The page's content security policy, which its worker has, too: the files of `build` and nothing else.
+
+    What stands inside the page, and the styles that the chart library puts there, are allowed by their hashes; blobs,
+    because the worker imports the runtime's modules from them after it has checked their bytes.
+    """
+    page = (FOLDER / "page" / "index.html").read_text(encoding="utf-8")
+    inline = [integrity(script.encode()) for script in re.findall(r"<script(?: nomodule)?>(.*?)</script>", page, re.S)]
+    scripts = [*map("'{}'".format, inline), *(url for url in libraries if url.startswith(CDN))]
+    styles = map("'{}'".format, ASSETS["@observablehq/plot"]["styles"].values())
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src 'self' blob: 'wasm-unsafe-eval' {' '.join(scripts)}",
+            "worker-src 'self' blob:",
+            f"connect-src 'self' {runtime if runtime.startswith(CDN) else ''}".rstrip(),
+            f"style-src 'self' {' '.join(styles)}",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
 
 
 def sources() -> bytes:

@@ -103,7 +103,7 @@ def _open(browser: Any, address: str, shown: str) -> Any:
 
 
 def _ready(page: Any) -> None:
-    page.wait_for_function("document.getElementById('message').textContent === 'Ready'", timeout=START_MS)
+    page.locator("#message", has_text="Ready").wait_for(timeout=START_MS)
 
 
 def _openings(browser: Any, address: str) -> tuple[Timing, list[str]]:

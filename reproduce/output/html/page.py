@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
-from reproduce.output.html.pictures import picture, png_image
+from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
 from reproduce.output.latex import plain
 from reproduce.output.tables import failures, origin_of, result_table
@@ -54,7 +54,6 @@ FUNCTIONS: dict[str, Any] = {
     "origin_of": origin_of,
     "picture": picture,
     "plan_table": tables.plan_table,
-    "png_image": png_image,
     "provenance_of": provenance_of,
     "result_table": result_table,
     "score_table": tables.score_table,

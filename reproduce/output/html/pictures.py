@@ -1,10 +1,7 @@
 """Figures inside the page: SVG drawn from the record, with values to hover over and a text that tells the trend."""
 
-import base64
 import re
-import struct
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -13,7 +10,6 @@ from markupsafe import Markup
 from reproduce.experiment.artifact import Artifact
 from reproduce.output import theme
 from results.records import Record
-from results.records.errors import InvalidResultsError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +21,6 @@ SIZE = 7.5  # points of a figure on a rem of the page: its letters are about as 
 BROAD = 72 * (theme.COLUMN + theme.PAGE) / 2  # points
 WHITE = (1.0, 1.0, 1.0, 1.0)
 REFERENCE = re.compile(r"url\(#|^#")
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Letters stay text, so that figures are small and can be searched; Verdana is as wide, where DejaVu is not installed.
 LETTERS: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"]}
 
@@ -140,18 +135,3 @@ def _references(node: ElementTree.Element) -> Iterator[str]:
         yield from re.findall(r"url\(#([^)]+)\)", value)
         if value.startswith("#"):
             yield value[1:]
-
-
-def png_image(path: Path) -> dict[str, Any]:
-    """The attributes of an `img` with a PNG file inside the page, at half its pixels.
-
-    Raises `InvalidResultsError` for a file that is none.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidResultsError(f"cannot read {path}: {error.strerror}") from None
-    if not data.startswith(PNG_SIGNATURE) or len(data) < 24:
-        raise InvalidResultsError(f"cannot read {path}: not a PNG file")
-    width, height = (round(pixels / 2) for pixels in struct.unpack(">II", data[16:24]))
-    return {"src": f"data:image/png;base64,{base64.b64encode(data).decode()}", "width": width, "height": height}

@@ -1,9 +1,12 @@
 """What the HTML page shows: the records of a results folder, by artifact, with the files beside them."""
 
+import base64
 import shlex
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Accuracy, accuracy
@@ -11,6 +14,7 @@ from reproduce.output.answer import Answer, answer, claims_of
 from results.records import VERDICTS, Record
 
 DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,14 @@ class RecordFiles:
         """How far the points are from the paper's."""
         return accuracy(self.artifact, self.record.points) if self.artifact else None
 
-    @property
-    def pictures(self) -> list[Path]:
-        """The PNG files; of an artifact those that do not show the figure, which the page draws itself."""
-        return [path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN)]
+    @cached_property
+    def pictures(self) -> dict[Path, dict[str, Any] | str]:
+        """Each PNG file with the attributes of its `img`, or with a text that says why it has none.
+
+        Of an artifact these are the files that do not show the figure, which the page draws itself.
+        """
+        shown = (path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN))
+        return {path: png_image(path) for path in shown}
 
     @property
     def place(self) -> str:
@@ -68,6 +76,18 @@ class ReportContents:
     def shown(self) -> tuple[tuple[ArtifactResults, RecordFiles], ...]:
         """Every result of an artifact, in the paper's order."""
         return tuple((entry, result) for entry in self.entries for result in entry.results)
+
+    @property
+    def left_out(self) -> list[str]:
+        """A line for each picture that is none."""
+        extra = [self.accuracy] if self.accuracy else []
+        results = [*(result for _, result in self.shown), *extra]
+        return [
+            f"{path} {picture}; it is left out"
+            for result in results
+            for path, picture in result.pictures.items()
+            if isinstance(picture, str)
+        ]
 
     @cached_property
     def answer(self) -> Answer:
@@ -107,3 +127,15 @@ def provenance_of(record: Record) -> dict[str, str | None]:
         "machine": ", ".join(str(part) for part in machine if part),
         "versions": ", ".join(f"{name} {version}" for name, version in provenance.versions.items()),
     }
+
+
+def png_image(path: Path) -> dict[str, Any] | str:
+    """The attributes of an `img` with a PNG file inside the page, at half its pixels; or what the file lacks."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not data.startswith(PNG_SIGNATURE) or len(data) < 24:
+        return "is not a PNG file"
+    width, height = (round(pixels / 2) for pixels in struct.unpack(">II", data[16:24]))
+    return {"src": f"data:image/png;base64,{base64.b64encode(data).decode()}", "width": width, "height": height}

@@ -121,7 +121,8 @@ function showAnswer(answer) {
 function bars(parts, unit, scale) {
   const positive = Object.entries(parts).filter(([, value]) => value > 0), most = Math.max(...positive.map(([, value]) => value));
   return positive.map(([name, value]) => {
-    const row = element("tr"), cell = element("td"), bar = element("span", undefined, { style: `--share: ${value / most}` });
+    const row = element("tr"), cell = element("td"), bar = element("span");
+    bar.style.setProperty("--share", value / most);
     cell.append(bar, `${(value / scale).toPrecision(3)} ${unit}`);
     row.append(element("th", name.replaceAll("_", " "), { scope: "row" }), cell);
     return row;
@@ -214,7 +215,8 @@ function fillForm() {
   for (const name of Object.keys(offer.fields)) {
     const input = $(`field-${name}`);
     const value = state.configuration[name] ?? offer.fields[name].default ?? "";
-    if (input.type === "checkbox") input.checked = value; else input.value = value;
+    if (input.type === "checkbox") input.checked = value;
+    else input.value = input.type === "number" && !Number.isFinite(value) ? "" : value;
   }
   $("schedule-a").value = state.configuration.schedule ?? "";
   $("schedule-b").value = state.beside;

@@ -20,7 +20,7 @@ export function ask(name, given) {
 // Begins again with a new Python, for 'Cancel'.
 export function restart() {
   waiting = new Map(); // what was asked is never answered
-  use(new Worker("worker.js", { type: "module" }));
+  use(newWorker());
 }
 
 // Makes a worker the one that answers, in place of the one before.
@@ -35,7 +35,7 @@ function use(next) {
     if (data.progress) return say(data.progress, true, data.share);
     if (data.failed && loaded) data.text = JSON.stringify({ error: `internal error: ${data.failed}` });
     else if (data.failed && data.from_snapshot) { // this browser cannot use the snapshot: start from the beginning
-      use(new Worker("worker.js?plain", { type: "module" }));
+      use(newWorker("?plain"));
       return waiting.forEach(({ message }) => worker.postMessage(message));
     } else if (data.failed) return failed(`Python could not be started: ${data.failed}`);
     loaded = true;

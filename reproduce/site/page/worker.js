@@ -2,7 +2,7 @@
 // Pyodide is fetched and checked against its integrity hash before it is used.
 const RUNTIME = @RUNTIME@;
 const here = (path) => new URL(path, import.meta.url).href;
-const base = here(RUNTIME.base), from_snapshot = RUNTIME.snapshot && !location.search.includes("plain");
+const base = here(RUNTIME.base), from_snapshot = RUNTIME.snapshot && !import.meta.url.endsWith("?plain");
 const call = started();
 call.catch(() => {}); // a failure is reported as the answer to the first question
 

@@ -497,6 +497,8 @@ def test_parse_rejects_what_is_no_compute_action(text: str) -> None:
     [
         ("", "holds no action"),
         ("0F0,0B0\n1F0,1U0\n", r"cell='1U0' at rank 1, column 1 is not a forward or \(split\) backward pass"),
+        ("0F0," + 1000 * "x", r"^cell='x{40}' at rank 0, column 1 is not"),
+        ('"' + 200_000 * "0", r"is no table: field larger than field limit"),
         ("0F0,0B0\n1F0,2F0,1B0,2B0\n", r"stages=\[1, 2\] by rank; needs as many on every rank"),
     ],
 )

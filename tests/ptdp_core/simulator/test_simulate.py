@@ -338,6 +338,9 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         (text.replace('unit = "FLOP/s"\n', "", 1), "[peak_flops]: KeyError('unit'); needs value, unit, range"),
         (text.replace("value = 108", "value = 9"), "[multiprocessors]: value=9 lies outside its range"),
         (text + "]", "is not valid TOML"),
+        ("x = " + 20_000 * "[", "is nested too deep"),
+        ("base = 3", "base=3 is not text; needs another cluster"),
+        (f"base = '{mine}'", f"base='{mine}' leads back to it; needs another cluster"),
     ):
         mine.write_text(broken)
         with pytest.raises(ValueError, match=re.escape(message)):

@@ -330,11 +330,14 @@ def test_a_record_of_another_fidelity(results, capsys):
     assert "holds a simulated record" in capsys.readouterr().err
 
 
-def test_a_picture_that_is_none(results, capsys):
-    path = results / "fig_interleaved" / "simulated" / "timelines.png"
-    path.write_bytes(b"no picture")
-    assert main(["report", "--results", str(results)]) == 8
-    assert str(path) in capsys.readouterr().err
+def test_a_picture_that_is_none_is_left_out_with_a_line(results, page_of, capsys):
+    folder = results / "fig_interleaved" / "simulated"
+    (folder / "timelines.png").write_bytes(b"<script>alert(1)</script>")
+    (folder / "other.png").write_bytes((folder / "figure.png").read_bytes())
+    page = page_of(results)
+    assert capsys.readouterr().err == f"reproduce: {folder / 'timelines.png'} is not a PNG file; it is left out\n"
+    assert "timelines.png is not a PNG file; it is left out." in page.text
+    assert page.all("img", "alt") == ["other"]
 
 
 def test_places_that_cannot_be_written(results, capsys, tmp_path):

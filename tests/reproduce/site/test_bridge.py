@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -62,9 +63,15 @@ def test_a_changed_number_changes_what_follows_from_it_and_nothing_else() -> Non
 
 def test_mistakes_are_one_line() -> None:
     assert "lies outside its range" in error("what_if", configuration=FIGURE_12, changes={"hca_bandwidth": 1e20})
+    assert "hca_bandwidth='fast' is no number; needs" in error(
+        "what_if", configuration={}, changes={"hca_bandwidth": "fast"}
+    )
     assert "no number of a cluster" in error("artifact", id="fig_interleaved", changes={"speed": 1})
     assert "not valid TOML" in error("cluster", name="selene", text="[[")
     assert "did you mean" in error("artifact", id="fig_interleave")
+    assert "missing 'layers'" in error("timeline", configuration={})
+    assert "too many to draw" in error("timeline", configuration=FIGURE_12 | {"B": 10**30})
+    assert answer("what_if", configuration=FIGURE_12 | {"schedule": ""})["status"] == "ok"
     invalid = answer("what_if", configuration=FIGURE_12 | {"B": 0})
     assert (invalid["status"], invalid["iteration_time"]) == ("invalid", None)
 
@@ -118,5 +125,12 @@ def test_the_page_is_filled_in(tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "https://cdn.jsdelivr.net/npm/d3@" in page
     assert page.count('integrity="sha384-') == 2
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="(.*)">', page)
+    assert policy
+    assert page.index("<script") > policy.end()  # what stands before it would not be under it
+    assert "unsafe-inline" not in policy[1]
+    assert "'unsafe-eval'" not in policy[1]
+    for script in re.findall(r"<script src=\"(.*?)\"", page):  # each library by its whole address
+        assert f" {script} " in policy[1].replace(";", " ;")
     for path in tmp_path.glob("*.*s"):
         assert not any(mark in path.read_text(encoding="utf-8") for mark in ("@RUNTIME@", "@D3@", "@VERSION@"))

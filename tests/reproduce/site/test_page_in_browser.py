@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -43,7 +44,17 @@ def visit(visit):
 
 
 def ready(page):
-    page.wait_for_function("document.getElementById('message').textContent === 'Ready'", timeout=START_MS)
+    shows(page, "#message", "Ready")
+
+
+def shows(page, selector, text):
+    """Waits until an element has a text. (`wait_for_function` needs `eval`, which the page's policy forbids.)"""
+    page.locator(selector, has_text=text).wait_for(timeout=START_MS)
+
+
+def answered(page):
+    """Waits until Python has answered what was asked, and what was asked because of that: it answers in turn."""
+    page.evaluate("ptdp.ask('start', {}).then(() => ptdp.ask('start', {})).then(() => true)")
 
 
 def numbers(text):
@@ -67,19 +78,22 @@ def test_a_changed_number_redraws_and_its_link_shows_the_same(visit):
     box.fill("13e9")
     box.press("Enter")
     box.blur()
-    page.wait_for_function("before => document.getElementById('points').innerText !== before", arg=before)
+    answered(page)
     after, chart = page.inner_text("#points"), page.inner_html("#chart")
+    assert after != before
     again = visit(anchor=page.evaluate("location.hash"))
     assert again.inner_text("#points") == after
     assert again.inner_html("#chart") == chart
 
 
 def test_a_browser_that_cannot_use_the_snapshot_starts_python_from_the_beginning(chromium, address):
-    page = chromium.new_page()
+    page, requested = chromium.new_page(), []
     page.route("**/snapshot.bin*", lambda route: route.fulfill(body=b"no snapshot"))
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
     page.wait_for_selector("#chart svg", timeout=START_MS)
-    assert [worker.url for worker in page.workers] == [f"{address}worker.js?plain"]
+    assert len(page.workers) == 1
+    assert [url for url in requested if "worker.js" in url] == [f"{address}worker.js", f"{address}worker.js?plain"]
     page.close()
 
 
@@ -93,13 +107,13 @@ def test_wrong_input_is_one_message_and_loses_nothing(visit):
     assert "hca_bandwidth=1e+30 lies outside its range; needs " in page.inner_text("#error")
     page.fill("#cluster-text", "[[")
     page.click("#cluster-use")
-    page.wait_for_function("document.getElementById('error').textContent.includes('not valid TOML')")
+    shows(page, "#error", "not valid TOML")
     assert page.inner_text("#points") == points
     page.click("#tab-whatif")
     ready(page)
     page.fill("#field-B", "61")
     page.fill("#field-d", "2")
-    page.wait_for_function("document.getElementById('answer-status').textContent.includes('needs a multiple of d*b=2')")
+    shows(page, "#answer-status", "needs a multiple of d*b=2")
 
 
 def test_what_a_link_has_wrong_is_said_and_stays_until_something_changes(visit):
@@ -132,9 +146,96 @@ def test_what_if_plan_and_timeline(visit):
     page.click("#tab-timeline")
     page.wait_for_selector("#timelines canvas")
     page.select_option("#schedule-b", "gpipe")
-    page.wait_for_function("document.querySelectorAll('#timelines canvas').length === 2")
+    page.locator("#timelines canvas").nth(1).wait_for()
     page.mouse.move(*(box := page.locator("#timelines canvas").first.bounding_box()) and (box["x"] + 60, box["y"] + 30))
-    page.wait_for_function("document.getElementById('hover').textContent.startsWith('rank 0:')")
+    shows(page, "#hover", "rank 0:")
+
+
+HOSTILE = """"'><script>injected = 1</script><img src=x onerror="injected = 1"><svg onload="injected = 1">"""
+FIELDS = list(bridge.start()["fields"])
+COUNT = "document.querySelectorAll('script, img, iframe, object, embed, base, form, svg[onload]').length"
+
+
+def hostile_links():
+    """A hostile text in every parameter, and in every field and name of those that are JSON, for every view."""
+    words = [{key: HOSTILE} for key in ("view", "artifact", "cluster", "text", "beside", "changes", "configuration")]
+    words += [{"changes": json.dumps(changes)} for changes in ({HOSTILE: 1}, {"hca_bandwidth": HOSTILE})]
+    words += [{"configuration": json.dumps({name: HOSTILE})} for name in (*FIELDS, HOSTILE)]
+    words += [
+        {"configuration": json.dumps(value)} for value in ([HOSTILE], HOSTILE, {"__proto__": {"p": HOSTILE}}, None)
+    ]
+    views = ("figure", "whatif", "timeline", f"javascript:{HOSTILE}")
+    return [{"view": view, **word} for view in views for word in words]
+
+
+def test_a_hostile_link_becomes_text_and_nothing_else(visit):
+    """No script of it runs, no element is made of it, and the page itself breaks none of its policy's rules."""
+    page = visit()
+    before = page.evaluate(COUNT)
+    for link in hostile_links():
+        page.evaluate("hash => { location.hash = hash; }", urlencode(link, quote_via=quote))
+        answered(page)
+        assert page.evaluate(f"[{COUNT}, typeof globalThis.injected]") == [before, "undefined"], link
+        assert "internal error" not in page.inner_text("#error"), link
+    assert page.get_attribute("#tab-figure", "aria-selected") == "true"  # what stands in for an unknown view
+
+
+@pytest.mark.parametrize("place", ["?{}", "#{}", "?{0}#{0}"])
+def test_opening_a_hostile_link_is_no_worse(chromium, address, place):
+    everything = urlencode(
+        {**dict.fromkeys(("view", "artifact", "cluster", "text", "beside"), HOSTILE)}, quote_via=quote
+    )
+    page, complaints = chromium.new_page(), []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(address + place.format(everything))
+    ready(page)
+    answered(page)
+    assert page.evaluate("typeof globalThis.injected") == "undefined"
+    assert page.locator("img, iframe, script:not(head script)").count() == 0
+    assert complaints == []
+    page.close()
+
+
+# What could be tried from inside the page, and the directive of its policy that stops it.
+ATTACKS = {
+    "script-src-attr": "document.body.innerHTML += `<img src=x onerror='injected = 1'>`",
+    "script-src-elem": "document.body.append(Object.assign(document.createElement('script'), {text: 'injected = 1'}))",
+    "script-src": "setTimeout(() => eval('injected = 1'))",
+    "connect-src": "fetch(other, {mode: 'no-cors'}).then(() => { injected = 1; }, () => {})",
+    "base-uri": "document.head.append(Object.assign(document.createElement('base'), {href: other}))",
+    "frame-src": "document.body.append(Object.assign(document.createElement('iframe'), {src: other}))",
+}
+
+
+@pytest.fixture
+def attacked(chromium, address, tmp_path):
+    """A page, and the address of a server that is not its own."""
+    page = chromium.new_page()
+    page.goto(address)
+    with served(tmp_path) as other:
+        yield page, other
+    page.close()
+
+
+@pytest.mark.parametrize("directive", ATTACKS)
+def test_the_policy_stops_what_would_get_into_the_page(attacked, directive):
+    page, other = attacked
+    stopped = "addEventListener('securitypolicyviolation', (event) => resolve(event.effectiveDirective))"
+    assert directive == page.evaluate(
+        f"(other) => new Promise((resolve) => {{ {stopped}; {ATTACKS[directive]}; }})", other
+    )
+    assert page.evaluate("typeof globalThis.injected") == "undefined"
+
+
+def test_the_worker_has_the_page_s_policy(attacked):
+    """Python in it can send nothing to another host."""
+    page, other = attacked
+    code = f"fetch({other!r}, {{mode: 'no-cors'}}).then(() => postMessage('sent'), () => postMessage('refused'))"
+    made = "new Worker(URL.createObjectURL(new Blob([code])))"
+    answer = page.evaluate(
+        f"(code) => new Promise((resolve) => {{ {made}.onmessage = (event) => resolve(event.data); }})", code
+    )
+    assert answer == "refused"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

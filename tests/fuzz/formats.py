@@ -1,0 +1,141 @@
+"""The files that are read, one row each: a valid example, and what reads it. A new format is a row more."""
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptdp_core.schedules import build
+from ptdp_core.schedules.files import read_schedule
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.cli import main
+from results import ROOT
+from results.records import read_record
+
+CHECKPOINT = "saved/step_00000001"
+POINT = {"layers": 8, "hidden": 256, "heads": 4, "seq": 128, "p": 2, "t": 2, "v": 1, "b": 1, "B": 8, "label": "mine"}
+RUN = """[model]
+layers = 2
+hidden = 32
+heads = 4
+seq = 16
+vocab = 256
+[parallel]
+p = 1
+B = 4
+schedule = "1f1b"
+[optimizer]
+lr = 0.01
+[run]
+steps = 1
+save = "saved"
+"""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: `make` writes a valid example into a folder, and returns the files of it that are mutated.
+
+    `read` reads it, in that folder; it returns a command's exit code, or None where a reader was called, which may
+    raise `ValueError`.
+    """
+
+    make: Callable[[Path], list[Path]]
+    read: Callable[[], int | None]
+    seal: Callable[[], None] = lambda: None  # makes checksums fit mutated files, as who means harm would
+
+
+def _file(name: str, content: bytes) -> Callable[[Path], list[Path]]:
+    """Makes an example of one file."""
+
+    def make(folder: Path) -> list[Path]:
+        (folder / name).write_bytes(content)
+        return [folder / name]
+
+    return make
+
+
+def _cluster(name: str) -> Callable[[Path], list[Path]]:
+    """Makes a cluster's file, and points to simulate on it."""
+
+    def make(folder: Path) -> list[Path]:
+        (folder / "points.json").write_text(json.dumps([POINT]))
+        return _file("my.toml", (CLUSTER_FOLDER / f"{name}.toml").read_bytes())(folder)
+
+    return make
+
+
+def _read_cluster() -> int:
+    return main(["simulate", "points.json", "--cluster", "my.toml"])
+
+
+def _tokens(folder: Path) -> list[Path]:
+    from ptdp_core.engine.data import HEADER, MAGIC
+
+    return _file("my.tokens", HEADER.pack(MAGIC, 2, 300, 100) + struct.pack("<100H", *range(100)))(folder)
+
+
+def _megatron(folder: Path) -> list[Path]:
+    from ptdp_core.engine.data import MEGATRON_MAGIC
+
+    head = MEGATRON_MAGIC + struct.pack("<QBQQ", 1, 8, 4, 5)
+    index = head + struct.pack("<4i", *[25] * 4) + struct.pack("<4q", 0, 50, 100, 150) + struct.pack("<5q", *range(5))
+    return _file("my.idx", index)(folder) + _file("my.bin", struct.pack("<100H", *range(100)))(folder)
+
+
+def _read_tokens(name: str) -> None:
+    from ptdp_core.engine.data import check_vocabulary, fingerprint, open_tokens
+
+    tokens = open_tokens(name)
+    fingerprint(tokens)
+    check_vocabulary(tokens, 300)
+
+
+def _checkpoint(folder: Path) -> list[Path]:
+    """A checkpoint of one step: what says what is in it, and the tensors."""
+    (folder / "run.toml").write_text(RUN)
+    assert main(["train", "run.toml", "--json"]) == 0
+    return sorted(path for path in (folder / CHECKPOINT).iterdir() if path.is_file())
+
+
+def _seal_checkpoint() -> None:
+    """Write a manifest that fits the files as they are."""
+    from ptdp_core.engine import checkpoint_folder as folders
+
+    path = Path(CHECKPOINT)
+    if folders.manifest(path) is not None:
+        sums = {name: folders.FileSum.of(path / name) for name in folders.manifest(path) or {}}
+        shutil.copytree(path, folders.partial_path(path))
+        folders.complete(path, sums)
+
+
+FORMATS = {
+    "points": Format(
+        _file("points.json", json.dumps([POINT], indent=1).encode()),
+        lambda: main(["simulate", "points.json", "--json"]),
+    ),
+    "run": Format(_file("run.toml", RUN.encode()), lambda: main(["train", "run.toml", "--print-sbatch"])),
+    "cluster": Format(_cluster("selene"), _read_cluster),
+    "cluster on a base": Format(_cluster("h100-4hca"), _read_cluster),
+    "schedule as CSV": Format(
+        _file("my.csv", build("interleaved", p=2, m=4, v=2).to_csv().encode()),
+        lambda: read_schedule(Path("my.csv"), {}) and None,
+    ),
+    "schedule as text": Format(
+        _file("my.txt", b"# mine\n0F0 0F1 0B0 0B1  # first rank\n1F0 1B0 1F1 1B1\n"),
+        lambda: read_schedule(Path("my.txt"), {}) and None,
+    ),
+    "record": Format(
+        _file("record.json", (ROOT / "results/reference/fig_bubble/derived/record.json").read_bytes()),
+        lambda: read_record(Path("record.json")) and None,
+    ),
+    "tokens": Format(_tokens, lambda: _read_tokens("my.tokens")),
+    "Megatron's tokens": Format(_megatron, lambda: _read_tokens("my.bin")),
+    "checkpoint": Format(
+        _checkpoint,
+        lambda: main(["generate", CHECKPOINT, "--prompt", "a", "--tokens", "1", "--device", "cpu"]),
+        _seal_checkpoint,
+    ),
+}

@@ -1,0 +1,42 @@
+"""What reads files ends with a documented error, at once, in bounded memory, whatever stands in them.
+
+Nothing is written outside the folder, and no program is started. The mutations follow from a seed: `PTDP_FUZZ_SEED`.
+`tests/fuzz/formats.py` has the formats, `tests/fuzz/child.py` what is asserted of each example.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from results import ROOT
+from tests.fuzz.formats import FORMATS
+
+SEED = os.environ.get("PTDP_FUZZ_SEED", "1")
+QUICK, MANY = 12, 1000
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, for the limit on memory")
+
+
+def findings(seed: str, count: int, *formats: str) -> dict[str, list[list[object]]]:
+    """What `tests.fuzz.child` found, by format."""
+    command = [sys.executable, "-m", "tests.fuzz.child", seed, str(count), *formats]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[list[object]]] = json.loads(done.stdout)
+    assert list(found) == list(formats)
+    return found
+
+
+def test_some_mutated_files_of_every_format() -> None:
+    assert findings("0", QUICK, *FORMATS) == {name: [] for name in FORMATS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_many_mutated_files(name: str) -> None:
+    assert findings(SEED, MANY, name)[name] == []
