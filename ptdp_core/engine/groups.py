@@ -160,8 +160,8 @@ def initialise(device: torch.device, timeout: float = 600.0, store: str | None =
         torch.cuda.set_device(device)
         backend = "cpu:gloo,cuda:nccl"
     else:
-        # torch notes the last 2,000 collectives, which it shows where NCCL hangs. On the host these notes lie between
-        # the tensors that a step makes and frees, and scatter the heap: a rank grew by 10 to 100 KB with every step.
+        # torch notes the last 2,000 collectives, to show them where NCCL hangs. The notes lie between the tensors that
+        # a step makes and frees, so that these fit into ever fewer gaps: a rank grew by up to 100 KB every step.
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "0")
         backend = "gloo"
     limit = timedelta(seconds=timeout)

@@ -27,6 +27,7 @@ from tests.ptdp_core.schedules import toys
 SEED = 1234
 STEPS = 3
 VOCAB, SEQ, HIDDEN, HEADS = 50, 4, 8, 4
+WATCH_EVERY = 10  # beats, of which a training step has one
 OPTIMIZER = OptimizerSettings(
     lr=3e-3, min_lr=1e-3, warmup_steps=2, decay_steps=5, weight_decay=0.1, clip=0.5, beta1=0.9, beta2=0.95
 )
@@ -426,6 +427,27 @@ def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         checkpoints.save(step)
     checkpoints.wait()
+
+
+def watched_run(beat: Any, settings: Settings) -> list[tuple[int, int, int, float]]:
+    """A training run's resident bytes, open files, threads, and the time, every `WATCH_EVERY` beats."""
+    from ptdp_core.launch.training import train
+
+    rows: list[tuple[int, int, int, float]] = []
+    beats = 0
+
+    def watch() -> None:
+        nonlocal beats
+        beat()
+        beats += 1
+        if beats % WATCH_EVERY == 0:
+            process = Path("/proc/self")
+            resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            files, threads = (len(list((process / name).iterdir())) for name in ("fd", "task"))
+            rows.append((resident, files, threads, time.monotonic()))
+
+    train(watch, settings)
+    return rows
 
 
 def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int | None) -> dict[str, Any]:

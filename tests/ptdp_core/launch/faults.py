@@ -1,27 +1,31 @@
 """What a training run does about faults: each one made, and how the run ends.
 
     python -m tests.ptdp_core.launch.faults > docs/faults.md          a few minutes; Linux
+    python -m tests.ptdp_core.launch.faults SIGHUP disk               the faults with one of these words in their names
 
 Nothing here asserts: `test_train.py` and `test_checkpoint.py` do.
 """
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
-import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
 from ptdp_core.engine.data import write_tokens
 from tests.processes import Program, parent, wait_for
+from tests.small_disk import small_disk
 
 MODULE = ("-m", "reproduce", "train")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", *MODULE)
@@ -33,7 +37,8 @@ TITLE = """\
 
 How a training run of 4 ranks ends, made by `python -m tests.ptdp_core.launch.faults` on {cores} CPU cores with a load
 average of {load:.0f} from other work. Seconds are from the fault until the last process is gone or, where the fault is
-there beforehand, from the command; start-up is part of the latter. `X` is the folder of the run.
+there beforehand, from the command; start-up is part of the latter. `X` is the folder of the run. `torchelastic_*` is a
+folder of torchrun's among the temporary files, for its ranks' output; `--log-dir` gives it another place.
 
 | fault | seconds | exit code | what it says | left behind |
 |---|---|---|---|---|
@@ -44,14 +49,16 @@ there beforehand, from the command; start-up is part of the latter. `X` is the f
 class Row:
     """How a run ended."""
 
-    fault: str
     seconds: float
     code: int
     said: str
     left: str
 
     def __str__(self) -> str:
-        return f"| {self.fault} | {self.seconds:.1f} | {self.code} | {self.said} | {self.left} |"
+        return f"{self.seconds:.1f} | {self.code} | {self.said} | {self.left}"
+
+
+Faults = Iterator[tuple[str, Callable[[], Row]]]  # by name, what makes it and sees how the run ends
 
 
 class Workshop:
@@ -68,6 +75,14 @@ class Workshop:
         path.mkdir()
         return path
 
+    @cached_property
+    def saved(self) -> Path:
+        """The checkpoints after steps 1 and 2 of a run."""
+        folder = self.folder()
+        whole = self.given(folder, save=folder / "saved", save_every=1, steps=2)
+        assert whole.code == 0, whole
+        return folder / "saved"
+
     def start(self, folder: Path, how: tuple[str, ...] = MODULE, **fields: object) -> Program:
         """Start a run that trains until something happens, unless `fields` say otherwise."""
         fields = {**SMALL, **LAYOUT, "steps": 100000, "cache": self.cache, **fields}
@@ -75,7 +90,7 @@ class Workshop:
         words = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
         return Program(folder, *how, "--recipe", "tiny", *ranks, *words)
 
-    def watch(self, fault: str, folder: Path, run: Program, since: float) -> Row:
+    def watch(self, folder: Path, run: Program, since: float) -> Row:
         """Wait for the end of a run, and see how it went."""
         code = run.wait()
         deadline = time.monotonic() + GONE_S
@@ -90,11 +105,9 @@ class Workshop:
         processes = [f"{len(run.processes())} processes"] if run.processes() else []
         partial = [path.name for path in folder.glob("saved/.*.partial")]
         left = ", ".join([*processes, *run.temporary_files(), *partial]) or "nothing"
-        return Row(fault, seconds, code, said.replace("|", "\\|"), left)
+        return Row(seconds, code, said.replace("|", "\\|"), left)
 
-    def disturbed(
-        self, fault: str, harm: Callable[[Program], None], how: tuple[str, ...] = MODULE, **fields: object
-    ) -> Row:
+    def disturbed(self, harm: Callable[[Program], object], how: tuple[str, ...] = MODULE, **fields: object) -> Row:
         """Harm a run that has saved twice."""
         folder = self.folder()
         saved = folder / "saved"
@@ -102,14 +115,14 @@ class Workshop:
             wait_for(lambda: run.process.poll() is not None or (saved / "step_00000002").exists())
             since = time.monotonic()
             harm(run)
-            return self.watch(fault, folder, run, since)
+            return self.watch(folder, run, since)
 
-    def given(self, fault: str, folder: Path | None = None, how: tuple[str, ...] = MODULE, **fields: object) -> Row:
+    def given(self, folder: Path | None = None, how: tuple[str, ...] = MODULE, **fields: object) -> Row:
         """Start a run with a fault that is there beforehand."""
         folder = folder or self.folder()
         since = time.monotonic()
         with self.start(folder, how, **fields) as run:
-            return self.watch(fault, folder, run, since)
+            return self.watch(folder, run, since)
 
 
 def ranks_of(run: Program) -> list[int]:
@@ -118,22 +131,34 @@ def ranks_of(run: Program) -> list[int]:
     return sorted(pid for pid in run.processes() if parent(pid) in children) or children
 
 
-def signals(shop: Workshop) -> Iterator[Row]:
+def signals(shop: Workshop) -> Faults:
     """Processes that are killed, stopped, interrupted or asked to end."""
-    yield shop.disturbed("kill -9 of rank 2", lambda run: os.kill(ranks_of(run)[2], signal.SIGKILL))
-    yield shop.disturbed("kill -9 of the launcher", lambda run: run.process.kill())
-    yield shop.disturbed("kill -9 of torchrun", lambda run: run.process.kill(), TORCHRUN)
-    stop = "SIGSTOP of rank 1, timeout=10"
-    yield shop.disturbed(stop, lambda run: os.kill(ranks_of(run)[1], signal.SIGSTOP), timeout=10)
-    yield shop.disturbed("Ctrl-C", lambda run: run.signal_group(signal.SIGINT))
+
+    def to_rank(rank: int, number: int) -> Callable[[Program], None]:
+        return lambda run: os.kill(ranks_of(run)[rank], number)
+
+    def to_launcher(number: int) -> Callable[[Program], None]:
+        return lambda run: run.process.send_signal(number)
+
+    yield "kill -9 of rank 2", lambda: shop.disturbed(to_rank(2, signal.SIGKILL))
+    yield "kill -9 of the launcher", lambda: shop.disturbed(to_launcher(signal.SIGKILL))
+    yield "kill -9 of torchrun", lambda: shop.disturbed(to_launcher(signal.SIGKILL), TORCHRUN)
+    yield "SIGSTOP of rank 1, timeout=10", lambda: shop.disturbed(to_rank(1, signal.SIGSTOP), timeout=10)
+    yield "Ctrl-C", lambda: shop.disturbed(lambda run: run.signal_group(signal.SIGINT))
+    yield "Ctrl-C after half a second", lambda: _soon_interrupted(shop)
+    yield "SIGTERM", lambda: shop.disturbed(to_launcher(signal.SIGTERM))
+    yield "SIGTERM to torchrun", lambda: shop.disturbed(to_launcher(signal.SIGTERM), TORCHRUN)
+    yield "SIGHUP", lambda: shop.disturbed(to_launcher(signal.SIGHUP))
+    yield "SIGHUP to torchrun", lambda: shop.disturbed(to_launcher(signal.SIGHUP), TORCHRUN)
+
+
+def _soon_interrupted(shop: Workshop) -> Row:
     folder = shop.folder()
     with shop.start(folder) as run:
         time.sleep(0.5)
         since = time.monotonic()
         run.signal_group(signal.SIGINT)
-        yield shop.watch("Ctrl-C after half a second", folder, run, since)
-    yield shop.disturbed("SIGTERM", lambda run: run.process.terminate())
-    yield shop.disturbed("SIGTERM to torchrun", lambda run: run.process.terminate(), TORCHRUN)
+        return shop.watch(folder, run, since)
 
 
 def truncated(data: bytes) -> bytes:
@@ -148,11 +173,8 @@ def flipped(data: bytes) -> bytes:
     return data[:100] + bytes(byte ^ 1 for byte in data[100:500]) + data[500:]
 
 
-def checkpoints(shop: Workshop) -> Iterator[Row]:
+def checkpoints(shop: Workshop) -> Faults:
     """Checkpoints that are damaged, of another run, or saved in another layout."""
-    source = shop.folder()
-    whole = shop.given("", source, save=source / "saved", save_every=1, steps=2)
-    assert whole.code == 0, whole
     harms = [
         ("a truncated shard", "__2_0.distcp", truncated),
         ("4,096 zeroed bytes in a shard", "__2_0.distcp", zeroed),
@@ -162,90 +184,114 @@ def checkpoints(shop: Workshop) -> Iterator[Row]:
         ("a truncated state", "state.json", truncated),
     ]
     for fault, name, harm in harms:
-        folder = shop.folder()
-        shutil.copytree(source / "saved", folder / "saved")
-        victim = folder / "saved" / "step_00000002" / name
-        victim.write_bytes(harm(victim.read_bytes()))
-        yield shop.given(fault, folder, load=victim.parent, steps=3)
-    yield shop.given(f"{fault}, --resume auto", folder, save=folder / "saved", load="auto", steps=3)
+        yield fault, partial(_damaged, shop, name, harm)
+    yield "a truncated state, --resume auto", partial(_damaged, shop, "state.json", truncated, "auto")
     for field, value in (("layers", 8), ("B", 16), ("seed", 7)):
-        yield shop.given(f"resumed with {field}={value}", load=source / "saved", **{field: value})
-    yield _another_layout(shop, source / "saved")
+        yield f"resumed with {field}={value}", partial(_resumed, shop, field, value)
+    yield "resumed at p=4, t=1 (saved at p=2, t=2)", partial(_another_layout, shop)
 
 
-def _another_layout(shop: Workshop, saved: Path) -> Row:
+def _damaged(shop: Workshop, name: str, harm: Callable[[bytes], bytes], load: str = "") -> Row:
+    """Go on from a checkpoint one file of which is damaged, or from what `load` says."""
+    folder = shop.folder()
+    shutil.copytree(shop.saved, folder / "saved")
+    victim = folder / "saved" / "step_00000002" / name
+    victim.write_bytes(harm(victim.read_bytes()))
+    save = {"save": folder / "saved"} if load == "auto" else {}
+    return shop.given(folder, load=load or victim.parent, steps=3, **save)
+
+
+def _resumed(shop: Workshop, field: str, value: int) -> Row:
+    row = shop.given(load=shop.saved, **{field: value})
+    return replace(row, said=row.said.replace(str(shop.saved.parent), "X"))
+
+
+def _another_layout(shop: Workshop) -> Row:
     """Two more steps on p=4 and on t=4: do they have the losses of a run that was never interrupted?"""
     losses = []
-    for fields in ({"p": 2, "t": 2}, {"p": 4, "t": 1, "load": saved}):
+    for fields in ({"p": 2, "t": 2}, {"p": 4, "t": 1, "load": shop.saved}):
         folder = shop.folder()
-        row = shop.given("resumed at p=4, t=1 (saved at p=2, t=2)", folder, steps=4, log=folder / "log", **fields)
+        row = shop.given(folder, steps=4, log=folder / "log", **fields)
         events = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
         losses.append([event["loss"] for event in events if event["event"] == "step"])
     worst = max(abs(a / b - 1) for a, b in zip(losses[0][2:], losses[1], strict=True))
-    said = f"{row.said}; its losses are those of the uninterrupted run within {worst:.0e}"
-    return Row(row.fault, row.seconds, row.code, said, row.left)
+    return replace(row, said=f"{row.said}; its losses are those of the uninterrupted run within {worst:.0e}")
 
 
-def data_and_places(shop: Workshop) -> Iterator[Row]:
-    """Data that cannot be used, places that cannot be written, training that diverges."""
+def data(shop: Workshop) -> Faults:
+    """Data that cannot be used, training that diverges."""
     folder = shop.folder()
-    write_tokens(folder / "x.tokens", np.full(5000, 99), 100)
-    yield shop.given("a token outside the vocabulary", folder, data=folder / "x.tokens", vocab=100 - 1)
-    os.truncate(folder / "x.tokens", 3000)
-    yield shop.given("a truncated token file", folder, data=folder / "x.tokens")
+    tokens, cut = folder / "x.tokens", folder / "cut.tokens"
+    write_tokens(tokens, np.full(5000, 99), 100)
+    cut.write_bytes(tokens.read_bytes()[:3000])
     (folder / "y.bin").write_bytes(bytes(1000))
-    yield shop.given("a Megatron pair without its .idx", folder, data=folder / "y.bin")
+    yield "a token outside the vocabulary", lambda: shop.given(folder, data=tokens, vocab=100 - 1)
+    yield "a truncated token file", lambda: shop.given(folder, data=cut)
+    yield "a Megatron pair without its .idx", lambda: shop.given(folder, data=folder / "y.bin")
+    diverging = {"save": shop.folder() / "saved", "save_every": 1, "lr": 1e30, "clip": 0.0}
+    yield "NaN: lr=1e30 clip=0", lambda: shop.given(**diverging)
+
+
+def places(shop: Workshop) -> Faults:
+    """Places that cannot be written, are full or taken."""
+    yield "save in a place that is not writable", lambda: shop.given(save="/proc/saved")
+    yield "a log without space", lambda: shop.given(log="/dev/full")
+    yield "a full disk while saving", partial(_full_disk, shop, "2m")
+    yield "a full disk that holds one checkpoint", partial(_full_disk, shop, "1m")
+    yield "a full disk while saving in the background", partial(_full_disk, shop, "2m", async_save="true")
+    yield "a file-size limit while saving", lambda: shop.disturbed(_limit_files)
+    yield "a file-size limit while saving in the background", lambda: shop.disturbed(_limit_files, async_save="true")
+    yield "a second run in the same folder", partial(_second_run, shop)
+    yield "MASTER_PORT in use (rank 0)", partial(_port_in_use, shop)
+
+
+def _full_disk(shop: Workshop, size: str, **fields: object) -> Row:
     folder = shop.folder()
-    yield shop.given("NaN: lr=1e30 clip=0", folder, save=folder / "saved", save_every=1, lr=1e30, clip=0.0)
-    yield shop.given("save in a place that is not writable", save="/proc/saved")
-    yield shop.given("a log without space", log="/dev/full")
-    folder = shop.folder()
-    with small_disk(folder / "saved") as mounted:
-        if mounted:
-            yield shop.given("a full disk while saving", folder, save=folder / "saved", save_every=1)
+    with small_disk(folder / "saved", size) as mounted:
+        assert mounted, "needs the right to mount a file system"
+        return shop.given(folder, save=folder / "saved", save_every=1, keep=0, **fields)
+
+
+def _limit_files(run: Program) -> None:
+    """What `ulimit -f 100` does in a shell, to the ranks of a run: each of their files may have 100 KiB."""
+    for pid in ranks_of(run):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100 << 10, resource.RLIM_INFINITY))
+
+
+def _second_run(shop: Workshop) -> Row:
     folder = shop.folder()
     with shop.start(folder, save=folder / "saved", save_every=1):
         wait_for(lambda: (folder / "saved" / "step_00000001").exists())
-        other = folder / "other"
-        other.mkdir()
-        row = shop.given("a second run in the same folder", other, save=folder / "saved")
-        yield Row(row.fault, row.seconds, row.code, row.said.replace(str(folder), "X"), row.left)
+        row = shop.given(save=folder / "saved")
+    return replace(row, said=row.said.replace(str(folder), "X"))
+
+
+def _port_in_use(shop: Workshop) -> Row:
+    folder = shop.folder()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         environment = {"WORLD_SIZE": "4", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        folder, since = shop.folder(), time.monotonic()
         fields = {**SMALL, **LAYOUT, "cache": shop.cache}
         words = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+        since = time.monotonic()
         with Program(folder, *MODULE, "--recipe", "tiny", *words, environment=environment) as run:
-            row = shop.watch("MASTER_PORT in use (rank 0)", folder, run, since)
-            yield Row(row.fault, row.seconds, row.code, row.said.replace(port, "N"), row.left)
+            row = shop.watch(folder, run, since)
+    return replace(row, said=row.said.replace(port, "N"))
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[bool]:
-    """Mount a file system of 2 MB at the folder, where this user may; says whether it is there."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    mounted = os.geteuid() == 0 and subprocess.call(command, stderr=subprocess.DEVNULL) == 0
-    try:
-        yield mounted
-    finally:
-        if mounted:
-            subprocess.check_call(["umount", str(folder)])
-
-
-def main() -> None:
+def main(words: list[str]) -> None:
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
         shop = Workshop(root)
-        shop.given("", steps=1)  # makes the token file
+        shop.given(steps=1)  # makes the token file
         print(TITLE.format(cores=os.cpu_count(), load=os.getloadavg()[0]), end="")
-        for rows in (signals, checkpoints, data_and_places):
-            for row in rows(shop):
-                print(str(row).replace(str(root), ""), flush=True)
+        for faults in (signals, checkpoints, data, places):
+            for fault, make in faults(shop):
+                if not words or any(word in fault for word in words):
+                    print(f"| {fault} | {make()} |".replace(str(root), ""), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
