@@ -1,6 +1,7 @@
 """What the tests run in ranks. Functions here are imported by the ranks, so no test framework and no fixtures."""
 
 import dataclasses
+import json
 import os
 import signal
 import stat
@@ -264,6 +265,14 @@ def connections(beat: Any, store: str, full_mesh: int) -> int:
     dist.all_reduce(x, group=dist.new_group(backend="gloo"))
     assert x == dist.get_world_size()
     return sockets() - before
+
+
+def collectives_noted(beat: Any) -> int:
+    """How many of its collectives torch keeps notes of, after one."""
+    from torch._C._distributed_c10d import _dump_fr_trace_json
+
+    dist.all_reduce(torch.ones(()))
+    return len(json.loads(_dump_fr_trace_json()).get("entries", []))
 
 
 def sums(beat: Any) -> dict[str, Any]:

@@ -39,6 +39,11 @@ def test_many_ranks_connect_only_to_those_they_talk_to(tmp_path: Path) -> None:
     assert sockets[7] < sockets[8]
 
 
+def test_no_collective_of_cpus_is_noted() -> None:
+    """The notes scatter the heap, so that a rank grows with every step: `test_long_run.py`."""
+    assert launch(jobs.collectives_noted, 2) == [0, 0]
+
+
 def test_wrong_world_size() -> None:
     message = r"ranks=4 for p\*t\*d=2\*2\*2=8; needs as many ranks as p\*t\*d; try --ranks 8"
     with pytest.raises(ValueError, match=message):
