@@ -103,7 +103,8 @@ def try_format(name: str, seed: int, numbers: range, folder: Path) -> Iterator[t
         path = draw.choice(paths)
         path.write_bytes(mutate(originals[path], draw))
         if draw.random() < 0.7:
-            read.seal()
+            with contextlib.suppress(Exception):  # what cannot be sealed is read as it is
+                read.seal()
         print(number, end=" ", file=sys.stderr, flush=True)
         if wrong := finding(read, watch):
             yield number, f"{path.name}: {wrong}"

@@ -31,6 +31,7 @@ lr = 0.01
 [run]
 steps = 1
 save = "saved"
+data = "my.tokens"
 """
 
 
@@ -74,7 +75,7 @@ def _read_cluster() -> int:
 def _tokens(folder: Path) -> list[Path]:
     from ptdp_core.engine.data import HEADER, MAGIC
 
-    return _file("my.tokens", HEADER.pack(MAGIC, 2, 300, 100) + struct.pack("<100H", *range(100)))(folder)
+    return _file("my.tokens", HEADER.pack(MAGIC, 2, 256, 100) + struct.pack("<100H", *range(100)))(folder)
 
 
 def _megatron(folder: Path) -> list[Path]:
@@ -90,11 +91,12 @@ def _read_tokens(name: str) -> None:
 
     tokens = open_tokens(name)
     fingerprint(tokens)
-    check_vocabulary(tokens, 300)
+    check_vocabulary(tokens, 256)
 
 
 def _checkpoint(folder: Path) -> list[Path]:
     """A checkpoint of one step: what says what is in it, and the tensors."""
+    _tokens(folder)
     (folder / "run.toml").write_text(RUN)
     assert main(["train", "run.toml", "--json"]) == 0
     return sorted(path for path in (folder / CHECKPOINT).iterdir() if path.is_file())
