@@ -1,6 +1,7 @@
 """Pipeline schedules side by side: idle time, memory and messages of the executed tables, and what they simulate to."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ptdp_core.config import TrainingConfig
@@ -8,6 +9,8 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import Schedule, Time, build, definition, exists, names, summary
 from ptdp_core.simulator import Cluster, simulate
 from reproduce.experiment.parameters import KEYS
+from reproduce.output.columns import Column, Table
+from reproduce.output.tables import metric
 from results.records import Metric
 from results.records.errors import UsageError, did_you_mean
 
@@ -77,3 +80,27 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
         }
         with_estimates.append(member._replace(metrics={**member.metrics, **metrics}, fits=estimate.fits))
     return with_estimates
+
+
+def table(members: Sequence[Member]) -> Table:
+    """A row per schedule; with the times of a training iteration if they were simulated."""
+    columns = [
+        *(Column("schedule", attrgetter("title")), Column("v", attrgetter("v"))),
+        Column("bubble", metric("bubble_fraction"), "%", ".1f", 0.01),
+        Column("without flush", metric("own_bubble_fraction"), "%", ".1f", 0.01),
+        Column("memory", metric("peak_stash"), "microbatches", "g"),
+        Column("messages", metric("relative_messages"), "of 1F1B's", ".2f"),
+    ]
+    if any("iteration_time" in member.metrics for member in members):
+        columns += [
+            Column("iteration", metric("iteration_time"), "s", ".3f"),
+            Column("model teraFLOP/s per GPU", metric("model_throughput_per_gpu"), form=".1f", factor=1e12),
+            Column("MFU", metric("model_flops_utilization"), "%", ".1f", 0.01),
+            Column("peak memory", lambda member: (metric("peak_memory")(member), member.fits), "GB", _gigabytes),
+        ]
+    return Table(columns, members)
+
+
+def _gigabytes(memory: tuple[float, bool]) -> str:
+    """Bytes, and whether they fit, as text."""
+    return f"{memory[0] / 1e9:.1f}{'' if memory[1] else ' (too much)'}"

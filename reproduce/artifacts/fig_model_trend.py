@@ -121,7 +121,7 @@ ARTIFACT = Artifact(
     ),
     quantities=(Quantity(TREND, "parameters by our line", "count", "billion", BILLION, 2),),
     sweeps={"paper": Sweep(points)},
-    columns={"model": "model", "year": "year", "billions": "parameters of the model (billion, paper)"},
+    columns={"model": "model", "year": "year", "billions": "parameters of the model\n(billion, paper)"},
     tolerance=0.25,
     derive=derive,
     draw=draw,

@@ -28,11 +28,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Print a table and write a figure for each class of machine. Raises `ReproduceError`."""
+    from tabulate import tabulate
+
     from benchmarks.harness import history as storage
     from benchmarks.harness.registry import find
     from reproduce.analysis import history
     from reproduce.output import theme
-    from reproduce.output.tables import text_table
 
     benchmark = find(parsed.name)
     metric = parsed.metric or benchmark.columns[0]
@@ -59,7 +60,7 @@ def run(parsed: Namespace) -> int:
         chosen = [trend for trend in trends if parsed.point in (None, trend.point)]
         headings, rows = history.overview(chosen) if parsed.point is None else history.runs_of(chosen[0])
         print(f"{benchmark.name}, {metric}, on {machine}: {len(records)} runs [measured]\n")
-        print(text_table(headings, rows).to_markdown(index=False, disable_numparse=True), end="\n\n")
+        print(tabulate(rows, headings, tablefmt="pipe", disable_numparse=True), end="\n\n")
         with theme.style():
             files = theme.figure_files(
                 history.draw(chosen, benchmark.name, metric, machine), f"{benchmark.name}: history", "trend"

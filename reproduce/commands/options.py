@@ -17,6 +17,7 @@ from results.records.storage import DEFAULT_RESULTS
 __all__ = [
     "CLUSTER",
     "add_cluster",
+    "add_columns",
     "add_json",
     "add_results",
     "checkpoint_of",
@@ -66,6 +67,17 @@ def command_line(parsed: Namespace, *words: str) -> str:
 def add_json(parser: ArgumentParser) -> None:
     """--json"""
     parser.add_argument("--json", action="store_true", help=JSON_HELP)
+
+
+def add_columns(parser: ArgumentParser) -> None:
+    """--columns NAME,NAME"""
+    parser.add_argument(
+        "--columns",
+        type=lambda names: tuple(name.strip() for name in names.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="only these columns of the table: their names, or how their headings begin, with commas between",
+    )
 
 
 def add_cluster(parser: ArgumentParser, help: str = "cluster to simulate", default: str | None = CLUSTER) -> None:

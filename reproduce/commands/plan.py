@@ -3,7 +3,7 @@
 import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,6 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a GPU's memory to fill, what should stay free (default 10)",
     )
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
+    options.add_columns(parser)
     options.add_json(parser)
     options.add_results(parser)
 
@@ -72,24 +73,26 @@ def run(parsed: Namespace) -> int:
 
     Raises `UsageError` for a request that cannot be, `NothingSelectedError` if nothing fits in memory.
     """
-    from reproduce.analysis.planning import plan_record
+    from reproduce.analysis.planning import plan_record, plan_text
     from reproduce.analysis.planning.plan import make_plan, request
     from reproduce.analysis.planning.search import HEADROOM
+    from reproduce.output.columns import chosen
     from reproduce.running.simulated import open_cluster
     from results.records.provenance import collect
 
     started = datetime.now(UTC)
+    chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
-    folder = plan_record.write(plan, provenance, parsed.results)
+    folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)
     if parsed.json:
         print_document("plan", 1, plan_record.document(plan, folder))
     else:
-        _print(plan, folder)
+        _print(plan, folder, parsed.columns)
     return DONE
 
 
@@ -104,7 +107,7 @@ def _status(quiet: bool) -> Iterator[Callable[[int], None]]:
         yield lambda done: status.update(f"plan: {done} configurations simulated")
 
 
-def _print(plan: "TrainingPlan", folder: Path) -> None:
+def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     """The plan on a terminal."""
     from reproduce.analysis.planning import plan_record, plan_text
     from reproduce.output.tables import print_table
@@ -119,7 +122,7 @@ def _print(plan: "TrainingPlan", folder: Path) -> None:
             out.print(_wrapped(f"  {line}", out.width))
     out.print()
     title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
-    print_table(out, plan_text.ranking(plan), title, "table.md")
+    print_table(out, plan_text.ranking(plan, columns), title, "table.md")
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
     for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
         out.print(_wrapped(line, out.width))

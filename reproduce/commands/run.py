@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ptdp_core.launch import slurm
@@ -15,6 +16,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import accuracy
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import ranks_of
+from reproduce.experiment.predictions import PREFIX
 from reproduce.output import export
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.progress import LONG_S, progress, spoken
@@ -25,7 +27,7 @@ from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
 from results import ROOT
-from results.records import VERDICTS, errors, provenance
+from results.records import VERDICTS, Metric, PointResult, errors, provenance
 from results.records.documents import print_document
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
@@ -61,6 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "reproduce ID [ID ...] [options]\n       reproduce COMMAND [options]"
     parser.add_argument("--version", action="store_true", help="say which version this is")
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to run (reproduce list shows them)")
+    options.add_columns(parser)
     add_options(parser)
 
 
@@ -101,7 +104,8 @@ def run(parsed: Namespace) -> int:
         raise NothingSelectedError(
             f"nothing selected: name artifacts ({parsed.program} list shows them) or run {parsed.program} all"
         )
-    return run_artifacts([catalog.load(name, tuple(COMMANDS)) for name in ids], parsed)
+    artifacts = [catalog.load(name, tuple(COMMANDS)) for name in ids]
+    return run_artifacts([replace(artifact, shown=parsed.columns) for artifact in artifacts], parsed)
 
 
 def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool = False) -> int:
@@ -181,12 +185,30 @@ def _batch_script(plans: Sequence[Plan], job: slurm.Job, command: Sequence[str])
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
     asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster or options.CLUSTER, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
+    for plan in plans:
+        if plan.artifact.shown:
+            _check_columns(plan)
     cluster = options.cluster_of(parsed, (plan.fidelity for plan in plans))
     if any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
         open_cluster(cluster)
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
     return plans
+
+
+def _check_columns(plan: Plan) -> None:
+    """Raise `UsageError` for a column to be shown that no result of the plan can have, before anything runs."""
+    from reproduce.output.columns import chosen
+    from reproduce.output.tables import result_columns
+
+    prefixes = ("", PREFIX) if plan.fidelity == "emulated" else ("",)
+    names = [prefix + quantity.name for quantity in plan.artifact.quantities for prefix in prefixes]
+    metrics = {name: Metric(None, "1", plan.fidelity) for name in names}
+    points = [
+        PointResult(p.key, p.series, p.label, p.parameters, "skipped", "not run yet", "", metrics, p.paper)
+        for p in plan.points
+    ]
+    chosen(list(result_columns(plan.artifact, plan.fidelity, points)), plan.artifact.shown)
 
 
 def exit_code(done: Run, strict: bool) -> int:

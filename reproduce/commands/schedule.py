@@ -216,27 +216,12 @@ def _sentence(difference: "GradientDifference") -> str:
 
 
 def _print_family(members: "Sequence[Member]", p: int, m: int, times: Sequence[Fraction], cluster: str) -> None:
-    from reproduce.output.tables import print_table, text_table
+    from reproduce.analysis.schedule_family import table
+    from reproduce.output.tables import print_table
     from reproduce.output.terminal import console
 
-    headings = ["schedule", "v", "bubble (%)", "without flush (%)", "memory (microbatches)", "messages (of 1F1B's)"]
     simulated = any("iteration_time" in member.metrics for member in members)
-    if simulated:
-        headings += ["iteration (s)", "model teraFLOP/s per GPU", "MFU (%)", "peak memory (GB)"]
     t_f, t_b, t_w = (f"{float(time):g}" for time in times)
     print(f"p={p}, m={m}; t_f={t_f}, t_b={t_b}, of it t_w={t_w} [derived: executed tables]", end="")
     print(f"; iterations [simulated on {cluster}]" if simulated else "")
-    print_table(console(120), text_table(headings, [cells(member) for member in members]))
-
-
-def cells(member: "Member") -> list[str]:
-    """A schedule as a row of the comparison."""
-    numbers = {name: metric.value or 0 for name, metric in member.metrics.items()}
-    row = [member.title, str(member.v)]
-    row += [f"{100 * numbers[name]:.1f}" for name in ("bubble_fraction", "own_bubble_fraction")]
-    row += [f"{numbers['peak_stash']:g}", f"{numbers['relative_messages']:.2f}"]
-    if "iteration_time" in numbers:
-        row += [f"{numbers['iteration_time']:.3f}", f"{numbers['model_throughput_per_gpu'] / 1e12:.1f}"]
-        row.append(f"{100 * numbers['model_flops_utilization']:.1f}")
-        row.append(f"{numbers['peak_memory'] / 1e9:.1f}" + ("" if member.fits else " (too much)"))
-    return row
+    print_table(console(120), table(members))

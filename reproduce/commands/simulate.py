@@ -3,7 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -15,7 +15,8 @@ from reproduce.analysis.what_if import evaluate
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.parameters import REQUIRED
-from reproduce.output.tables import NONE, print_table, text_table
+from reproduce.output.columns import Column, Table, chosen, key
+from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, shown_path, wrapped
 from reproduce.output.theme import FORMATS
 from reproduce.running.simulated import open_cluster
@@ -52,6 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce simulate`."""
     parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
     options.add_cluster(parser, "for points that name none")
+    options.add_columns(parser)
     options.add_json(parser)
     parser.add_argument(
         "--plot",
@@ -65,13 +67,14 @@ def run(parsed: Namespace) -> int:
     """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
     if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
+    columns = chosen(COLUMNS, parsed.columns)
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
     points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
-        _print(points)
+        _print(points, columns)
     if parsed.plot:
         _plot(points, parsed.plot)
         if not parsed.json:
@@ -127,44 +130,42 @@ def read_points(file: str) -> list[Any]:
     return points
 
 
-def _interval(point: Mapping[str, Any]) -> str:
-    interval = point["intervals"].get("iteration_time")
-    return f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else NONE
+def _interval(point: Mapping[str, Any]) -> str | None:
+    interval = (point["intervals"] or {}).get("iteration_time")
+    return f"{interval['low']:.3f} - {interval['high']:.3f}" if interval else None
 
 
-def _bubble_parts(point: Mapping[str, Any]) -> str:
+def _bubble_parts(point: Mapping[str, Any]) -> str | None:
     """The parts of `bubble_fraction` by cause, in percent."""
+    if point["bubble_fraction"] is None:
+        return None
     percent = 100 * point["bubble_fraction"] / (point["phase_times"]["bubble"] or 1)
     return "{:.1f} {:+.1f} {:+.1f}".format(*(percent * seconds for seconds in point["bubble_times"].values()))
 
 
-# The columns of the table: how a point with numbers is shown, by heading.
-COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "GPUs": lambda point: str(point["gpus"]),
-    "iteration (s)": lambda point: f"{point['iteration_time']:.3f}",
-    "interval (s)": _interval,
-    "model teraFLOP/s per GPU": lambda point: f"{point['model_throughput_per_gpu'] / 1e12:.1f}",
-    "MFU (%)": lambda point: f"{100 * point['model_flops_utilization']:.1f}",
-    "sequences/s": lambda point: f"{point['sequences_per_s']:.2f}",
-    "bubble (%)": lambda point: f"{100 * point['bubble_fraction']:.1f}",
-    "memory (GB)": lambda point: f"{point['peak_memory'] / 1e9:.1f}",
-    "bubble by cause (%)": _bubble_parts,
-}
+BUBBLE_PARTS = Column("bubble by cause", _bubble_parts, "%")
+COLUMNS = (
+    Column("point", key("label")),
+    Column("status", key("status")),
+    Column("GPUs", key("gpus")),
+    Column("iteration", key("iteration_time"), "s", ".3f"),
+    Column("interval", _interval, "s"),
+    Column("model teraFLOP/s per GPU", key("model_throughput_per_gpu"), form=".1f", factor=1e12),
+    Column("MFU", key("model_flops_utilization"), "%", ".1f", 0.01),
+    Column("sequences/s", key("sequences_per_s"), form=".2f"),
+    Column("bubble", key("bubble_fraction"), "%", ".1f", 0.01),
+    Column("memory", key("peak_memory"), "GB", ".1f", 1e9),
+    BUBBLE_PARTS,
+)
 
 
-def _print(points: Sequence[Mapping[str, Any]]) -> None:
-    rows = [
-        (
-            *(point["label"], point["status"]),
-            *(NONE if point["iteration_time"] is None else shown(point) for shown in COLUMNS.values()),
-        )
-        for point in points
-    ]
+def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
-    print_table(out, text_table(("point", "status", *COLUMNS), rows), title)
-    wrapped(out, "bubble by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
+    print_table(out, Table(columns, points), title)
+    if BUBBLE_PARTS in columns:
+        wrapped(out, "bubble by cause: fill and drain, stage imbalance, waiting for messages (docs/metrics.md)")
     for cluster in dict.fromkeys(point["cluster"] for point in points if point["cluster"]):
         for line in margins.lines(margins.read(cluster)):
             wrapped(out, f"{cluster}: {line}")

@@ -46,7 +46,8 @@ class Artifact:
       given what `title` has before its first comma
     - `quantities`: how its metrics are shown, the main one (drawn, and compared with the paper) first
     - `sweeps`: its points, by scale ('cpu gpus' for one sweep at two scales)
-    - `columns`: parameters that a table shows, by heading
+    - `columns`: parameters that a table shows, with their headings; a line break in one stays where there is room
+    - `shown`: the names of the columns that its tables show, if not all
     - `x_axis`: which parameter the figure's x axis shows
     - `claims`: the sentences that are judged on its results, see `claim`
     - `tolerance`: relative difference from the paper up to which a point counts as reproduced, fixed
@@ -75,6 +76,7 @@ class Artifact:
     section: str = NOT_IN_PAPER
     subject: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
     x_axis: XAxis | None = None
     claims: list[Claim] = field(default_factory=list)
     tolerance: float = 0.10

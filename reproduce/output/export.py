@@ -1,6 +1,7 @@
 """The files beside an artifact's record: its figure, its tables, and further ones of its own."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from reproduce.experiment.artifact import Artifact
 from results.records import Record
@@ -13,6 +14,13 @@ def names(artifact: Artifact, record: Record) -> tuple[str, ...]:
     """The names of the files."""
     further = artifact.files(artifact, record) if artifact.files else ()
     return (*(FIGURES if artifact.draw else ()), *TABLES, *further)
+
+
+def up_to_date(artifact: Artifact, record: Record, folder: Path) -> bool:
+    """Whether the tables in the folder have the columns that the artifact shows now."""
+    from reproduce.output.tables import markdown
+
+    return (folder / TABLES[0]).read_bytes() == markdown(artifact, record).encode()
 
 
 def contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:

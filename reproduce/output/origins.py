@@ -65,7 +65,7 @@ def _source(record: Record) -> str:
 
 def _paper_note(artifact: Artifact, records: Iterable[Record]) -> str:
     """How the paper's values were read, if there are any."""
-    sources = paper_sources(artifact.main.name, records)
+    sources = paper_sources(artifact.main.name, [point for record in records for point in record.points])
     return f"hollow: paper ({sources})" if sources else ""
 
 

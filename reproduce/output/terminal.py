@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reproduce.output.tables import NONE
-
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 100
 
 
-def percent(value: float | None, signed: bool = False) -> str:
-    """'1.2%', with a sign if `signed`; '-' for None."""
-    if value is None:
-        return NONE
+def percent(value: float, signed: bool = False) -> str:
+    """'1.2%', with a sign if `signed`."""
     text = f"{value:+.1%}" if signed else f"{value:.1%}"
     return text if len(text) < 8 else f"{value:+.0e}"
 

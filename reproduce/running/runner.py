@@ -62,6 +62,9 @@ class Exporter(Protocol):
     def names(self, artifact: Artifact, record: Record) -> tuple[str, ...]:
         """The names of the files."""
 
+    def up_to_date(self, artifact: Artifact, record: Record, folder: Path) -> bool:
+        """Whether the files in a folder, all made from this record, show it as the artifact does now."""
+
     def contents(self, artifact: Artifact, record: Record) -> Mapping[str, bytes]:
         """The files, by name."""
 
@@ -276,7 +279,7 @@ def earlier_records(folder: Path) -> list[Record]:
 
 
 def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...] | None:
-    """The files that an earlier run wrote for this very record; None if one is missing or older than our sources."""
+    """The files that an earlier run wrote for this very record; None if one is missing, old or shows other columns."""
     names = export.names(plan.artifact, record) if export else ()
     files = tuple(plan.folder / name for name in (RECORD, *names))
     sources = (
@@ -288,7 +291,8 @@ def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, 
         oldest = min(path.stat().st_mtime_ns for path in files)
     except OSError:
         return None
-    return files if oldest > max(path.stat().st_mtime_ns for path in sources) else None
+    newer = oldest > max(path.stat().st_mtime_ns for path in sources)
+    return files if newer and (not export or export.up_to_date(plan.artifact, record, plan.folder)) else None
 
 
 def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...]:

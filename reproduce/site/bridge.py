@@ -151,7 +151,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "fidelity": plan.fidelity,
         "cluster": evaluate_point.cluster_ref.name if evaluate_point.cluster_ref else None,
         "quantities": [asdict(quantity) | {"heading": quantity.heading} for quantity in shown.quantities],
-        "columns": dict(shown.columns),
+        "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [_point(shown, point) for point in points],
         "claims": [

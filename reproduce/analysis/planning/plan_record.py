@@ -1,6 +1,6 @@
 """`reproduce plan` as JSON, and on disk: a record with its tables. Every number in them is simulated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,8 @@ def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
-    """Write record.json, table.md and table.csv; the folder they are in. Raises `StorageError`."""
+def write(plan: TrainingPlan, provenance: Provenance, results: Path, columns: Sequence[str] = ()) -> Path:
+    """Write record.json, table.md with these columns of the ranking, table.csv; their folder. Raises `StorageError`."""
     model = plan.job.model
     name = plan.name
     if name == "own":
@@ -90,7 +90,7 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path) -> Path:
     record = to_record(plan, provenance)
     text = [f"# Plan: {plan_text.title(plan)}", ""]
     text += [f"- {line}" for line in (*plan_text.takeaway_lines(plan), plan_text.count_line(plan))]
-    text += ["", markdown_table(plan_text.ranking(plan)), ""]
+    text += ["", markdown_table(plan_text.ranking(plan, columns)), ""]
     text += [f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
     text += [markdown_table(plan_text.memory_table(plan)), ""]
     text += [f"- {line.strip()}" for line in (*plan_text.comparison_lines(plan), *plan_text.note_lines(plan))]

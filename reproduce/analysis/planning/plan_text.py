@@ -3,7 +3,8 @@
 Every number here is simulated. `plan_record.py` writes the same to disk.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Estimate
@@ -12,9 +13,7 @@ from reproduce.analysis.planning.search import NEAR_TIE, order, time_differences
 from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
 from reproduce.experiment.results import argmax
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from reproduce.output.columns import Table, chosen, keyed
 
 GB = 1e9
 SHOWN_USES = 4
@@ -30,6 +29,18 @@ MEMORY = {
     "activations": ("stashed_activations",),
     "working set": ("working_activations", "boundary_buffers"),
 }
+TECHNIQUE = "schedule, recomputed, ..."
+RANKING = (
+    *keyed("rank", "which", *SIZES, TECHNIQUE),
+    *keyed("iteration", unit="s", form=".3f"),
+    *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
+    *keyed("sure to", unit="s"),
+    *keyed("memory", unit="GB", form=".1f", factor=GB),
+    *keyed("free", unit="%", form=".0f", factor=0.01),
+    *keyed("bubble", unit="%", form="z.1f", factor=0.01),
+    *keyed("model teraFLOP/s", unit="per GPU", form=".1f", factor=1e12),
+    *keyed(*(f"{name} sent" for name in LINKS.values()), unit="GB", form=".1f", factor=GB),
+)
 
 
 def marked(plan: TrainingPlan) -> dict[str, Estimate]:
@@ -66,43 +77,34 @@ def title(plan: TrainingPlan) -> str:
     return f"{name}({sizes}) on {plan.job.n} GPUs of {plan.cluster_name}, batch {plan.job.B}"
 
 
-def ranking(plan: TrainingPlan) -> "DataFrame":
-    """The configurations in the order of the ranking, as text."""
-    from pandas import DataFrame
-
+def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
+    """The configurations in the order of the ranking; of `RANKING` the columns with these names, or all."""
     known = margins.read(plan.cluster_name)
     rows = []
     for rank, estimate, which in shown(plan):
         parallel = estimate.config.parallel
         which = ", ".join(filter(None, (which, "tight" if plan.is_tight(estimate) else "")))
-        row = {"rank": str(rank or ""), "which": which}
-        row |= {size: str(getattr(parallel, size)) for size in SIZES}
-        row |= {"schedule, recomputed, ...": techniques(parallel), "iteration (s)": f"{estimate.iteration_time:.3f}"}
-        row["MFU (%)"] = f"{100 * estimate.model_flops_utilization:.1f}"
-        row["slower by (%)"] = f"{100 * slower(estimate, plan.best):.1f}"
+        row: dict[str, Any] = {"rank": rank or "", "which": which, TECHNIQUE: techniques(parallel)}
+        row |= {size: getattr(parallel, size) for size in SIZES}
+        row |= {"iteration": estimate.iteration_time, "MFU": estimate.model_flops_utilization}
+        row["slower by"] = slower(estimate, plan.best)
         if known:
             interval = known.throughput.interval(estimate.iteration_time)
-            row["sure to (s)"] = f"{interval.low:.2f} to {interval.high:.2f}"
-        row["memory (GB)"] = f"{estimate.peak_memory / GB:.1f}"
-        row["free (%)"] = f"{100 * free(plan, estimate):.0f}"
-        row["bubble (%)"] = f"{round(100 * estimate.bubble_fraction, 1) + 0.0:.1f}"
-        row["model teraFLOP/s (per GPU)"] = f"{estimate.model_throughput_per_gpu / 1e12:.1f}"
-        row |= {f"{name} sent (GB)": f"{estimate.traffic[link] / GB:.1f}" for link, name in LINKS.items()}
+            row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
+        row |= {"memory": estimate.peak_memory, "free": free(plan, estimate), "bubble": estimate.bubble_fraction}
+        row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
+        row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
         rows.append(row)
-    return DataFrame(rows, dtype=object)
+    return Table([column for column in chosen(RANKING, columns) if known or column.what != "sure to"], rows)
 
 
-def memory_table(plan: TrainingPlan) -> "DataFrame":
-    """What the memory of the fullest GPU is taken by, for the same configurations, as text."""
-    from pandas import DataFrame
-
+def memory_table(plan: TrainingPlan) -> Table:
+    """What the memory of the fullest GPU is taken by, for the same configurations."""
     rows = []
     for rank, estimate, which in shown(plan):
         parts = {kind: sum(estimate.memory_bytes[use] for use in uses) for kind, uses in MEMORY.items()}
-        parts["together"] = estimate.peak_memory
-        sizes_of = {f"{kind} (GB)": f"{size / GB:.1f}" for kind, size in parts.items()}
-        rows.append({"rank": str(rank or ""), "which": which, **sizes_of})
-    return DataFrame(rows, dtype=object)
+        rows.append({"rank": rank or "", "which": which, **parts, "together": estimate.peak_memory})
+    return Table([*keyed("rank", "which"), *keyed(*MEMORY, "together", unit="GB", form=".1f", factor=GB)], rows)
 
 
 def techniques(parallel: ParallelConfig) -> str:

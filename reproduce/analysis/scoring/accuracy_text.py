@@ -4,20 +4,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pandas import DataFrame
-
 from reproduce.analysis.scoring.accuracy import Assessment, Scored
 from reproduce.analysis.scoring.accuracy_record import notes
-from reproduce.analysis.scoring.scores import cells
-from reproduce.analysis.scoring.sensitivity import means
-from reproduce.output.tables import NONE, text_table
+from reproduce.analysis.scoring.scores import COLUMNS
+from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, means
+from reproduce.output.columns import Table, keyed
 from reproduce.output.terminal import WIDTH, percent
 from results.records.units import with_unit
 
 NAIVE = {"constant": "constant", "line_in_h": "line in h", "constant_with_bubble": "bubble"}
 
 
-def parts(assessment: Assessment) -> Iterator[tuple[str, DataFrame, Sequence[str]]]:
+def parts(assessment: Assessment) -> Iterator[tuple[str, Table, Sequence[str]]]:
     """Headings, tables, and lines below them."""
     name = assessment.cluster.name
     heading = f"Accuracy of the simulator on {name}: error against the paper's values"
@@ -25,36 +23,48 @@ def parts(assessment: Assessment) -> Iterator[tuple[str, DataFrame, Sequence[str
     yield "\nThe mean over all when a number is moved or a mechanism dropped", move_table(assessment), ()
 
 
-def score_table(assessment: Assessment) -> DataFrame:
+def score_table(assessment: Assessment) -> Table:
     """One row per artifact, then the parts and the whole."""
-    headings = ("", "n", "shipped", "left out", "naive", "by", "bias", "rank", "worst", "at")
     rows = [_row(name, scored, assessment.places.get(name, name)) for name, scored in assessment.scores.items()]
-    return DataFrame(rows, columns=headings).fillna(NONE)
+    columns = [
+        *keyed("", "n"),
+        *keyed("shipped", "left out", "naive", form=percent),
+        *keyed("by"),
+        *(COLUMNS[name] for name in ("bias", "rank", "worst", "at")),
+    ]
+    return Table(columns, rows)
 
 
-def _row(name: str, scored: Scored, place: str) -> dict[str, str]:
+def _row(name: str, scored: Scored, place: str) -> dict[str, Any]:
     score = scored.score
     if score is None:
-        return {"": name, "n": "0", "at": f"no result for {scored.missing}"}
-    row = {"": name, **cells(vars(score)), "shipped": percent(score.mean), "left out": percent(scored.left_out)}
+        return {"": name, "n": 0, "worst_point": f"no result for {scored.missing}"}
+    worst_point = score.worst_point.removeprefix(f"{place}: ")
+    worst_point += f"; {scored.missing} without result" if scored.missing else ""
+    row = {"": name, **vars(score), "worst_point": worst_point, "shipped": score.mean, "left out": scored.left_out}
     if scored.baselines:
         error, naive = min((error, naive) for naive, error in scored.baselines.items())
         ours = score.mean if scored.left_out is None else scored.left_out
-        row |= {"naive": percent(error), "by": NAIVE[naive] + (" wins" if error < ours else "")}
-    row["at"] = row["at"].removeprefix(f"{place}: ") + (f"; {scored.missing} without result" if scored.missing else "")
+        row |= {"naive": error, "by": NAIVE[naive] + (" wins" if error < ours else "")}
     return row
 
 
-def move_table(assessment: Assessment) -> DataFrame:
+def move_table(assessment: Assessment) -> Table:
     """One row per parameter or mechanism that was moved, the most effective first."""
+    ways, numbers = {LOW: "at low", HIGH: "at high", DROPPED: "dropped"}, ("low", "value", "high")
     rows = []
-    for name, errors in means(assessment.moves).map(percent, na_action="ignore").fillna(NONE).iterrows():
-        parameter = assessment.parameters.get(name)
-        numbers = (parameter.low, parameter.value, parameter.high) if parameter else ()
-        values = [with_unit(number, parameter.unit) for number in numbers if parameter] or [NONE] * 3
-        rows.append((name, *values, *errors, _most_moved(assessment, name)))
-    headings = ("", "low", "value", "high", "at low", "at high", "dropped", "most in")
-    return text_table(headings, rows)
+    for name, errors in means(assessment.moves).rename(columns=ways).iterrows():
+        row = {"": name, **errors.dropna(), "most in": _most_moved(assessment, name)}
+        if parameter := assessment.parameters.get(name):
+            row |= {number: (getattr(parameter, number), parameter.unit) for number in numbers}
+        rows.append(row)
+    columns = [
+        *keyed(""),
+        *keyed(*numbers, form=lambda value_and_unit: with_unit(*value_and_unit)),
+        *keyed(*ways.values(), form=percent),
+        *keyed("most in"),
+    ]
+    return Table(columns, rows)
 
 
 def _most_moved(assessment: Assessment, name: str) -> str:

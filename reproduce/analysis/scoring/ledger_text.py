@@ -3,14 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pandas import DataFrame
-
-from reproduce.analysis.scoring.scores import cells
-from reproduce.output.tables import NONE, text_table
+from reproduce.analysis.scoring.scores import COLUMNS
+from reproduce.output.columns import Column, Table, key, keyed
 from reproduce.output.terminal import percent
 
+FITS = (
+    Column("", key("said")),
+    Column("n", key("n")),
+    Column("simulated so", key("right")),
+    Column("nearest to the limit", key("nearest")),
+    Column("of memory", key("nearest_share"), form=percent),
+)
+OTHERS = (
+    *keyed("on", "simulator"),
+    Column("its mean", key("mean_error"), form=percent),
+    *keyed("ours", form=percent),
+    Column("our points", key("ours_points")),
+)
 
-def parts(document: Mapping[str, Any]) -> Iterator[tuple[str, DataFrame, Sequence[str]]]:
+
+def parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Table, Sequence[str]]]:
     """Headings, tables, and lines below them."""
     inside = "inside: share of the times inside the margin that the paper's own cluster has (docs/margins.md)"
     yield (
@@ -21,43 +33,28 @@ def parts(document: Mapping[str, Any]) -> Iterator[tuple[str, DataFrame, Sequenc
     memory = [_row(study["id"], study["memory"], study) for study in document["studies"] if study["memory"]]
     yield (
         "\nMemory of a GPU of the first pipeline rank, in bytes that others published",
-        DataFrame(memory, columns=("study", "n", "mean", "bias", "worst", "at")),
+        Table([*keyed("study"), *(COLUMNS[name] for name in ("n", "mean", "bias", "worst", "at"))], memory),
         (),
     )
-    fits = [
-        (row["said"], str(row["n"]), str(row["right"]), row["nearest"], percent(row["nearest_share"]))
-        for row in document["fits"]
-    ]
-    yield (
-        "\nWhat ran in the paper and what did not, by simulated memory",
-        text_table(("", "n", "simulated so", "nearest to the limit", "of memory"), fits),
-        (),
-    )
-    others = [
-        (s["on"], s["simulator"], percent(s["mean_error"]), percent(s["ours"]), str(s["ours_points"] or NONE))
-        for s in document["other_scores"]
-    ]
-    yield (
-        "\nOther simulators on the same rows: mean errors of throughput",
-        text_table(("on", "simulator", "its mean", "ours", "our points"), others),
-        [document["others"]],
-    )
+    yield "\nWhat ran in the paper and what did not, by simulated memory", Table(FITS, document["fits"]), ()
+    heading = "\nOther simulators on the same rows: mean errors of throughput"
+    yield heading, Table(OTHERS, document["other_scores"]), [document["others"]]
 
 
-def _study_table(studies: Sequence[Mapping[str, Any]]) -> DataFrame:
+def _study_table(studies: Sequence[Mapping[str, Any]]) -> Table:
     """One row per study, and one more for each that is scored with alternative settings."""
     rows = []
     for study in studies:
-        rows.append(_row(study["id"], study["score"], study) | {"inside": percent(study["inside_margin"])})
+        rows.append(_row(study["id"], study["score"], study) | {"inside": study["inside_margin"]})
         if other := study["alternative"]:
             settings = ", ".join(f"{name}={value}" for name, value in other["settings"].items())
-            rows.append(_row(f"  {settings}", other["score"], study) | {"inside": NONE})
-    headings = ("study", "n", "mean", "median", "bias", "worst", "rank", "inside", "cluster")
-    return DataFrame(rows, columns=headings)
+            rows.append(_row(f"  {settings}", other["score"], study))
+    scores = (COLUMNS[name] for name in ("n", "mean", "median", "bias", "worst", "rank"))
+    return Table([*keyed("study"), *scores, *keyed("inside", form=percent), *keyed("cluster")], rows)
 
 
-def _row(name: str, score: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, str]:
-    return {"study": name, **cells(score), "cluster": study["cluster"]}
+def _row(name: str, score: Mapping[str, Any], study: Mapping[str, Any]) -> dict[str, Any]:
+    return {"study": name, **score, "cluster": study["cluster"]}
 
 
 def _study_line(study: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -12,8 +13,8 @@ from pandas import DataFrame
 
 from reproduce.analysis.scoring.figures import scatter
 from reproduce.analysis.scoring.measured import BASELINES, FOLDER, TIME, MeasuredAssessment
-from reproduce.analysis.scoring.scores import Score, cells, write_comparison
-from reproduce.output.tables import text_table
+from reproduce.analysis.scoring.scores import COLUMNS, Score, signed_percent, write_comparison
+from reproduce.output.columns import Column, Table, key, keyed
 from reproduce.output.terminal import percent
 from reproduce.output.theme import add_origin, figure_files, new_figure, style
 from results.records import Metric, PointResult, fingerprint
@@ -25,7 +26,7 @@ AXES = ("p", "t", "d", "v", "b")
 BAND = 0.1
 
 
-def parts(assessment: MeasuredAssessment) -> Iterator[tuple[str, DataFrame, Iterable[str]]]:
+def parts(assessment: MeasuredAssessment) -> Iterator[tuple[str, Table, Iterable[str]]]:
     """Headings, tables, and lines below them: every measured step, then the scores, and what to know about them."""
     title = f"Training steps in milliseconds: measured, and predicted with the cluster {assessment.cluster.name}"
     yield title, step_table(assessment), ()
@@ -33,31 +34,30 @@ def parts(assessment: MeasuredAssessment) -> Iterator[tuple[str, DataFrame, Iter
     yield heading, score_table(assessment), notes(assessment)
 
 
-def step_table(assessment: MeasuredAssessment) -> DataFrame:
+def step_table(assessment: MeasuredAssessment) -> Table:
     """One row per step: its layout, times in milliseconds, errors of the prediction and of a baseline, what it is."""
-    rows = [
-        (
-            *(str(getattr(step.config.parallel, axis)) for axis in (*AXES, "m")),
-            str(step.config.model.hidden),
-            f"{1e3 * step.paper:.1f}",
-            f"{1e3 * step.ours:.1f}",
-            percent(step.error, signed=True),
-            percent(step.flops_over_peak_with_bubble / step.paper - 1, signed=True),
-            f"{step.record}: {step.point.label}" + (" *" if step.shared else ""),
-        )
-        for step in assessment.steps.itertuples()
+    columns = [
+        *(Column(axis, attrgetter(f"config.parallel.{axis}")) for axis in (*AXES, "m")),
+        Column("h", lambda step: step.config.model.hidden),
+        Column("measured", lambda step: step.paper, form=".1f", factor=1e-3),
+        Column("predicted", lambda step: step.ours, form=".1f", factor=1e-3),
+        Column("error", lambda step: step.error, form=signed_percent),
+        Column("+bubble", lambda step: step.flops_over_peak_with_bubble / step.paper - 1, form=signed_percent),
+        Column("step", lambda step: f"{step.record}: {step.point.label}" + (" *" if step.shared else "")),
     ]
-    headings = (*AXES, "m", "h", "measured", "predicted", "error", "+bubble", "step")
-    return text_table(headings, rows)
+    return Table(columns, list(assessment.steps.itertuples()))
 
 
-def score_table(assessment: MeasuredAssessment) -> DataFrame:
+def score_table(assessment: MeasuredAssessment) -> Table:
     """One row per number of ranks, then all."""
-    rows = [
-        {"": name, **cells(vars(score)), **dict(zip(("FLOPs", "+bubble"), map(percent, errors.values()), strict=True))}
-        for name, (score, errors) in assessment.scores().items()
+    rows = [{"": name, **vars(score), **errors} for name, (score, errors) in assessment.scores().items()]
+    columns = [
+        *keyed(""),
+        *(COLUMNS[name] for name in ("n", "mean", "bias", "rank")),
+        *(Column(what, key(name), form=percent) for what, name in zip(("FLOPs", "+bubble"), BASELINES, strict=True)),
+        *(COLUMNS[name] for name in ("worst", "at")),
     ]
-    return DataFrame(rows, columns=("", "n", "mean", "bias", "rank", "FLOPs", "+bubble", "worst", "at"))
+    return Table(columns, rows)
 
 
 def notes(assessment: MeasuredAssessment) -> Iterator[str]:

@@ -6,6 +6,7 @@ paper's not zero, and `error` is ours relative to the paper's: +0.1 is 10% too h
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from statistics import correlation
@@ -13,10 +14,22 @@ from typing import Any
 
 from pandas import DataFrame, Series
 
-from reproduce.output.tables import NONE
+from reproduce.output.columns import Column, key
 from reproduce.output.terminal import percent
 from reproduce.running.runner import RECORD
 from results.records import Metric, PointResult, Record, fingerprint, write_files, write_record
+
+signed_percent = partial(percent, signed=True)
+# The columns of a table with a score, as plain data, in each row; the median error only where there is one.
+COLUMNS = {
+    "n": Column("n", key("n")),
+    "mean": Column("mean", key("mean"), form=percent),
+    "median": Column("median", key("median"), form=percent),
+    "bias": Column("bias", key("bias"), form=signed_percent),
+    "rank": Column("rank", key("rank"), form=".3f"),
+    "worst": Column("worst", key("worst"), form=signed_percent),
+    "at": Column("at", key("worst_point")),
+}
 
 
 @dataclass(frozen=True)
@@ -49,19 +62,6 @@ class Score:
         metrics = {name: Metric(value, "1", "derived") for name, value in shares.items() if value is not None}
         metrics["points"] = Metric(self.n, "count", "derived")
         return derived_point(f"score:{key}", "score", label, {"worst_point": self.worst_point}, metrics)
-
-
-def cells(score: Mapping[str, Any]) -> dict[str, str]:
-    """A score, as plain data, as cells of a table by their headings; with the median error where there is one."""
-    return {
-        "n": str(score["n"]),
-        "mean": percent(score["mean"]),
-        "median": percent(score.get("median")),
-        "bias": percent(score["bias"], signed=True),
-        "rank": NONE if score["rank"] is None else f"{score['rank']:.3f}",
-        "worst": percent(score["worst"], signed=True),
-        "at": score["worst_point"],
-    }
 
 
 def derived_point(

@@ -14,7 +14,7 @@ from pandas import DataFrame
 from ptdp_core.config import TrainingConfig
 from reproduce.analysis.scoring.published_points import FLOPS
 from reproduce.experiment import quantities as q
-from reproduce.output.tables import text_table
+from reproduce.output.columns import Table, keyed
 
 SIZES = ("p", "t", "d", "v", "b")
 NOTE = "ms per m: layers, tensor parallelism, logits; rest: pipeline fill, gradient all-reduce, optimizer."
@@ -60,24 +60,23 @@ def _line(points: DataFrame, throughputs: Iterable[float]) -> dict[str, float]:
     return {"slope": slope, "intercept": intercept}
 
 
-def table(lines: Sequence[Mapping[str, Any]]) -> DataFrame:
+def table(lines: Sequence[Mapping[str, Any]]) -> Table:
     """One row per configuration: what a microbatch takes and what an iteration takes besides, ours and the paper's."""
-    headings = ("of", *SIZES, "m", "ms per m", "paper", "error", "rest (s)", "paper's", "differs")
     rows = []
     for each in lines:
         configuration, m, ours, paper = (each[k] for k in ("configuration", "microbatches", "ours", "published"))
         without = [text for name, (value, text) in WITHOUT.items() if configuration[name] == value]
-        rows.append(
-            (
-                each["paper"] + "".join(without),
-                *(str(configuration[name]) for name in SIZES),
-                f"{m[0]} to {m[-1]}",
-                f"{1e3 * ours['slope']:.1f}",
-                f"{1e3 * paper['slope']:.1f}",
-                f"{ours['slope'] / paper['slope'] - 1:+.1%}",
-                f"{ours['intercept']:.3f}",
-                f"{paper['intercept']:.3f}",
-                f"{ours['intercept'] - paper['intercept']:+.3f}",
-            )
-        )
-    return text_table(headings, rows)
+        row = {"of": each["paper"] + "".join(without), "m": f"{m[0]} to {m[-1]}"}
+        row |= {size: configuration[size] for size in SIZES}
+        row |= {"ms per m": ours["slope"], "paper": paper["slope"], "error": ours["slope"] / paper["slope"] - 1}
+        row |= {"rest": ours["intercept"], "paper's": paper["intercept"]}
+        rows.append(row | {"differs": ours["intercept"] - paper["intercept"]})
+    columns = [
+        *keyed("of", *SIZES, "m"),
+        *keyed("ms per m", "paper", form=".1f", factor=1e-3),
+        *keyed("error", form="+.1%"),
+        *keyed("rest", form=".3f", unit="s"),
+        *keyed("paper's", form=".3f"),
+        *keyed("differs", form="+.3f"),
+    ]
+    return Table(columns, rows)

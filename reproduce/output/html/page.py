@@ -40,16 +40,16 @@ TITLES = {
 }
 FILTERS: dict[str, Callable[[Any], Any]] = {
     "base64": lambda path: base64.b64encode(path.read_bytes()).decode(),
-    "number": tables.leading_number,
     "plain": plain,
     "shorten": lambda text: textwrap.shorten(text, LONGEST, placeholder=" …"),
     "slug": lambda text: re.sub(r"\W+", "-", text.lower()),
 }
 FUNCTIONS: dict[str, Any] = {
     "agreement_kind": tables.agreement_kind,
-    "columns": tables.columns,
+    "cells": tables.cells,
     "failures": failures,
     "kind": lambda verdict: VERDICT_LOOKS[verdict].kind if verdict in VERDICT_LOOKS else "",
+    "kinds": tables.kinds,
     "not_in_paper": NOT_IN_PAPER,
     "origin_of": origin_of,
     "picture": picture,
@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, Any] = {
     "score_table": tables.score_table,
     "titles": TITLES,
     "with_unit": with_unit,
+    "zip": zip,
 }
 
 

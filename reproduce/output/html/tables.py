@@ -1,26 +1,22 @@
-"""For the report page's tables: their columns, what they are sorted by, the tables of accuracy and of plans."""
+"""For the report page's tables: their cells and what these are sorted by, the tables of accuracy and of plans."""
 
-import re
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-from pandas import DataFrame
+from typing import Any
 
 from reproduce.experiment import quantities as q
-from reproduce.output.frame import by_point, frame, of_metric
-from reproduce.output.tables import NONE, numeric, parts, shown_values
+from reproduce.output.columns import Column, Table, quantity_column
+from reproduce.output.tables import metric, parameter
 from results.records import Record
 
-LEADING_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 # The scores in their order, and how they are written; further ones follow as shares.
 SCORES = {
-    "points": "{:.0f}",
-    "mean_error": "{:.1%}",
-    "bias": "{:+.1%}",
-    "worst_error": "{:+.1%}",
-    "rank_correlation": "{:.3f}",
+    "points": ".0f",
+    "mean_error": ".1%",
+    "bias": "+.1%",
+    "worst_error": "+.1%",
+    "rank_correlation": ".3f",
 }
-PLAN_COLUMNS = ("rank", "p", "t", "d", "v", "b", "recompute")
+PLAN_PARAMETERS = ("rank", "p", "t", "d", "v", "b", "recompute")
 PLAN_QUANTITIES = (
     replace(q.ITERATION, digits=3),
     replace(q.THROUGHPUT, label="throughput"),
@@ -33,24 +29,26 @@ PLAN_QUANTITIES = (
 )
 
 
-class Column(NamedTuple):
-    """The parts of a column's heading, and the class of its cells."""
+def kinds(table: Table) -> list[str]:
+    """The classes of the cells of each column."""
+    further = {"ours": " ours", "verdict": " verdict", "status": " verdict"}
+    return [
+        ("number" if number else "short") + further.get(column.what, "")
+        for column, number in zip(table.columns, table.numeric, strict=True)
+    ]
 
-    what: str
-    unit: str
-    origin: str
-    kind: str
 
+def cells(table: Table) -> list[list[tuple[str, str, Any]]]:
+    """Row by row: a cell's text, its class, and what it is sorted by.
 
-def columns(table: DataFrame) -> list[Column]:
-    """The columns of a table of text; ratios are derived."""
-    described = []
-    for heading, right in zip(table.columns, numeric(table), strict=True):
-        what, unit, origin = parts(heading)
-        kind = "number" if right else "short"
-        kind += {"ours": " ours", "verdict": " verdict", "status": " verdict"}.get(what, "")
-        described.append(Column(what, unit, origin or ("derived" if what == "ratio" else ""), kind))
-    return described
+    A number is sorted by itself, none by "", and a text by where the table has it first.
+    """
+    keys = [
+        ["" if value is None else value for value in values] if number else map(values.index, values)
+        for values, number in zip(table.values, table.numeric, strict=True)
+    ]
+    rows = zip(table.cells, zip(*keys, strict=True), strict=True)
+    return [list(zip(texts, kinds(table), of_row, strict=True)) for texts, of_row in rows]
 
 
 def agreement_kind(verdict: str) -> str:
@@ -62,33 +60,22 @@ def agreement_kind(verdict: str) -> str:
     return "warn" if verdict == "oom" else ""
 
 
-def leading_number(cell: Any) -> str | None:
-    """What a cell is sorted by where that is not its text: the number that '+3.4%' and '1,024' begin with."""
-    match = LEADING_NUMBER.match(str(cell).replace(",", ""))
-    return match[0] if match else None
-
-
-def score_table(accuracy: Record) -> DataFrame:
+def score_table(accuracy: Record) -> Table:
     """What `reproduce accuracy` found: the scores, next to the naive baselines."""
-    tidy = frame(accuracy).query("series == 'score'")
-    table = by_point(tidy)[["label"]].rename(columns={"label": "points of"})
-    known = list(SCORES)
-    for name in sorted(
-        tidy.metric.dropna().unique(), key=lambda name: known.index(name) if name in known else len(known)
-    ):
-        rows = of_metric(tidy, name)
-        origin = rows.origin.dropna().iloc[0]
-        shown = rows.value.map(SCORES.get(name, "{:.1%}").format, "ignore").fillna(NONE)
-        table[f"{name.replace('_', ' ')} [{origin}]"] = shown
-    return table.reset_index(drop=True)
+    points = [point for point in accuracy.points if point.series == "score"]
+    origins = {name: found.origin for point in points for name, found in point.metrics.items()}
+    further = sorted(set(origins) - set(SCORES))
+    columns = [
+        Column(name.replace("_", " "), metric(name), form=SCORES.get(name, ".1%"), origin=origins[name])
+        for name in (*SCORES, *further)
+        if name in origins
+    ]
+    return Table([Column("points of", lambda point: point.label), *columns], points)
 
 
-def plan_table(plan: Record) -> DataFrame:
+def plan_table(plan: Record) -> Table:
     """What a `reproduce plan` found: a row for each configuration."""
-    tidy = frame(plan)
-    points = by_point(tidy)
-    choices = points.reindex(columns=PLAN_COLUMNS).astype(object).fillna("").astype(str)
-    table = points[["series"]].rename(columns={"series": "which"}).join(choices)
-    for quantity in PLAN_QUANTITIES:
-        table[f"{quantity.heading} [{plan.fidelity}]"] = shown_values(quantity, of_metric(tidy, quantity.name).value)
-    return table.reset_index(drop=True)
+    columns = [Column("which", lambda point: point.series)]
+    columns += [Column(name, parameter(name)) for name in PLAN_PARAMETERS]
+    columns += [quantity_column(quantity, metric(quantity.name), plan.fidelity) for quantity in PLAN_QUANTITIES]
+    return Table(columns, plan.points)

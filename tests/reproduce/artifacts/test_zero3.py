@@ -37,7 +37,7 @@ def test_the_expected_oom_shows_as_such(tmp_path):
     *others, last = run.record.points
     assert all(point.status == "ok" for point in others)
     fits = last.status == "ok"
-    row = list(tables.result_table(table_zero3.ARTIFACT, run.record).iloc[-1])
+    row = tables.result_table(table_zero3.ARTIFACT, run.record).cells[-1]
     assert ("oom, as in the paper" in row) == (not fits)
     verdicts = {claim.id: claim.verdict for claim in run.record.claims}
     assert verdicts["did_not_fit_on_560"] == "inconclusive"  # by 27 MB of 80.2 GB

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -80,6 +81,25 @@ def test_a_run_says_ours_paper_verdicts_files_and_what_next(capsys, tmp_path):
     assert "0 points computed, 10 reused" in capsys.readouterr().out
 
 
+def test_chosen_columns_are_printed_and_exported_and_the_record_keeps_all(capsys, load_small, tmp_path):
+    """A later run without --columns has the whole table again, although no point is computed."""
+    folder, command = tmp_path / "fig_squares" / "derived", ["fig_squares", "--results", str(tmp_path)]
+    assert main(command) == 0
+    whole = {name: (folder / name).read_bytes() for name in ("table.md", "table.tex", "table.csv", "record.json")}
+    capsys.readouterr()
+    assert main([*command, "--columns", "ours, x"]) == 0
+    assert "0 points computed, 5 reused" in (printed := capsys.readouterr().out)
+    assert re.search(r"^ *\[derived\] +x *$", printed, re.MULTILINE)
+    assert "verdict" not in printed.partition("Claims")[0]
+    assert re.search(r"^\| +ours \(ms\) \[derived\] \| +x \|$", (folder / "table.md").read_text(), re.MULTILINE)
+    assert r"\shortstack{ours\\{}(ms)\\{}[derived]} & x \\" in (folder / "table.tex").read_text()
+    assert {name: (folder / name).read_bytes() for name in ("table.csv", "record.json")} == {
+        name: whole[name] for name in ("table.csv", "record.json")
+    }
+    assert main(command) == 0
+    assert {name: (folder / name).read_bytes() for name in whole} == whole
+
+
 def test_a_run_as_json(capsys, load_small, tmp_path):
     assert main(["fig_squares", "--json", "--results", str(tmp_path)]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -118,6 +138,13 @@ def test_dry_run_runs_nothing(capsys, load_small, counter, tmp_path):
         (["fig_bubble", "--fidelity", "guessed"], errors.USAGE, "unknown fidelity 'guessed'"),
         (["fig_bubble", "--fidelity", "simulated"], errors.USAGE, "it has: derived"),
         (["fig_interleaved", "--cluster", "nowhere"], errors.USAGE, "cluster='nowhere' is unknown"),
+        (
+            ["fig_interleaved", "--columns", "series,pear"],
+            errors.USAGE,
+            "--columns 'pear': the table has no such column; did you mean 'paper'?; there are series, B, v, ours,",
+        ),
+        (["fig_interleaved", "--columns", "predicted"], errors.USAGE, "there are series, B, v, ours, paper, ratio"),
+        (["all", "--columns", "series"], errors.USAGE, "unrecognized arguments: --columns series"),
         (["fig_model_trend", "--fidelity", "measured"], errors.USAGE, "fig_model_trend has no fidelity 'measured'"),
         (["fig_bubble", "--fidelity", "emulated"], errors.USAGE, "it has: derived"),
         (["all", "--fidelity", "guessed"], errors.NOTHING_SELECTED, "no artifact has fidelity 'guessed'"),

@@ -142,6 +142,25 @@ def test_a_headroom_that_is_none_is_one_line(ask):
         assert "needs 0 or more and less than 100 percent; try 10" in error
 
 
+def test_the_ranking_has_the_columns_chosen(ask, tmp_path):
+    code, out = ask(*SMALL, "--columns", "iteration, p,schedule")
+    (folder,) = (tmp_path / "plan").iterdir()
+    headers = [line for line in (folder / "table.md").read_text().splitlines() if line.startswith("|")]
+    assert code == 0
+    assert re.split(r"\s*\|\s*", headers[0])[1:-1] == ["iteration (s)", "p", "schedule, recomputed, ..."]
+    assert re.search(r"^ *\(s\) +p  schedule, recomputed, \.\.\. *$", out, re.MULTILINE)
+    assert "slower by (%)" not in out
+    assert "activations" in out  # the table of memory is whole
+
+
+def test_a_column_that_is_none_is_said_before_the_search(ask, monkeypatch, tmp_path):
+    monkeypatch.setattr(plan, "make_plan", None)  # a search would fail
+    code, error = ask(*SMALL, "--columns", "rank,time")
+    assert code == 2
+    assert "--columns 'time': the table has no such column; there are rank, which, p, t, d, v, b," in error
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_sizes_and_names_are_the_same_model(answer_of):
     named, sized = answer_of("--model", "1.7b"), answer_of(*SMALL)

@@ -11,10 +11,9 @@ import pytest
 from ptdp_core.schedules import Schedule, build, check_complete, execute, exists, names, peak_stash
 from ptdp_core.schedules.registry import DEFINITIONS
 from ptdp_core.simulator.steady_state import short_batches
-from reproduce.analysis.schedule_family import family
+from reproduce.analysis.schedule_family import family, table
 from reproduce.analysis.schedule_search import exact, greedy, lower_bound, makespan
 from reproduce.cli import main
-from reproduce.commands.schedule import cells
 from results import ROOT
 
 EQUAL = (1, 2, 1)
@@ -192,8 +191,9 @@ def test_the_solver_is_no_worse_than_the_heuristic_and_its_schedule_runs():
 
 def test_the_gallery_of_the_documentation_is_what_the_command_prints():
     page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
-    rows = [f"| {' | '.join(cells(member))} |" for member in family(4, 8)]
-    assert [line for line in page.splitlines() if line.startswith("| ")][1 : 1 + len(rows)] == rows
+    shown = table(family(4, 8))
+    rows = [f"| {' | '.join(row)} |" for row in ([column.heading for column in shown.columns], *shown.cells)]
+    assert [line for line in page.splitlines() if line.startswith("| ")][: len(rows)] == rows
 
 
 def test_a_short_batch_of_a_steady_state_is_one_that_exists():

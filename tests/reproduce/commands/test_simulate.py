@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -48,6 +49,19 @@ def test_the_answer_is_the_simulators(ask):
     assert answer["traffic"] == dict(estimate.traffic)
     assert answer["bubble_times"] == dict(estimate.bubble_times)
     assert (answer["gpus"], answer["cluster"]) == (96, "selene")
+
+
+def test_the_table_has_the_columns_chosen(tmp_path, capsys):
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps([{**GPT3, "label": "mine"}, {**GPT3, "p": 97}]))
+    assert main(["simulate", str(path), "--columns", "iteration,point,memory"]) == 4
+    printed = capsys.readouterr().out
+    assert re.search(r"^ *\(s\)  point +\(GB\) *$", printed, re.MULTILINE)
+    assert re.search(r"^ *[0-9.]+  mine +[0-9.]+ *$", printed, re.MULTILINE)
+    assert re.search(r"^ *-  point 2 +- *$", printed, re.MULTILINE)
+    assert "bubble by cause" not in printed
+    assert main(["simulate", str(path), "--columns", "iteration,memori"]) == errors.USAGE
+    assert "--columns 'memori': the table has no such column; did you mean 'memory'?" in capsys.readouterr().err
 
 
 def test_a_model_by_name_stands_for_its_fields(ask):

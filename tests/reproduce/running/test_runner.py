@@ -15,6 +15,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.sweep import Sweep
 from reproduce.output import export
+from reproduce.output.tables import markdown
 from reproduce.running import derived, fidelities, runner
 from results.records import Metric, StorageError, read_record
 from results.records.errors import InvalidResultsError
@@ -274,6 +275,10 @@ def test_files_are_drawn_again_only_if_missing_or_older_than_the_sources(tmp_pat
     (plan.folder / "table.tex").unlink()
     assert (plan.folder / "table.tex") in runner.run(plan, ["reproduce"], export=export).files
     assert (plan.folder / "table.tex").exists()
+    narrow = replace(plan, artifact=replace(plan.artifact, shown=("d", "ours")))
+    for each in (narrow, plan):
+        runner.run(each, ["reproduce"], export=export)
+        assert (plan.folder / "table.md").read_text() == markdown(each.artifact, first.record)
     os.utime(plan.folder / "figure.pdf", (0, 0))
     runner.run(plan, ["reproduce"], export=export)
     assert (plan.folder / "figure.pdf").stat().st_mtime_ns > min(times.values())

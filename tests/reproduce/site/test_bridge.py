@@ -39,6 +39,12 @@ def test_an_artifact_has_the_numbers_and_verdicts_of_its_run(id: str, tmp_path: 
     assert [(claim["id"], claim["verdict"]) for claim in page["claims"]] == [(c.id, c.verdict) for c in record.claims]
 
 
+def test_the_columns_are_parameters_of_the_points_by_heading() -> None:
+    page = answer("artifact", id="table_weak_scaling")
+    assert page["columns"]["l"] == "layers"
+    assert all(name in point["parameters"] for name in page["columns"].values() for point in page["points"])
+
+
 def test_every_artifact_is_offered() -> None:
     assert [entry["id"] for entry in answer("artifacts")["artifacts"]] == list(catalog.ids())
 
