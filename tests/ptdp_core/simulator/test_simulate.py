@@ -334,13 +334,11 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
     mine.write_text(text.replace("value = 8\n", "value = 4\n", 1).replace("range = [8, 8]", "range = [4, 16]", 1))
     assert load_cluster(str(mine)).gpus_per_node == 4
     for broken, message in (
-        (text.replace("[peak_flops]", "[peak_flop]"), "lacks ['peak_flops'] and has unknown ['peak_flop']"),
-        (text.replace('unit = "FLOP/s"\n', "", 1), "[peak_flops]: KeyError('unit'); needs value, unit, range"),
+        (text.replace("[peak_flops]", "[peak_flop]"), "peak_flop is unknown; needs names of selene's numbers"),
+        (text.replace('unit = "FLOP/s"\n', "", 1), "[peak_flops] lacks unit; needs value, unit, range"),
         (text.replace("value = 108", "value = 9"), "[multiprocessors]: value=9 lies outside its range"),
         (text + "]", "is not valid TOML"),
-        ("x = " + 20_000 * "[", "is nested too deep"),
-        ("base = 3", "base=3 is not text; needs another cluster"),
-        (f"base = '{mine}'", f"base='{mine}' leads back to it; needs another cluster"),
+        ("x = " + 20_000 * "[", "is not valid TOML: "),
     ):
         mine.write_text(broken)
         with pytest.raises(ValueError, match=re.escape(message)):
