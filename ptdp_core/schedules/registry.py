@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from ptdp_core.schedules import zoo
 from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.definition import Definition, of_table
-from ptdp_core.schedules.files import SUFFIXES, read_definition
+from ptdp_core.schedules.files import PYTHON, TABLES, execute_definition, read_definition
 from ptdp_core.schedules.placement import StagePlacement
 
 
@@ -45,15 +45,33 @@ def default_schedule(v: int) -> str:
 
 
 def definition(name: str) -> Definition:
-    """The schedule of that name, or of that file (`files.py`). Raises `ValueError` if there is none."""
-    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(SUFFIXES):
+    """The schedule of that name, or of that table (`files.py`). Raises `ValueError` if there is none.
+
+    The name may come from data: a Python file is not executed here, and is known only after `named_by_user`.
+    """
+    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(TABLES):
         register(read_definition(name))
+    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(PYTHON):
+        raise ValueError(
+            f"schedule={name!r} is Python, which is executed only where the command line names it; needs --schedule "
+            f"{name}, or a table; try reproduce schedule {name} --export torch, and the schedule.csv that it writes"
+        )
     if not isinstance(name, str) or name not in DEFINITIONS:
         raise ValueError(
             f"schedule={name!r} is unknown; needs one of {', '.join(DEFINITIONS)}, or a file that ends in "
-            f"{', '.join(SUFFIXES)}; try schedule={names()[0]!r}"
+            f"{', '.join(TABLES)}; try schedule={names()[0]!r}"
         )
     return DEFINITIONS[name]
+
+
+def named_by_user(name: str) -> Definition:
+    """The schedule that a command line names: as `definition`, but a Python file is executed.
+
+    This process knows the file's schedule from then on, wherever its name stands.
+    """
+    if name not in DEFINITIONS and name.endswith(PYTHON):
+        register(execute_definition(name))
+    return definition(name)
 
 
 def check_schedule(name: str, p: int, m: int, v: int) -> None:

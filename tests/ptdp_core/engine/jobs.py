@@ -382,7 +382,7 @@ def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
     trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
     if groups.pp.rank == groups.pp.size - 1:
         next(iter(trainer.chunks[0].layers.parameters())).data.fill_(torch.inf)
-    Checkpoints(folder, trainer).save(1)
+    Checkpoints(folder, trainer).save(settings.parallel.B)
 
 
 def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
@@ -395,7 +395,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     checkpoints = Checkpoints(folder, trainer, data="tokens")
     data = batches(settings.parallel.B)
     trainer.step(feed(settings, groups, data[0]))
-    checkpoints.save(1)
+    checkpoints.save(settings.parallel.B)
     trainer.step(feed(settings, groups, data[0]))
     if groups.rank == who:
         write = dcp.FileSystemWriter.write_data
@@ -405,7 +405,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
             os.kill(os.getpid(), signal.SIGKILL)
 
         dcp.FileSystemWriter.write_data = half  # type: ignore[method-assign]
-    checkpoints.save(2)
+    checkpoints.save(2 * settings.parallel.B)
 
 
 def fill_the_disk(beat: Any, case: dict[str, Any], folder: str, limit: int) -> None:
@@ -417,11 +417,11 @@ def fill_the_disk(beat: Any, case: dict[str, Any], folder: str, limit: int) -> N
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer)
     data = batches(settings.parallel.B)
-    for step in range(20):
+    for step in range(1, 21):
         trainer.step(feed(settings, groups, data[0]))
-        if limit and step == 1 and groups.rank == 1:
+        if limit and step == 2 and groups.rank == 1:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        checkpoints.save(step)
+        checkpoints.save(step * settings.parallel.B)
 
 
 def mixed(beat: Any, case: dict[str, Any], options: dict[str, Any], poison: int | None) -> dict[str, Any]:
