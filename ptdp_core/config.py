@@ -7,6 +7,7 @@ value raises `ValueError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from textwrap import fill
@@ -136,7 +137,7 @@ class ModelConfig:
                 "halves are turned together; try positions='learned'"
             )
         theta = self.rope_theta
-        if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta < float("inf"):
+        if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta <= sys.float_info.max:
             raise ValueError(f"rope_theta={theta!r} is not a positive number; needs rope_theta > 0; try 10000.0")
 
     @property

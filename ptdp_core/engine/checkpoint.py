@@ -38,6 +38,7 @@ from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, rectangles
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.staging import Staging
+from ptdp_core.layout import chunk_parameters
 
 T = TypeVar("T")
 # Errors that keep their type when all ranks raise what went wrong on one of them.
@@ -283,7 +284,9 @@ class Checkpoints:
         """Read a checkpoint's tensors into `pieces` with DCP. Raises `ValueError` for what no run can have saved."""
         read: list[Metadata] = []
         shapes = {name: part.shape for name, part in pieces.items()}
-        self._together(lambda: read.append(read_metadata(path, shapes)))
+        model, kinds = self.trainer.settings.model, {name.partition(".")[0] for name in pieces}
+        count = len(kinds) * len(chunk_parameters(model, range(model.layers), 1))
+        self._together(lambda: read.append(read_metadata(path, shapes, count)))
         try:
             with quietly():
                 dcp.load(

@@ -31,6 +31,10 @@ from ptdp_core.engine.checkpoint_folder import METADATA, FileSum, manifest
 SMALL = 1 << 20  # bytes
 
 
+class _WrongError(ValueError):
+    """What is wrong with metadata, beginning with a verb."""
+
+
 class _Record:
     """What was pickled of an object: it takes any arguments and any state, and does nothing with them."""
 
@@ -73,7 +77,7 @@ class _Size(tuple[int, ...]):
         size = super().__new__(cls, numbers)
         for number in size:
             if type(number) is not int or number < 0:
-                raise pickle.UnpicklingError(f"has {type(number).__name__} or a negative number in a shape")
+                raise _WrongError(f"has {type(number).__name__} or a negative number in a shape")
         return size
 
 
@@ -119,12 +123,12 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """What takes the place of a class that the pickle names."""
         if (module, name) not in CLASSES:
-            raise pickle.UnpicklingError(f"names {module}.{name}, which no checkpoint needs")
+            raise _WrongError(f"names {module}.{name}, which no checkpoint needs")
         return CLASSES[module, name]
 
 
 def _check_instructions(data: bytes) -> None:
-    """Raise `UnpicklingError` for instructions that DCP's metadata does not consist of.
+    """Raise `_WrongError` for instructions that DCP's metadata does not consist of.
 
     A few bytes could ask for any amount of memory (PUT), or for tuples of tuples of tuples that take for ever to hash.
     """
@@ -134,11 +138,11 @@ def _check_instructions(data: bytes) -> None:
         code = data[at]
         step = STEPS.get(code)
         if step is None:
-            raise pickle.UnpicklingError(f"has the instruction {code:#x} at byte {at}")
+            raise _WrongError(f"has the instruction {code:#x} at byte {at}")
         if code == MEMOIZE:
             kept.append(last)
         elif code in GETS and kept[int.from_bytes(data[at + 1 : at + step], "little")] in TUPLES:
-            raise pickle.UnpicklingError(f"has one tuple in two places, at byte {at}")
+            raise _WrongError(f"has one tuple in two places, at byte {at}")
         last = code
         at += step or 2 + data[at + 1]
 
@@ -171,8 +175,8 @@ class Reader(dcp.FileSystemReader):
         return io.BytesIO(file.read(sinfo.length))
 
 
-def read_metadata(path: Path, shapes: Mapping[str, torch.Size]) -> Metadata:
-    """Read where the tensors of these names and global shapes lie in the checkpoint `path`.
+def read_metadata(path: Path, shapes: Mapping[str, torch.Size], count: int) -> Metadata:
+    """Read where the tensors of these names and global shapes lie in the checkpoint `path`, which has `count` in all.
 
     Raises `ValueError` if the metadata is none, or says anything else of a tensor than a run can have saved.
     """
@@ -182,10 +186,12 @@ def read_metadata(path: Path, shapes: Mapping[str, torch.Size]) -> Metadata:
             _check_instructions(data)
             whole = _Unpickler(io.BytesIO(data)).load()
             tensors, stored = _fields(whole, _Whole, "state_dict_metadata", "storage_data")
+            if len(tensors) != count:
+                raise _WrongError(f"has {len(tensors)} tensors, where the model has {count}")
             places = _places(stored, shapes, manifest(path) or {})
             return _metadata(tensors, places, shapes)
     except Exception as error:  # a pickle that no program wrote can end in any error
-        reason = str(error) if isinstance(error, ValueError | pickle.UnpicklingError) else f"is none ({error!r})"
+        reason = error if isinstance(error, _WrongError) else f"cannot be read: {type(error).__name__}: {error}"
         raise ValueError(
             f"load={str(path)!r} has {METADATA} that {reason}; needs the metadata of a run's checkpoint; "
             "try another checkpoint"
@@ -195,7 +201,7 @@ def read_metadata(path: Path, shapes: Mapping[str, torch.Size]) -> Metadata:
 def _fields(record: Any, kind: type[_Record], *names: str) -> list[Any]:
     """These fields of a record of that kind."""
     if type(record) is not kind:
-        raise ValueError(f"has {type(record).__name__} where {kind.__name__} belongs")
+        raise _WrongError(f"has {type(record).__name__} where {kind.__name__} belongs")
     return [record.state[name] for name in names]
 
 
@@ -211,7 +217,7 @@ def _places(stored: Any, shapes: Mapping[str, Any], files: Mapping[str, FileSum]
             continue
         file, offset, length = _fields(span, _Span, "relative_path", "offset", "length")
         if span.state.get("transform_descriptors") or not 0 <= offset <= offset + length <= files[file].size:
-            raise ValueError(f"looks for {name} outside of the checkpoint's files")
+            raise _WrongError(f"looks for {name} outside of the checkpoint's files")
         places[name, begin] = _Place(file, offset, length)
     return places
 
@@ -222,21 +228,21 @@ def _metadata(tensors: Mapping[str, Any], places: Places, shapes: Mapping[str, t
     stored = {}
     for name, shape in shapes.items():
         if name not in tensors:
-            raise ValueError(f"has no {name}")
+            raise _WrongError(f"has no {name}")
         size, saved = _fields(tensors[name], _Tensor, "size", "chunks")
         if size != shape:
-            raise ValueError(f"has {name} as {size}, where the model has {tuple(shape)}")
+            raise _WrongError(f"has {name} as {size}, where the model has {tuple(shape)}")
         chunks, elements = [], 0
         for chunk in saved:
             begin, sizes = _fields(chunk, _Chunk, "offsets", "sizes")
             inside = len(begin) == len(sizes) == len(shape) and all(map(le, map(add, begin, sizes), shape))
             if not inside or (name, begin) not in places:
-                raise ValueError(f"has a part of {name} that is outside of it, or is not stored")
+                raise _WrongError(f"has a part of {name} that is outside of it, or is not stored")
             chunks.append(ChunkStorageMetadata(torch.Size(begin), torch.Size(sizes)))
             stored[MetadataIndex(name, begin)] = places[name, begin]
             elements += prod(sizes)
         if elements != prod(shape):
-            raise ValueError(f"has {elements} elements of {name}, which has {prod(shape)}")
+            raise _WrongError(f"has {elements} elements of {name}, which has {prod(shape)}")
         described[name] = TensorStorageMetadata(TensorProperties(), shape, chunks)
     return Metadata(described, storage_data=stored)
 

@@ -114,9 +114,7 @@ def cluster_path(name: str) -> Path:
 
 def cluster_files(name: str) -> list[Path]:
     """The file of a cluster and those of its bases: all that its numbers come from."""
-    path = cluster_path(name)
-    data = _read(path)
-    return [path, *(cluster_files(data[BASE]) if BASE in data else ())]
+    return [path for path, _ in _with_bases(name)]
 
 
 def read_parameters(name: str) -> dict[str, ClusterParameter]:
@@ -125,26 +123,41 @@ def read_parameters(name: str) -> dict[str, ClusterParameter]:
     An entry that the file does not have is taken from the cluster that it names as its `base`, if it names one. Numbers
     that have a default in `Cluster` may be missing.
     """
-    path = cluster_path(name)
-    data = _read(path)
-    given = {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
-    parameters = (read_parameters(data[BASE]) if BASE in data else {}) | given
     known = {field.name: field.default is MISSING for field in fields(Cluster) if field.name not in NO_NUMBERS}
     needed = {name for name, required in known.items() if required}
-    missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())
-    if missing or unknown:
-        raise ValueError(
-            f"cluster file {path} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}; "
-            "needs exactly the numbers of clusters/selene.toml"
-        )
+    parameters: dict[str, ClusterParameter] = {}
+    for path, data in reversed(_with_bases(name)):
+        parameters |= {key: _parameter(path, key, entry) for key, entry in data.items() if isinstance(entry, Mapping)}
+        missing, unknown = sorted(needed - parameters.keys()), sorted(parameters.keys() - known.keys())
+        if missing or unknown:
+            raise ValueError(
+                f"cluster file {path} lacks {missing or 'nothing'} and has unknown {unknown or 'nothing'}; "
+                "needs exactly the numbers of clusters/selene.toml"
+            )
     return parameters
+
+
+def _with_bases(name: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The file of a cluster, that of its base, of the base's base and so on, with their entries."""
+    files: list[tuple[Path, dict[str, Any]]] = []
+    base: Any = name
+    while base is not None:
+        path = cluster_path(base)
+        if path in (earlier for earlier, _ in files):
+            raise ValueError(f"cluster file {path}: {BASE}={base!r} is a base of itself; needs another file, or none")
+        files.append((path, _read(path)))
+        base = files[-1][1].get(BASE)
+        if not isinstance(base, str | None):
+            raise ValueError(f"cluster file {path}: {BASE}={base!r} is no name; needs a cluster or a .toml file")
+    return files
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return _parsed(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs one table per number") from None
+        return _parsed(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"cluster file {path} is not valid TOML: {reason}; needs one table per number") from None
 
 
 @lru_cache(maxsize=16)
@@ -155,14 +168,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def read_tiles(name: str) -> tuple[tuple[int, int], ...]:
     """The GEMM tiles of a cluster file, rows and columns. Raises ValueError if it and its bases give none."""
-    path = cluster_path(name)
-    data = _read(path)
-    if TILES not in data and BASE in data:
-        return read_tiles(data[BASE])
-    tiles = data.get(TILES)
-    if not tiles or not all(isinstance(tile, list) and len(tile) == 2 and min(tile) > 0 for tile in tiles):
+    path, tiles = next(((path, data[TILES]) for path, data in _with_bases(name) if TILES in data), (name, None))
+    if not isinstance(tiles, list) or not tiles or not all(map(_is_tile, tiles)):
         raise ValueError(f"cluster file {path}: {TILES}={tiles!r}; needs pairs of positive sizes; try [[128, 128]]")
     return tuple((rows, columns) for rows, columns in tiles)
+
+
+def _is_tile(tile: object) -> bool:
+    """Whether this is a pair of positive whole numbers."""
+    return isinstance(tile, list) and len(tile) == 2 and all(type(side) is int and side > 0 for side in tile)
 
 
 def read_software(name: str) -> Software:
@@ -170,14 +184,13 @@ def read_software(name: str) -> Software:
 
     Raises ValueError for an unknown switch.
     """
-    path = cluster_path(name)
-    data = _read(path)
-    if SOFTWARE not in data:
-        return read_software(data[BASE]) if BASE in data else PAPER
-    try:
-        return software_of(data[SOFTWARE])
-    except ValueError as error:
-        raise ValueError(f"cluster file {path}: {error}") from None
+    for path, data in _with_bases(name):
+        if SOFTWARE in data:
+            try:
+                return software_of(data[SOFTWARE])
+            except ValueError as error:
+                raise ValueError(f"cluster file {path}: {error}") from None
+    return PAPER
 
 
 def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> ClusterParameter:
@@ -194,14 +207,14 @@ def _parameter(path: Path, name: str, entry: Mapping[str, Any]) -> ClusterParame
             str(entry["source"]),
             str(entry["set_with"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"cluster file {path}, [{name}]: {error!r}; needs value, unit, range = [low, high], source and set_with"
         ) from None
-    if not 0 < parameter.low <= parameter.value <= parameter.high:
+    if not 0 < parameter.low <= parameter.value <= parameter.high < inf:
         raise ValueError(
             f"cluster file {path}, [{name}]: value={parameter.value} lies outside its range "
-            f"[{parameter.low}, {parameter.high}]; needs 0 < low <= value <= high"
+            f"[{parameter.low}, {parameter.high}]; needs finite 0 < low <= value <= high"
         )
     return parameter
 
