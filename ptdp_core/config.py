@@ -7,6 +7,7 @@ value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from textwrap import fill
@@ -146,7 +147,7 @@ class ModelConfig:
                 "halves are turned together; try positions='learned'"
             )
         theta = self.rope_theta
-        if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta < float("inf"):
+        if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta <= sys.float_info.max:
             raise ConfigurationError(
                 f"rope_theta={theta!r} is not a positive number; needs rope_theta > 0; try 10000.0"
             )
@@ -198,8 +199,8 @@ class ParallelConfig:
     b: int = described("Microbatch size in sequences.", 1)
     B: int = described("Global batch size in sequences, a multiple of d*b.", 1)
     schedule: str = described(
-        "Pipeline schedule: a name that `reproduce schedule` lists, or a file of one's own; by default 1f1b for v = 1 "
-        "and interleaved for v > 1.",
+        "Pipeline schedule: a name that `reproduce schedule` lists, or a table of one's own (.csv, .txt); by default "
+        "1f1b for v = 1 and interleaved for v > 1.",
         "",
     )
     scatter_gather: bool = described(

@@ -11,11 +11,12 @@ settings and the data of its run: loading it into a run with another model, batc
 import contextlib
 import json
 import math
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
@@ -23,9 +24,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import Metadata
 
 from ptdp_core.engine import checkpoint_folder as folders
 from ptdp_core.engine.checkpoint_folder import STATE, FileSum
+from ptdp_core.engine.checkpoint_metadata import Reader, read_metadata
+from ptdp_core.engine.checkpoint_state import Progress, changes_since, read_state
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
@@ -34,6 +38,7 @@ from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, Writer, re
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings, to_mapping
 from ptdp_core.engine.staging import Staging
+from ptdp_core.layout import chunk_parameters
 
 T = TypeVar("T")
 # Errors that keep their type when all ranks raise what went wrong on one of them.
@@ -86,26 +91,10 @@ def _pieces(optimizer: CheckpointedOptimizer, *, saving: bool) -> dict[str, Piec
     return out
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands: all that a checkpoint holds besides tensors. Random streams follow from seed and step.
-
-    `consumed` counts samples, `updates` the steps that were not skipped, and `good_steps` those since the loss scale
-    `scale` was changed last.
-    """
-
-    step: int
-    consumed: int
-    seed: int
-    updates: int
-    scale: float
-    good_steps: int
-
-    @classmethod
-    def of(cls, trainer: CheckpointedTrainer, consumed: int) -> "Progress":
-        """The present state of a trainer that has consumed so many samples."""
-        scale = trainer.optimizer.scale
-        return cls(trainer.done, consumed, trainer.rng.seed, trainer.optimizer.updates, scale.value, scale.good)
+def progress_of(trainer: CheckpointedTrainer, consumed: int) -> Progress:
+    """The present state of a trainer that has consumed so many samples."""
+    scale = trainer.optimizer.scale
+    return Progress(trainer.done, consumed, trainer.rng.seed, trainer.optimizer.updates, scale.value, scale.good)
 
 
 class Checkpoints:
@@ -176,7 +165,7 @@ class Checkpoints:
         state is not finite, and `EngineUnavailableError` if it cannot be written; earlier checkpoints stay as they are.
         """
         self.wait()
-        progress = Progress.of(self.trainer, consumed)
+        progress = progress_of(self.trainer, consumed)
         path = folders.checkpoint_path(self.folder, progress.step)
         pieces: dict[str, Any] = dict(_pieces(self.trainer.optimizer, saving=True))
         self._together(lambda: _check_finite(pieces, progress.step))
@@ -273,29 +262,48 @@ class Checkpoints:
     def load(self, source: str | Path) -> Progress:
         """Restore a checkpoint, or the newest whole one in a folder, whatever layout it was saved at.
 
-        Raises `ValueError` if it is damaged, naming the newest whole one before it, or if it belongs to another run.
+        Raises `ValueError` if it is damaged, naming the newest whole one before it, if it belongs to another run, or
+        if no run can have saved it so.
         """
         self.notes.clear()
         path = self._choose(Path(source))
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        progress = Progress(**state["progress"])
-        changes = changes_since(path, state, self.trainer.settings, self.data)
+        saved = read_state(path)
+        progress = saved.progress
+        changes = changes_since(saved, self.trainer.settings, self.data)
         if changes:
             self.notes.append(f"changed since {path.name} was saved: {', '.join(changes)}")
-        pieces: dict[str, Any] = dict(_pieces(self.trainer.optimizer, saving=False))
-        with quietly():
-            dcp.load(
-                pieces,
-                storage_reader=dcp.FileSystemReader(path),
-                planner=LoadPlanner(),
-                process_group=self.group,
-                no_dist=self.alone,
-            )
+        self._load_shards(path, _pieces(self.trainer.optimizer, saving=False))
         if progress.step == 0:  # weights from elsewhere: seed and loss scale are this run's own
-            progress = Progress.of(self.trainer, 0)
+            progress = progress_of(self.trainer, 0)
         self.trainer.restore(progress.step, progress.seed)
         self.trainer.optimizer.restore(progress.updates, progress.scale, progress.good_steps)
         return progress
+
+    def _load_shards(self, path: Path, pieces: Mapping[str, Pieces]) -> None:
+        """Read a checkpoint's tensors into `pieces` with DCP. Raises `ValueError` for what no run can have saved."""
+        read: list[Metadata] = []
+        shapes = {name: part.shape for name, part in pieces.items()}
+        model, kinds = self.trainer.settings.model, {name.partition(".")[0] for name in pieces}
+        count = len(kinds) * len(chunk_parameters(model, range(model.layers), 1))
+        self._together(lambda: read.append(read_metadata(path, shapes, count)))
+        try:
+            with quietly():
+                dcp.load(
+                    dict(pieces),
+                    storage_reader=Reader(path, read[0]),
+                    planner=LoadPlanner(),
+                    process_group=self.group,
+                    no_dist=self.alone,
+                )
+        except CheckpointException as error:
+            cause = _cause(error)
+            # torch's text would advise to load the file without its check.
+            more = isinstance(cause, pickle.UnpicklingError)
+            reason = "they hold more than tensors" if more else " ".join(str(cause).split())
+            raise ValueError(
+                f"load={str(path)!r} has shards that cannot be read: {reason}; needs a run's checkpoint; "
+                "try another checkpoint"
+            ) from None
 
     def _choose(self, source: Path) -> Path:
         """The checkpoint to load: `source` itself, or the newest whole one in it.
@@ -337,38 +345,6 @@ class Checkpoints:
             return reason
 
         return next((reason for reason in self._together(look) if reason), None)
-
-
-def changes_since(path: Path, state: Mapping[str, Any], settings: Settings, data: str) -> list[str]:
-    """What differs between a checkpoint's run and this one, as 'name: before -> now'.
-
-    Raises `ValueError` for what has to agree, so that the run that goes on is the run that was saved: the model, the
-    batch size, the seed, the data, and the share of them that is held out. A checkpoint of step 0, which holds imported
-    weights, has to agree in the model only.
-    """
-    now, then = to_mapping(settings), state["settings"]
-    must_agree = {("model", name) for name in now["model"]}
-    if state["progress"]["step"] > 0:
-        must_agree |= {("parallel", "B"), ("engine", "seed"), ("run", "validation")}
-    changes = []
-    for section in ("model", "parallel", "engine", "optimizer", "run"):
-        names = ["validation"] if section == "run" else list(now[section])
-        for name in names:
-            value = now[section][name]
-            before = then.get(section, {}).get(name, value)
-            if before != value and (section, name) in must_agree:
-                raise ValueError(
-                    f"{name}={value!r} where load={str(path)!r} was saved with {before!r}; needs the same model, B, "
-                    f"seed and data; try {name}={before!r}"
-                )
-            if before != value:
-                changes.append(f"{name} {before!r} -> {value!r}")
-    if data and state["data"] and data != state["data"]:
-        raise ValueError(
-            f"data is not what load={str(path)!r} was saved with; needs the same tokens in the same order; "
-            f"try data={then['run']['data']!r}"
-        )
-    return changes
 
 
 def _check_finite(pieces: Mapping[str, Pieces], step: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ptdp_core.engine.files import checksum, synchronise, write_durably
+from ptdp_core.engine.files import checksum, read_json, synchronise, write_durably
 
 MANIFEST, STATE, METADATA = "manifest.json", "state.json", ".metadata"
 NAME = re.compile(r"step_(\d{8})")
@@ -74,10 +74,11 @@ def _sum_of(rows: object) -> str:
 def manifest(path: Path) -> dict[str, FileSum] | None:
     """The files of a checkpoint; None if the manifest is missing or damaged."""
     try:
-        data = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        data = read_json(path / MANIFEST)
         files = {name: FileSum(*row) for name, row in data["files"].items()}
-        return files if data["crc32"] == _sum_of(data["files"]) else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        whole = data["crc32"] == _sum_of(data["files"]) and all(Path(name).name == name for name in files)
+        return files if whole else None
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
@@ -88,7 +89,7 @@ def problem(path: Path) -> str | None:
         return f"has a {MANIFEST} that is missing or damaged"
     for name, saved in files.items():
         file = path / name
-        if not file.exists():
+        if not os.path.isfile(file):  # a pipe or a device would never end
             return f"lacks {name}"
         if file.stat().st_size != saved.size:
             return f"has {name} with {file.stat().st_size} bytes, where {saved.size} were saved"

@@ -1,11 +1,12 @@
 """Files of a training run: written durably, checked by a checksum, and used by one run at a time."""
 
 import fcntl
+import json
 import os
 import tempfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ptdp_core.engine.errors import not_writable
 
@@ -20,6 +21,16 @@ def checksum(path: Path) -> str:
         while data := file.read(CHUNK):
             value = zlib.crc32(data, value)
     return f"{value:08x}"
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises `ValueError` with the reason, which begins with a verb, if it has none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (OSError, ValueError) as error:  # ValueError also for text that is not UTF-8, and a number too long
+        raise ValueError(f"cannot be read: {error.strerror if isinstance(error, OSError) else error}") from None
 
 
 def write_durably(path: Path, text: str) -> None:

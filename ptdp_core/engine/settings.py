@@ -4,11 +4,11 @@ Sections are the classes below. Every field name belongs to one section only, so
 """
 
 import dataclasses
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ptdp_core.schedules import MODES
 
 ON_NAN = ("stop", "skip")
 MAX_MICROBATCHES = 1_000_000  # per step, because a schedule is a list of all their passes
+MAX_LAYERS = 10_000  # because each is made of Python's objects, which take a millisecond
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,10 @@ def _check_sense(settings: Settings) -> None:
         raise ConfigurationError(
             f"min_lr={optimizer.min_lr} is above lr={optimizer.lr}; needs min_lr <= lr; try min_lr={optimizer.lr / 10}"
         )
+    if settings.model.layers > MAX_LAYERS:
+        raise ConfigurationError(
+            f"layers={settings.model.layers} is more than the engine can make; needs at most {MAX_LAYERS}; try fewer"
+        )
     if parallel.m > MAX_MICROBATCHES:
         raise ConfigurationError(
             f"B={parallel.B} is {parallel.m} microbatches in a step; needs at most {MAX_MICROBATCHES}; try a smaller B"
@@ -264,7 +269,7 @@ def _check_types(section: Any) -> None:
                 f"{f.name}={value!r} is of type {type(value).__name__}; needs {wanted[-1].__name__}; "
                 f"try {f.name}={default!r}"
             )
-        if isinstance(value, float) and not isfinite(value):
+        if isinstance(default, float) and isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
             raise ConfigurationError(f"{f.name}={value!r} is no finite number; needs one; try {f.name}={default!r}")
 
 
@@ -312,9 +317,10 @@ def read(path: str | Path) -> dict[str, dict[str, Any]]:
     """The sections of a TOML file. Raises `ConfigurationError` if it cannot be read, or a field has no section."""
     try:
         sections = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:  # nested too deep
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigurationError(
-            f"config={str(path)!r} cannot be read: {error}; needs a TOML file; try --recipe tiny"
+            f"config={str(path)!r} cannot be read: {reason}; needs a TOML file; try --recipe tiny"
         ) from error
     for section, values in sections.items():
         if not isinstance(values, dict):

@@ -14,6 +14,7 @@ from ptdp_core.engine.data import Sequences, check_vocabulary, open_tokens, prep
 from ptdp_core.engine.errors import EngineUnavailableError
 from ptdp_core.engine.files import check_writable
 from ptdp_core.engine.groups import local_device
+from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.settings import Settings
 
 
@@ -29,7 +30,11 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
         raise ValueError(
             "dtype='fp16' with loss_scale=1 loses small gradients; needs a loss scale; try loss_scale='dynamic'"
         )
-    select(settings.kernels, local_device(settings.engine.device))
+    device = local_device(settings.engine.device)
+    select(settings.kernels, device)
+    # Of ranks that torchrun started it is known how many are here, of srun's only that this one is.
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "WORLD_SIZE" in os.environ else settings.parallel.n
+    check_memory(settings, device, here)
     path = prepare(run.data, run.cache)
     tokens = open_tokens(path)
     sequences = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)

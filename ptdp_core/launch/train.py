@@ -73,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schedule",
         metavar="NAME|FILE",
-        help="pipeline schedule, by name or from a file (reproduce schedule checks it), with the p, v and B that it "
-        "needs unless --set says others",
+        help="pipeline schedule, by name or from a file (reproduce schedule checks it; a .py file is executed), with "
+        "the p, v and B that it needs unless --set says others",
     )
     parser.add_argument("--data", help="text file or folder, .tokens file, or Megatron .bin/.idx pair")
     parser.add_argument(
@@ -106,9 +106,10 @@ def configure(arguments: argparse.Namespace) -> Settings:
 def scheduled(parallel: Mapping[str, Any], schedule: str, assignments: Sequence[str]) -> dict[str, Any]:
     """The section [parallel] with a schedule, and with the sizes that it needs where no `name=value` says otherwise.
 
-    A schedule from a table exists for one p, m and v. Raises `ValueError` for an unknown name or a wrong file.
+    A schedule from a table exists for one p, m and v, and one from a Python file is executed. Raises `ValueError` for
+    an unknown name or a wrong file.
     """
-    definition, v = registry.definition(schedule), parallel.get("v", 1)
+    definition, v = registry.named_by_user(schedule), parallel.get("v", 1)
     sizes = {"v": v if definition.has_chunks(v) else definition.chunks[0]}
     given = {text.partition("=")[0].strip() for text in assignments}
     if definition.sizes:
@@ -215,6 +216,8 @@ def _train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool) ->
     """Run `training.train`; imported here, as the launcher itself need not wait for its imports."""
     from ptdp_core.launch.training import train
 
+    # Where this is another process than the launcher's: only a command line can have put a Python file into settings.
+    registry.named_by_user(settings.parallel.schedule)
     return train(beat, settings, log_to_stderr)
 
 

@@ -18,17 +18,19 @@ from ptdp_core.schedules.definition import Definition, of_table
 from ptdp_core.schedules.lowering import lower
 from ptdp_core.schedules.program import MODES
 
-SUFFIXES = (".csv", ".txt", ".py")  # of names that are files wherever a schedule is named
+# Names that end so are files wherever a schedule is named; a Python file, which is executed, on a command line only.
+TABLES, PYTHON = (".csv", ".txt"), ".py"
 SIZES = {"p": 4, "m": 8, "v": 1}  # of a schedule that is a function, where nothing says them
 
 
 def read_schedule(path: Path, sizes: Mapping[str, int | None]) -> Schedule:
     """The table of a file, named like the file, checked: it is complete and runs in both ways of exchanging.
 
-    A Python module gives it for these `sizes` (p, m, v). Raises `ValueError` that names file, rank, action and cure.
+    A Python module is executed, and gives it for these `sizes` (p, m, v). Raises `ValueError` that names file, rank,
+    action and cure.
     """
     try:
-        if path.suffix == ".py":
+        if path.suffix == PYTHON:
             schedule = _from_module(path, {size: sizes.get(size) or usual for size, usual in SIZES.items()})
         else:
             text = path.read_text(encoding="utf-8-sig")
@@ -45,13 +47,20 @@ def read_schedule(path: Path, sizes: Mapping[str, int | None]) -> Schedule:
 
 
 def read_definition(name: str) -> Definition:
-    """The schedule of the file `name`, called by that name, for every size that it exists for: a table for its own.
+    """The schedule of the table in the file `name`, called by that name, which exists for the table's own sizes only.
+
+    Raises `ValueError` for what `read_schedule` finds wrong.
+    """
+    path = Path(name)
+    return replace(of_table(replace(read_schedule(path, {}), name=name)), title=path.stem)
+
+
+def execute_definition(name: str) -> Definition:
+    """The `SCHEDULE` of the Python file `name`, called by that name. The file is executed.
 
     Raises `ValueError` for what `read_schedule` finds wrong, and for a module without a `Definition`.
     """
     path = Path(name)
-    if path.suffix != ".py":
-        return replace(of_table(replace(read_schedule(path, {}), name=name)), title=path.stem)
     try:
         definition = _module(path).get("SCHEDULE")
     except OSError as error:

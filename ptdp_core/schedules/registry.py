@@ -1,5 +1,6 @@
 """The schedules by name: those of `ptdp_core/schedules/zoo`, those of files, and those that a program registers."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -8,7 +9,7 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import zoo
 from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.definition import Definition, of_table
-from ptdp_core.schedules.files import SUFFIXES, read_definition
+from ptdp_core.schedules.files import PYTHON, TABLES, execute_definition, read_definition
 from ptdp_core.schedules.placement import StagePlacement
 
 
@@ -46,18 +47,41 @@ def default_schedule(v: int) -> str:
 
 
 def definition(name: str) -> Definition:
-    """The schedule of that name, or of that file (`files.py`). Raises `ConfigurationError` if there is none."""
-    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(SUFFIXES):
-        try:
-            register(read_definition(name))
-        except ValueError as error:  # what is wrong with a file is said where it is read, also by the file's own code
-            raise ConfigurationError(str(error)) from None
+    """The schedule of that name, or of that table (`files.py`). Raises `ConfigurationError` if there is none.
+
+    The name may come from data: a Python file is not executed here, and is known only after `named_by_user`.
+    """
+    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(TABLES):
+        register(_of_file(read_definition, name))
+    if isinstance(name, str) and name not in DEFINITIONS and name.endswith(PYTHON):
+        raise ConfigurationError(
+            f"schedule={name!r} is Python, which is executed only where the command line names it; needs --schedule "
+            f"{name}, or a table; try reproduce schedule {name} --export torch, and the schedule.csv that it writes"
+        )
     if not isinstance(name, str) or name not in DEFINITIONS:
         raise ConfigurationError(
             f"schedule={name!r} is unknown; needs one of {', '.join(DEFINITIONS)}, or a file that ends in "
-            f"{', '.join(SUFFIXES)}; try schedule={names()[0]!r}"
+            f"{', '.join(TABLES)}; try schedule={names()[0]!r}"
         )
     return DEFINITIONS[name]
+
+
+def named_by_user(name: str) -> Definition:
+    """The schedule that a command line names: as `definition`, but a Python file is executed.
+
+    This process knows the file's schedule from then on, wherever its name stands.
+    """
+    if name not in DEFINITIONS and name.endswith(PYTHON):
+        register(_of_file(execute_definition, name))
+    return definition(name)
+
+
+def _of_file(read: Callable[[str], Definition], name: str) -> Definition:
+    """What `read` makes of a file. What is wrong is said there, perhaps by the file's code; here it gets its class."""
+    try:
+        return read(name)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def check_schedule(name: str, p: int, m: int, v: int) -> None:

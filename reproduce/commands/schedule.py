@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
 per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
-weights' gradients (.txt); or a Python module with order(p, m, v) or a Definition called SCHEDULE (.py).
+weights' gradients (.txt); or a Python module with order(p, m, v) or a Definition called SCHEDULE (.py), which is
+executed: name no file of somebody whose programs you would not run.
 
 examples:
   reproduce schedule                               all schedules: bubble, memory, messages

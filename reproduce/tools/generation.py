@@ -1,17 +1,16 @@
 """Text from a checkpoint: the whole model on one device, sampled token by token."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
 from kernels import select
-from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.checkpoint import Checkpoints
-from ptdp_core.engine.checkpoint_folder import STATE, resolve
+from ptdp_core.engine.checkpoint_folder import resolve
+from ptdp_core.engine.checkpoint_state import alone, read_state
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings, from_mapping
+from ptdp_core.engine.memory import check_memory
 from ptdp_core.engine.trainer import Trainer
 
 
@@ -19,22 +18,11 @@ def load(source: str | Path, device: torch.device) -> Trainer:
     """Load the whole model of a checkpoint onto one device; the checkpoint may have been saved with any (p, t, d, v).
 
     `source` is a checkpoint, or a folder whose newest whole one is taken. Raises `ValueError` if there is none, or if
-    it is damaged.
+    it is damaged, or of a model that its files cannot hold.
     """
     path = resolve(source)
-    saved = from_mapping(json.loads((path / STATE).read_text(encoding="utf-8"))["settings"])
-    settings = Settings(
-        saved.model,
-        ParallelConfig(b=saved.parallel.B, B=saved.parallel.B, recompute="none", attention=saved.parallel.attention),
-        EngineSettings(
-            dtype=saved.engine.dtype,
-            kernels="auto",
-            device=device.type,
-            seed=saved.engine.seed,
-        ),
-        saved.optimizer,
-        RunSettings(data=saved.run.data, validation=saved.run.validation),
-    )
+    settings = alone(read_state(path), device.type)
+    check_memory(settings, device, ranks=1)
     trainer = Trainer(settings, Groups.alone(device), select(settings.kernels, device))
     Checkpoints("", trainer).load(path)
     trainer.chunks[0].eval()

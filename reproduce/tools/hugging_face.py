@@ -8,7 +8,7 @@ matrices are [inputs, outputs]. Rotary positions turn the same halves in both. O
 
 import importlib.util
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ import torch
 
 from ptdp_core.config import ModelConfig
 from ptdp_core.engine.errors import EngineUnavailableError, not_writable
+from ptdp_core.engine.files import read_json
 from ptdp_core.engine.model import EPSILON
+from ptdp_core.formulas import parameters
 from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, chunk_parameters
 
 Tensors = dict[str, torch.Tensor]
@@ -230,30 +232,46 @@ def read(folder: Path, seq: int | None = None) -> tuple[ModelConfig, Tensors]:
 
     Raises `ValueError` for a folder that lacks one of the two, and for a model that is neither GPT-2 nor Llama.
     """
-    model = model_of(_json(folder / CONFIG), seq)
-    files: Iterable[str] = [WEIGHTS]
-    if (folder / INDEX).is_file():
-        files = sorted(set(_json(folder / INDEX)["weight_map"].values()))
+    try:
+        model = model_of(_json(folder / CONFIG), seq)
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:  # a field that is missing, or no number
+        raise ValueError(f"{str(folder / CONFIG)!r} describes no model: {error!r}; needs all its sizes") from None
     tensors: Tensors = {}
-    for file in files:
+    for file in _weight_files(folder):
         try:
             tensors |= _package().load_file(folder / file)
         except Exception as error:  # OSError, or the package's own
             raise ValueError(f"{str(folder / file)!r} cannot be read: {error}; needs safetensors") from None
+    if (needed := parameters(model)) > (held := sum(tensor.numel() for tensor in tensors.values())):
+        raise ValueError(
+            f"layers={model.layers}, hidden={model.hidden}, vocab={model.vocab} of {CONFIG} make {needed} parameters, "
+            f"and its files hold {held}; needs all weights of the model"
+        )
     if family(model) == GPT_2:  # published files may leave the prefix out
         tensors = {name if name.startswith("transformer.") else f"transformer.{name}": x for name, x in tensors.items()}
     return model, from_hugging_face(model, tensors)
 
 
+def _weight_files(folder: Path) -> list[str]:
+    """The names of the folder's files of weights. Raises `ValueError` for an index that names others."""
+    if not (folder / INDEX).is_file():
+        return [WEIGHTS]
+    names = _json(folder / INDEX).get("weight_map")
+    if not isinstance(names, dict) or not all(
+        isinstance(name, str) and Path(name).name == name for name in names.values()
+    ):
+        raise ValueError(f"{str(folder / INDEX)!r} has no weight_map; needs the files of this folder, by tensor")
+    return sorted(set(names.values()))
+
+
 def _json(path: Path) -> dict[str, Any]:
     """Read a JSON file. Raises `ValueError` if that is not possible."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(
-            f"{str(path)!r} cannot be read: {reason}; needs a folder with {CONFIG} and {WEIGHTS}"
-        ) from None
+        content = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} {error}; needs a folder with {CONFIG} and {WEIGHTS}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{str(path)!r} holds no object; needs a folder with {CONFIG} and {WEIGHTS}")
     return content
 
 

@@ -393,7 +393,7 @@ def save_not_finite(beat: Any, case: dict[str, Any], folder: str) -> None:
     trainer.step(feed(settings, groups, batches(settings.parallel.B)[0]))
     if groups.pp.rank == groups.pp.size - 1:
         next(iter(trainer.chunks[0].layers.parameters())).data.fill_(torch.inf)
-    Checkpoints(folder, trainer).save(1)
+    Checkpoints(folder, trainer).save(settings.parallel.B)
 
 
 def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> None:
@@ -406,7 +406,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
     checkpoints = Checkpoints(folder, trainer, data="tokens")
     data = batches(settings.parallel.B)
     trainer.step(feed(settings, groups, data[0]))
-    checkpoints.save(1)
+    checkpoints.save(settings.parallel.B)
     trainer.step(feed(settings, groups, data[0]))
     if groups.rank == who:
         write = dcp.FileSystemWriter.write_data
@@ -416,7 +416,7 @@ def die_while_saving(beat: Any, case: dict[str, Any], folder: str, who: int) -> 
             os.kill(os.getpid(), signal.SIGKILL)
 
         dcp.FileSystemWriter.write_data = half  # type: ignore[method-assign]
-    checkpoints.save(2)
+    checkpoints.save(2 * settings.parallel.B)
 
 
 def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background: bool, limit: int) -> None:
@@ -428,13 +428,13 @@ def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background
     settings, groups, trainer = make(case)
     checkpoints = Checkpoints(folder, trainer, background=background)
     data = batches(settings.parallel.B)
-    for step in range(20):
+    for step in range(1, 21):
         trainer.step(feed(settings, groups, data[0]))
-        if limit and step == 1 and groups.rank == settings.parallel.n - 1:
+        if limit and step == 2 and groups.rank == settings.parallel.n - 1:
             checkpoints.wait()
             sys.dont_write_bytecode = True  # the interpreter would cut off the compiled files that it writes
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        checkpoints.save(step)
+        checkpoints.save(step * settings.parallel.B)
     checkpoints.wait()
 
 
