@@ -85,8 +85,10 @@ def calls(changes: Sequence[Change]) -> str:
 
 def moved_work(changes: Sequence[Change]) -> str:
     """Say what went from which functions to which, such as '4 to 8 operators from model.f to model.g'."""
-    kind = next(kind for kind in UNITS if any(change.kind == kind for change in changes))
-    told = [c for c in changes if c.kind == kind and c.counted[1] not in ("bytes", "operators under way")]
+    told = [c for c in changes if c.kind in UNITS and c.counted[1] not in ("bytes", "operators under way")]
+    told = told or [c for c in changes if c.kind in UNITS]
+    kind = next(kind for kind in UNITS if any(change.kind == kind for change in told))
+    told = [change for change in told if change.kind == kind]
     losing, gaining = (
         ", ".join(dict.fromkeys(change.counted[0] for change in told if sign * change.growth > 0)) for sign in (-1, 1)
     )

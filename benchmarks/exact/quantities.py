@@ -32,7 +32,7 @@ KINDS = (
 
 # The values of these kinds are texts that count several things, such as '4 clone bf16, 12 mm bf16', each of which is
 # compared separately.
-COUNTED = ("imports", "content", "resources", "operators", "waits", "alive", "peak", "calls")
+COUNTED = ("imports", "content", "resources", "operators", "gradients", "sent", "waits", "alive", "peak", "calls")
 
 PROBLEM = "cannot run"  # the name of the only quantity of an entry that cannot run; the value says why
 

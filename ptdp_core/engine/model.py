@@ -89,7 +89,7 @@ class Build:
             sequence_parallel=parallel.sequence_parallel,
         )
 
-    @property
+    @cached_property
     def tp(self) -> Axis:
         """The tensor-parallel axis, over which the parameters are divided."""
         return self.make.tp
