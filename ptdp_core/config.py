@@ -187,7 +187,7 @@ class ParallelConfig:
     b: int = described("Microbatch size in sequences.", 1)
     B: int = described("Global batch size in sequences, a multiple of d*b.", 1)
     schedule: str = described(
-        f"Pipeline schedule: {', '.join(names())}, or a table of one's own (.csv, .txt); by default 1f1b for v = 1 and "
+        f"Pipeline schedule: {', '.join(names())}, or a table (.csv, .txt); by default 1f1b for v = 1 and "
         "interleaved for v > 1.",
         "",
     )

@@ -118,3 +118,28 @@ def test_a_cluster_file_names_its_training_program(tmp_path):
 
 def test_the_files_of_a_cluster_are_its_own_and_its_bases():
     assert [path.stem for path in cluster_files("h200-4hca")] == ["h200-4hca", "h200", "h100", "selene"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 20_000, "is not valid TOML: nested too deeply; needs one table per number"),
+        (b"\xff", "is not valid TOML: 'utf-8' codec"),
+        ("base = 'mine.toml'", "base='mine.toml' is a base of itself; needs another file, or none"),
+        ("base = 3", "base=3 is no name; needs a cluster or a .toml file"),
+        ("base = 'selene'\ngemm_tiles = [['a', 'b']]", r"gemm_tiles=\[\['a', 'b'\]\]; needs pairs of positive sizes"),
+        ("base = 'selene'\ngemm_tiles = 3", "gemm_tiles=3; needs pairs of positive sizes"),
+        (
+            "base = 'selene'\n[peak_flops]\nvalue = inf\nrange = [1, inf]\nunit = ''\nsource = ''\nset_with = ''",
+            "lies outside",
+        ),
+        ("base = 'selene'\n[peak_flops]\nvalue = 1" + 400 * "0", "OverflowError|KeyError"),
+    ],
+)
+def test_a_wrong_file_is_one_line(text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=message) as caught:
+        load_cluster("mine.toml")
+    assert "\n" not in str(caught.value)
+    load_cluster.cache_clear()
