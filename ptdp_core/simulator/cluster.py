@@ -170,7 +170,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"cluster file {path} is not valid TOML: {error}; needs name = number lines") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"cluster file {path} is not valid TOML: {reason}; needs name = number lines") from None
 
 
 @lru_cache(maxsize=16)

@@ -88,6 +88,12 @@ def test_mistakes(text: str) -> None:
         from_mapping(override(recipe("tiny"), text.split()))
 
 
+def test_a_file_nested_too_deeply(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("x = " + "[" * 20_000)
+    with pytest.raises(ValueError, match=r"run\.toml' cannot be read: nested too deeply; needs a TOML file"):
+        read(tmp_path / "run.toml")
+
+
 def test_unknown_recipe_section_field_and_missing_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"recipe='huge' is unknown; needs one of tiny, small"):
         recipe("huge")

@@ -30,6 +30,7 @@ from ptdp_core.launch.defaults import decided, set_up
 from ptdp_core.launch.train import configure, main, parser
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
+from reproduce.tools import generation
 from tests.processes import Program, needs_proc, parent, wait_for
 
 MODULE = ["-m", "ptdp_core.launch"]
@@ -123,6 +124,76 @@ def test_a_schedule_brings_the_sizes_that_it_needs(tmp_path: Path) -> None:
         parallel = configure(parser().parse_args([*arguments(*sets), "--schedule", schedule])).parallel
         assert (parallel.p, parallel.v, parallel.B) == expected
         assert parallel.schedule == schedule
+
+
+def leaves_a_trace(folder: Path) -> tuple[Path, Path]:
+    """A schedule in Python, and the file that it adds a line to whenever it is executed."""
+    module, trace = folder / "mine.py", folder / "trace"
+    module.write_text(
+        f"open({str(trace)!r}, 'a').write('executed\\n')\nfrom ptdp_core.schedules.zoo.gpipe import SCHEDULE\n"
+    )
+    return module, trace
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("options", [["--print-sbatch"], ["--ranks", "2"]])
+def test_a_schedule_in_python_that_a_file_names_is_not_executed(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, trace = leaves_a_trace(tmp_path)
+    (tmp_path / "run.toml").write_text(
+        f"[model]\nlayers = 2\nhidden = 8\nheads = 2\n[parallel]\np = 2\nB = 2\nschedule = '{module}'\n"
+    )
+    expected = (
+        f"ptdp-train: schedule={str(module)!r} is Python, which is executed only where the command line names it; "
+        f"needs --schedule {module}, or a table; try reproduce schedule {module} --export torch, "
+    )
+    named = ["--recipe", "tiny", "--set", "p=2", "--set", f"schedule={module}"]
+    for words in ([str(tmp_path / "run.toml")], named):
+        assert main([*words, *options]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(expected)
+        assert error.count("\n") == 1
+    assert not trace.exists()
+    assert main([str(tmp_path / "run.toml"), "--schedule", str(module), "--print-sbatch"]) == 0
+    assert f"--schedule {module}" in capsys.readouterr().out  # as every rank's command line
+    assert trace.read_text() == "executed\n"
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_ranks_execute_the_schedule_that_the_command_line_names(tmp_path: Path, cache: str) -> None:
+    module, trace = leaves_a_trace(tmp_path)
+    sets = [f"cache={cache}", *SMALL, "steps=1", "p=2", f"save={tmp_path / 'saved'}"]
+    assert main([*arguments(*sets, ranks=2), "--schedule", str(module)]) == 0
+    assert trace.read_text() == 3 * "executed\n"  # the launcher and its two ranks
+    module.unlink()  # what only loads the weights does not ask for it
+    assert generation.load(tmp_path / "saved", torch.device("cpu")).settings.parallel.p == 1
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["layers=1000000000"], "layers=1000000000 is more than the engine can make; needs at most 10000; try fewer"),
+        (["hidden=4000000"], "layers=4, hidden=4000000, vocab=256, seq=64, b=8 takes a rank 8,583,"),
+        (
+            ["positions=rotary", f"seq={10**12}"],
+            f"layers=4, hidden=64, vocab=256, seq={10**12}, b=8 takes a rank 1,907,",
+        ),
+        (
+            ["b=1000000000000", "B=1000000000000"],
+            "layers=4, hidden=64, vocab=256, seq=64, b=1000000000000 takes a rank",
+        ),
+        (["lr=1e400"], "lr=inf is no finite number"),
+        ([f"lr={'[' * 20_000}"], "lr='[[["),
+    ],
+)
+def test_a_run_that_no_machine_holds_is_one_line(
+    sets: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(*sets)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"ptdp-train: {message}")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.usefixtures("own_registry")

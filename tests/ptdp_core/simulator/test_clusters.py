@@ -209,3 +209,24 @@ def test_a_file_that_is_its_own_base_is_said(own, tmp_path):
 def test_names_ignore_case(own):
     assert load_cluster("H100") is load_cluster("h100")
     assert load_cluster(own('base = "Selene"\n')).peak_flops == load_cluster("selene").peak_flops
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 20_000, "is not valid TOML: nested too deeply; needs name = number lines"),
+        (b"\xff", "is not valid TOML: 'utf-8' codec"),
+        ("base = 'selene'\ngemm_tiles = [['a', 'b']]", r"gemm_tiles=\[\['a', 'b'\]\]; needs pairs of positive sizes"),
+        (
+            "base = 'selene'\n[peak_flops]\nvalue = inf\nrange = [1, inf]\nunit = ''\nsource = ''\nset_with = ''",
+            "range=inf is no positive number",
+        ),
+    ],
+)
+def test_a_wrong_file_is_one_line(text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=message) as caught:
+        load_cluster("mine.toml")
+    assert "\n" not in str(caught.value)
+    load_cluster.cache_clear()

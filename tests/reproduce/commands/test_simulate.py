@@ -169,6 +169,17 @@ def test_an_invalid_point_says_why_and_the_others_run(ask, change, reason):
     assert other["status"] == "ok"
 
 
+def test_a_schedule_in_python_is_not_executed(ask, tmp_path):
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')")
+    code, (answer,) = ask([{**GPT3, "schedule": str(tmp_path / "mine.py")}])
+    assert code == errors.POINTS_FAILED
+    assert answer["status"] == "invalid"
+    assert answer["reason"].startswith(
+        f"schedule='{tmp_path}/mine.py' is Python, which is executed only where the command"
+    )
+    assert not (tmp_path / "trace").exists()
+
+
 @pytest.mark.parametrize("key", ["layers", "hidden", "heads", "B"])
 def test_required_keys(ask, key):
     code, (answer,) = ask([{name: value for name, value in GPT3.items() if name != key}])

@@ -1,5 +1,6 @@
 """Weights in Hugging Face's naming: round trips, and the engine against `transformers`' own GPT-2 and Llama."""
 
+import json
 import subprocess
 import sys
 from argparse import Namespace
@@ -109,6 +110,31 @@ def test_files_become_a_checkpoint_and_files_again(
         assert all(torch.equal(loaded[name], x) for name, x in hugging_face.to_hugging_face(model, weights).items())
     with pytest.raises(UsageError, match=r"cannot be read: .*; needs a folder with it and model.safetensors"):
         weights_import.run(Namespace(folder=tmp_path, save=save, seq=None, program="reproduce"))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", {"num_hidden_layers": 10**9}, "layers=1000000000, hidden=32, vocab=50 of config.json make "),
+        ("config.json", {"hidden_size": None}, "config.json' describes no model: TypeError"),
+        ("config.json", {"num_attention_heads": 0}, "config.json' describes no model: ZeroDivisionError"),
+        ("config.json", {"rope_scaling": "x"}, "config.json' describes no model: AttributeError"),
+        ("config.json", "[" * 100_000, "config.json' is nested too deeply; needs a folder with config.json"),
+        ("config.json", "[]", "config.json' holds no object; needs"),
+        ("model.safetensors.index.json", {"weight_map": {"x": "../model.safetensors"}}, "has no weight_map; needs the"),
+        ("model.safetensors.index.json", {"weight_map": ["x"]}, "has no weight_map; needs the files of this folder"),
+        ("model.safetensors", "x", "model.safetensors' cannot be read: "),
+    ],
+)
+def test_files_that_somebody_edited(file: str, change: Any, message: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors.torch", reason="needs safetensors")
+    hugging_face.write(tmp_path, MODELS["llama"], random_weights(MODELS["llama"]))
+    config = hugging_face.config_of(MODELS["llama"])
+    text = change if isinstance(change, str) else json.dumps((config if file == "config.json" else {}) | change)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        hugging_face.read(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
