@@ -15,6 +15,7 @@ from typing import Any
 
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, names, placement_of
 
+LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are computed, count exactly up to here
 # What the fields that are words may be.
 CHOICES = {
     "activation": ("gelu", "swiglu"),
@@ -57,6 +58,10 @@ def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r} is not a positive whole number; needs {name} >= 1; try {name}=1")
+        if value > LARGEST:
+            raise ValueError(
+                f"{name}={value!r} is larger than any run's; needs at most {LARGEST}; try a smaller {name}"
+            )
 
 
 def _require_booleans(config: object, names: tuple[str, ...]) -> None:
@@ -75,8 +80,9 @@ def _require_choices(config: Any) -> None:
 
 
 def largest_divisor(n: int, at_most: int) -> int:
-    """The largest divisor of `n` that is no greater than `at_most`: what error messages suggest."""
-    return next(k for k in range(min(n, at_most), 0, -1) if n % k == 0)
+    """The largest divisor of `n` that is no greater than `at_most`, or 1 if it is far below: what messages suggest."""
+    nearest = range(min(n, at_most), 0, -1)[:1_000_000]  # a size that somebody made up may have no divisor for long
+    return next((k for k in nearest if n % k == 0), 1)
 
 
 @dataclass(frozen=True)
