@@ -189,8 +189,8 @@ def test_metadata_with_other_bytes_is_read_or_refused(checkpoint: Path) -> None:
             read_metadata(checkpoint, shapes, len(shapes))
             outcomes[True] += 1
         except ValueError as error:
-            assert "\n" not in str(error)
-            outcomes[False] += 1
+            outcomes[False] += str(error).startswith("load=") and "\n" not in str(error)
+    assert outcomes.total() == 300
     assert outcomes[False] > outcomes[True]
 
 
