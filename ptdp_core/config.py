@@ -16,6 +16,7 @@ from typing import Any
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
 
+LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are computed, count exactly up to here
 # What the fields that are words may be.
 CHOICES = {
     "activation": ("gelu", "swiglu"),
@@ -67,6 +68,10 @@ def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
             quoted = isinstance(value, str) and value.isdecimal()
             what, fix = ("a number in quotes", value) if quoted else ("not a positive whole number", 1)
             raise ConfigurationError(f"{name}={value!r} is {what}; needs {name} >= 1; try {name}={fix}")
+        if value > LARGEST:
+            raise ConfigurationError(
+                f"{name}={value!r} is larger than any run's; needs at most {LARGEST}; try a smaller {name}"
+            )
 
 
 def _require_booleans(config: object, names: tuple[str, ...]) -> None:
@@ -85,8 +90,9 @@ def _require_choices(config: Any) -> None:
 
 
 def largest_divisor(n: int, at_most: int) -> int:
-    """The largest divisor of `n` that is no greater than `at_most`: what error messages suggest."""
-    return next(k for k in range(min(n, at_most), 0, -1) if n % k == 0)
+    """The largest divisor of `n` that is no greater than `at_most`, or 1 if it is far below: what messages suggest."""
+    nearest = range(min(n, at_most), 0, -1)[:1_000_000]  # a size that somebody made up may have no divisor for long
+    return next((k for k in nearest if n % k == 0), 1)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,8 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
         ({"layers": 0}, "layers=0 is not a positive whole number; needs layers >= 1; try layers=1"),
         ({"b": 1.0}, "b=1.0 is not a positive whole number; needs b >= 1; try b=1"),
         ({"p": True}, "p=True is not a positive whole number"),
+        ({"layers": 10**30}, f"layers={10**30} is larger than any run's; needs at most {2**53}; try a smaller layers"),
+        ({"hidden": 2**53 - 111, "heads": 2**53 - 112}, "needs equal heads; try heads=1"),  # a prime number
         ({"heads": 100}, "hidden=12288 is not divisible by heads=100; needs equal heads; try heads=96"),
         ({"schedule": "1f1"}, "schedule='1f1' is unknown; needs one of gpipe, 1f1b, interleaved"),
         (

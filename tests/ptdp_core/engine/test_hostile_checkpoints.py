@@ -3,7 +3,9 @@
 import json
 import os
 import pickle
+import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from ptdp_core.engine.checkpoint import Checkpoints, _pieces
-from ptdp_core.engine.checkpoint_folder import MANIFEST, STATE, _sum_of, manifest, problem
+from ptdp_core.engine.checkpoint_folder import MANIFEST, METADATA, STATE, _sum_of, manifest, problem
 from ptdp_core.engine.checkpoint_metadata import read_metadata
 from reproduce.tools import generation
 from reproduce.tools.weights import export_weights
@@ -170,6 +172,28 @@ def test_metadata_that_no_run_can_have_saved(edit: Callable[[Any], None], reason
     assert refused(resume, checkpoint).startswith(f"has .metadata that {reason}")
 
 
+def test_metadata_with_other_bytes_is_read_or_refused(checkpoint: Path) -> None:
+    """300 times, with up to four bytes that may be any, or an instruction of pickles."""
+    draws, data = random.Random(0), (checkpoint / METADATA).read_bytes()
+    pieces = _pieces(jobs.make(CASE)[2].optimizer, saving=False)
+    shapes = {name: part.shape for name, part in pieces.items()}
+    outcomes = Counter[bool]()
+    for _ in range(300):
+        changed = bytearray(data)
+        for _ in range(draws.randint(1, 4)):
+            changed[draws.randrange(len(data))] = draws.choice(
+                (draws.randrange(256), *b"rjhp}]()tuseabR\x81\x93\x94\x95")
+            )
+        (checkpoint / METADATA).write_bytes(changed)
+        try:
+            read_metadata(checkpoint, shapes, len(shapes))
+            outcomes[True] += 1
+        except ValueError as error:
+            outcomes[False] += str(error).startswith("load=") and "\n" not in str(error)
+    assert outcomes.total() == 300
+    assert outcomes[False] > outcomes[True]
+
+
 def test_metadata_says_what_it_says_to_torch(saved: Path) -> None:
     """Of the tensors asked for, and no others."""
     theirs = hostile.metadata_of(saved)
@@ -246,7 +270,7 @@ def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str
             "settings.model={'hidden': 8, 'layers': 9999, 'vocab': 50}; needs a model that",
         ),
         ("settings.model.hidden", HUGE, f"settings.model={{'hidden': {HUGE}"),
-        ("settings.model.vocab", 10**30, "settings.model={"),
+        ("settings.model.vocab", 10**30, f"vocab={10**30} is larger than any run's; needs at most"),
         ("settings.model.layers", 2.0, "layers=2.0 is not a positive whole number"),
         ("settings.model.rope_theta", 10**400, "rope_theta=1000"),
         ("settings.engine.dtype", ["fp32"], "dtype=['fp32'] is of type list"),
