@@ -11,7 +11,8 @@ from ptdp_core.config import ParallelConfig
 from ptdp_core.engine.checkpoint import Checkpoints
 from ptdp_core.engine.checkpoint_folder import STATE, resolve
 from ptdp_core.engine.groups import Groups
-from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings, from_mapping
+from ptdp_core.engine.sections import from_mapping
+from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 
 
