@@ -29,7 +29,7 @@ from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import agreement
 from reproduce.experiment.parameters import check_keys
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
