@@ -27,7 +27,7 @@ from reproduce.analysis.planning.plan import make_plan, request
 from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import agreement
+from reproduce.experiment.judging import agreement
 from reproduce.experiment.parameters import check_keys
 from reproduce.output.plain_text import plain
 from reproduce.running import runner
