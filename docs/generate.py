@@ -15,7 +15,7 @@ import mkdocs_gen_files
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from results.records import read_record
 
 ROOT = Path(__file__).parents[1]

@@ -1,31 +1,19 @@
 """One description of a training run, for the simulator, the emulation and the engine.
 
 The paper's letters are the field names (Section 3.1): (p, t, d) the pipeline-, tensor- and data-parallel sizes, v model
-chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself
-(`descriptions`), which command-line help and documentation show. Everything is checked when it is made; an impossible
-value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
+chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself, which
+command-line help and documentation show, and says what it may be (`fields.py`). Everything is checked when it is made;
+an impossible value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
-import json
-import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from textwrap import fill
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.fields import check_fields, counted, described
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
 
-LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are computed, count exactly up to here
-# What the fields that are words may be.
-CHOICES = {
-    "activation": ("gelu", "swiglu"),
-    "norm": ("layernorm", "rmsnorm"),
-    "positions": ("learned", "rotary"),
-    "recompute": ("full", "selective", "none", "auto"),
-    "attention": ("operators", "sdpa", "auto"),
-    "data_parallel": ("local", "torch", "zero3"),
-}
 DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
 OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -35,58 +23,6 @@ KEYS_ELSEWHERE = {
     "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
     "ep": "expert parallelism is not modelled; p, t, d and sequence_parallel are",
 }
-
-
-def described(description: str, default: Any = MISSING, *, later: bool = False) -> Any:
-    """A dataclass field with a sentence about itself; without `default` a value is required.
-
-    `later` marks what came after the paper: records name it only where it is not at its default (`to_plain`).
-    """
-    return field(default=default, metadata={"description": description, "later": later})
-
-
-def descriptions(part: type) -> dict[str, str]:
-    """What each field of a configuration class is, in a sentence."""
-    return {item.name: str(item.metadata["description"]) for item in fields(part)}
-
-
-def field_help(*parts: type) -> str:
-    """The fields of configuration classes as text for `--help`: a line for each, its default and its sentence."""
-    lines = []
-    for part in parts:
-        for name, sentence in descriptions(part).items():
-            default = next(item.default for item in fields(part) if item.name == name)
-            shown = name if default in ("", MISSING) else f"{name}={json.dumps(default)}"
-            lines.append(fill(f"{shown:28} {sentence}", 110, initial_indent="  ", subsequent_indent=31 * " "))
-    return "\n".join(lines)
-
-
-def _require_positive_ints(config: object, names: tuple[str, ...]) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            quoted = isinstance(value, str) and value.isdecimal()
-            what, fix = ("a number in quotes", value) if quoted else ("not a positive whole number", 1)
-            raise ConfigurationError(f"{name}={value!r} is {what}; needs {name} >= 1; try {name}={fix}")
-        if value > LARGEST:
-            raise ConfigurationError(
-                f"{name}={value!r} is larger than any run's; needs at most {LARGEST}; try a smaller {name}"
-            )
-
-
-def _require_booleans(config: object, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not isinstance(value := getattr(config, name), bool):
-            raise ConfigurationError(f"{name}={value!r} is not a truth value; needs true or false; try {name}=true")
-
-
-def _require_choices(config: Any) -> None:
-    for name in (item.name for item in fields(config) if item.name in CHOICES):
-        value, allowed = getattr(config, name), CHOICES[name]
-        if value not in allowed:
-            raise ConfigurationError(
-                f"{name}={value!r} is unknown; needs one of {', '.join(allowed)}; try {name}={allowed[0]!r}"
-            )
 
 
 def largest_divisor(n: int, at_most: int) -> int:
@@ -102,41 +38,48 @@ class ModelConfig:
     A size of 0 follows from the others: use `query_groups` and `mlp_width`.
     """
 
-    layers: int = described("Transformer layers, l.")
-    hidden: int = described("Hidden size, h.")
-    heads: int = described("Attention heads, a; they divide h.")
-    seq: int = described("Sequence length in tokens, s.", 2048)
-    vocab: int = described("Vocabulary size without padding, V.", 51200)
-    kv_heads: int = described(
+    layers: int = counted("Transformer layers, l.")
+    hidden: int = counted("Hidden size, h.")
+    heads: int = counted("Attention heads, a; they divide h.")
+    seq: int = counted("Sequence length in tokens, s.", 2048)
+    vocab: int = counted("Vocabulary size without padding, V.", 51200)
+    kv_heads: int = counted(
         "Key/value heads, each shared by a group of query heads (grouped-query attention); 0: as many as heads.",
         0,
         later=True,
     )
-    ffn_hidden: int = described("Width of the MLP between its two linears; 0: 4h.", 0, later=True)
+    ffn_hidden: int = counted("Width of the MLP between its two linears; 0: 4h.", 0, later=True)
     activation: str = described(
         "'gelu', or 'swiglu' for a gated MLP: silu(x W_gate) * (x W_up), whose first linear is twice as wide.",
         "gelu",
+        choices=("gelu", "swiglu"),
         later=True,
     )
     norm: str = described(
-        "'layernorm', or 'rmsnorm', which subtracts no mean and has no bias.", "layernorm", later=True
+        "'layernorm', or 'rmsnorm', which subtracts no mean and has no bias.",
+        "layernorm",
+        choices=("layernorm", "rmsnorm"),
+        later=True,
     )
     positions: str = described(
         "'learned' adds a table to the embedding, 'rotary' turns queries and keys by their positions.",
         "learned",
+        choices=("learned", "rotary"),
         later=True,
     )
     rope_theta: float = described(
-        "Base of the rotary frequencies: theta^(-2i/d) for a head of size d.", 1e4, later=True
+        "Base of the rotary frequencies: theta^(-2i/d) for a head of size d.",
+        1e4,
+        above=0,
+        wrong="not a positive number",
+        fix="10000.0",
+        later=True,
     )
     tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
     bias: bool = described("Whether linear layers have biases.", True, later=True)
 
     def __post_init__(self) -> None:
-        _require_positive_ints(self, ("layers", "hidden", "heads", "seq", "vocab"))
-        _require_positive_ints(self, tuple(name for name in ("kv_heads", "ffn_hidden") if getattr(self, name) != 0))
-        _require_choices(self)
-        _require_booleans(self, ("tied_embeddings", "bias"))
+        check_fields(self)
         if self.hidden % self.heads:
             raise ConfigurationError(
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
@@ -151,11 +94,6 @@ class ModelConfig:
             raise ConfigurationError(
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
                 "halves are turned together; try positions='learned'"
-            )
-        theta = self.rope_theta
-        if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta <= sys.float_info.max:
-            raise ConfigurationError(
-                f"rope_theta={theta!r} is not a positive number; needs rope_theta > 0; try 10000.0"
             )
 
     @property
@@ -198,12 +136,12 @@ class ModelConfig:
 class ParallelConfig:
     """How one training iteration is spread over n = p*t*d GPUs and carried out (Sections 2 to 4)."""
 
-    p: int = described("Pipeline-parallel size: stages that the layers are divided into.", 1)
-    t: int = described("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
-    d: int = described("Data-parallel size: replicas of the model.", 1)
-    v: int = described("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
-    b: int = described("Microbatch size in sequences.", 1)
-    B: int = described("Global batch size in sequences, a multiple of d*b.", 1)
+    p: int = counted("Pipeline-parallel size: stages that the layers are divided into.", 1)
+    t: int = counted("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
+    d: int = counted("Data-parallel size: replicas of the model.", 1)
+    v: int = counted("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
+    b: int = counted("Microbatch size in sequences.", 1)
+    B: int = counted("Global batch size in sequences, a multiple of d*b.", 1)
     schedule: str = described(
         "Pipeline schedule: a name that `reproduce schedule` lists, or a table of one's own (.csv, .txt); by default "
         "1f1b for v = 1 and interleaved for v > 1.",
@@ -222,8 +160,9 @@ class ParallelConfig:
         "What runs again in the backward pass: 'full' whole layers (Section 3.5), 'selective' the attention core "
         "(Korthikanti et al. 2022), 'none' nothing; 'auto' as little as a GPU's memory allows (on CPUs whole layers).",
         "full",
+        choices=("full", "selective", "none", "auto"),
     )
-    checkpoint_layers: int = described(
+    checkpoint_layers: int = counted(
         "Layers that are recomputed together from one kept input, with recompute='full'.", 1
     )
     distribute_checkpointed_activations: bool = described(
@@ -235,23 +174,22 @@ class ParallelConfig:
         "'operators' builds attention as in the paper; 'sdpa' is PyTorch's own, which never writes the [s, s] scores "
         "(and leaves recompute='selective' nothing to do) and draws other masks; 'auto' is sdpa on a GPU, if fused.",
         "operators",
+        choices=("operators", "sdpa", "auto"),
         later=True,
     )
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
         "shards all states, without model parallelism (Section 5.2).",
         "local",
+        choices=("local", "torch", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
 
     def __post_init__(self) -> None:
-        _require_positive_ints(self, ("p", "t", "d", "v", "b", "B", "checkpoint_layers"))
+        check_fields(self)
         if not self.schedule:
             object.__setattr__(self, "schedule", default_schedule(self.v))
         definition(self.schedule)
-        _require_choices(self)
-        _require_booleans(self, ("scatter_gather", "sequence_parallel", "distribute_checkpointed_activations"))
-        _require_booleans(self, ("fused", "sharded_optimizer"))
         if self.data_parallel == "zero3" and self.p * self.t > 1:
             raise ConfigurationError(
                 f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "

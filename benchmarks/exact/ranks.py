@@ -86,7 +86,7 @@ def count(settings: Settings, beat: Callable[[], None]) -> dict[str, dict[str, A
     """Train one batch, and return this rank's quantities by kind."""
     parallel = settings.parallel
     groups = Groups.create(parallel)
-    trainer = Trainer(settings, groups, select(settings.engine.kernels), record=True)
+    trainer = Trainer(settings, groups, select(settings.kernels), record=True)
     tokens = torch.zeros(parallel.b, settings.model.seq, dtype=torch.long)
     with Counts(groups) as counts:
         run = trainer.step(lambda microbatch: (tokens, tokens)).run

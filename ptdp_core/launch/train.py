@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptdp_core.config import field_help
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError
-from ptdp_core.engine.settings import SECTIONS, Settings, check_world_size, from_mapping, override, read
+from ptdp_core.engine.sections import SECTIONS, from_mapping, override, read
+from ptdp_core.engine.settings import Settings, check_world_size
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.fields import field_help
 from ptdp_core.interrupts import EXIT_BASE, received, settle
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server

@@ -4,8 +4,9 @@ from ptdp_core.formulas import bubble_fraction_data_parallel
 from ptdp_core.schedules import bubble_fraction, build
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import Judgement, Results, argmax, falls, holds_if, numbers_of
+from reproduce.experiment.results import Results, argmax, falls, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.figures import line_plot
 from results.records import Metric

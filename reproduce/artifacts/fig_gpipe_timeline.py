@@ -6,7 +6,8 @@ from typing import Any
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of
 from results.records import PaperValue, PointResult

@@ -3,7 +3,8 @@
 from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, argmax, falls, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, GPUS, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 

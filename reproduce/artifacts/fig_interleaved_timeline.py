@@ -9,8 +9,9 @@ from ptdp_core.schedules import Action, Schedule, looped
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output.traces import derive, from_schedule
 from results.records import PaperValue

@@ -7,16 +7,8 @@ from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.results import (
-    Judgement,
-    MissingResultError,
-    Results,
-    argmax,
-    holds_if,
-    listed,
-    listed_by_batch,
-    rises,
-)
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed, listed_by_batch, rises
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

@@ -10,7 +10,8 @@ from reproduce.artifacts.fig_microbatch_single_gpu import MICROBATCHES
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, argmax, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.output.figures import line_plot
 from results.records import Metric

@@ -8,7 +8,8 @@ from ptdp_core.simulator.memory import layer_intermediate_bytes
 from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
 from results.records import Metric

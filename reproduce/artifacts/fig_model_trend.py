@@ -9,8 +9,9 @@ from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTI
 from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines

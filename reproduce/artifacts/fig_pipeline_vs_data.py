@@ -5,17 +5,8 @@ from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import (
-    Judgement,
-    Results,
-    consistent_if,
-    falls,
-    holds_if,
-    listed,
-    listed_by_batch,
-    numbers_of,
-    rises,
-)
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, falls, listed, listed_by_batch, numbers_of, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

@@ -4,7 +4,8 @@ from ptdp_core.formulas import bubble_fraction
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, argmax, holds_if, listed
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

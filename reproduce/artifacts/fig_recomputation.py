@@ -3,7 +3,8 @@
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, MissingResultError, Results, argmax, holds_if, listed
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 

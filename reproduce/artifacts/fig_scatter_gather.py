@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
 from results.records import Record

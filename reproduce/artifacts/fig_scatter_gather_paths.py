@@ -10,8 +10,9 @@ from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow
 from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from results.records import Metric, PaperValue, PointResult, Record

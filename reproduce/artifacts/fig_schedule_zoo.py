@@ -14,8 +14,9 @@ from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.predictions import predicted
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
 from results.records import PointResult

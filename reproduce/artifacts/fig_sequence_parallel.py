@@ -12,7 +12,8 @@ from ptdp_core.simulator import Cluster, Estimate
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import chart_data, series_lines

@@ -4,7 +4,8 @@ from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, falls, holds_if, listed_by_batch
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, falls, listed_by_batch
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

@@ -6,17 +6,8 @@ from reproduce.artifacts.shared import efficiency
 from reproduce.artifacts.shared.models import model_of, size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import (
-    Judgement,
-    Results,
-    argmax,
-    consistent_if,
-    falls,
-    holds_if,
-    listed,
-    listed_by_batch,
-    numbers_of,
-)
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

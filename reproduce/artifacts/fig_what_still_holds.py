@@ -26,9 +26,10 @@ from reproduce.artifacts.table_zero3 import PTDP, ZERO3
 from reproduce.experiment import margins
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import within_margins
+from reproduce.experiment.claims import Claim, Judgement, holds_if
+from reproduce.experiment.judging import within_margins
 from reproduce.experiment.parameters import ranks_of
-from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results, holds_if, listed
+from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from results.records import Metric

@@ -7,7 +7,8 @@ from reproduce.artifacts.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, rises, word
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, listed, rises, word
 from reproduce.experiment.sweep import Sweep
 from reproduce.output.figures import line_plot
 from reproduce.output.theme import MARKERS, PALETTE

@@ -21,16 +21,8 @@ from reproduce.artifacts.shared.models import GPT_3, model_of, table_1
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import (
-    Judgement,
-    MissingResultError,
-    Results,
-    argmax,
-    falls,
-    holds_if,
-    listed,
-    numbers_of,
-)
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, argmax, falls, listed, numbers_of
 from reproduce.experiment.sweep import Sweep
 
 ARTIFACT = Artifact(

@@ -8,8 +8,9 @@ from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
 from results.records import Metric, Number
 

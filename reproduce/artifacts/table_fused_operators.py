@@ -7,8 +7,9 @@ from reproduce.artifacts.shared.models import sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, Take
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.parameters import settings_of
-from reproduce.experiment.results import Judgement, Results, holds_if, numbers_of
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 from results.records import Metric
 

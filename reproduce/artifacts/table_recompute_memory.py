@@ -9,8 +9,9 @@ from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
 from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, argmax, holds_if
+from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import Point, Sweep
 from results.records import Metric
 

@@ -4,8 +4,9 @@ from fractions import Fraction
 
 from ptdp_core.schedules import build, definition, names, summary
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Judgement, Results, holds_if
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
 from results.records import Metric
 

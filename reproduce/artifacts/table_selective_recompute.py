@@ -14,7 +14,8 @@ from ptdp_core.simulator import Cluster, Estimate, Software, simulate
 from ptdp_core.simulator.memory import layer_kept_bytes
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, MissingResultError, Results, holds_if, listed, word
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, listed, word
 from reproduce.experiment.sweep import Point, Sweep
 from results.records import Metric
 

@@ -9,7 +9,8 @@ from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from results.records import Metric
 

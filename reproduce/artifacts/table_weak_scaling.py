@@ -11,8 +11,9 @@ from reproduce.artifacts.shared.models import agrees, model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.parameters import ranks_of
-from reproduce.experiment.results import Judgement, Results, consistent_if, holds_if, listed
+from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, level
 
 SMALLEST, LARGEST = 0, -1

@@ -13,7 +13,8 @@ from reproduce.artifacts.shared.models import model_of, sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, listed, numbers_of
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
 from results.records import Metric
 

@@ -9,8 +9,8 @@ from reproduce.commands.list import summary
 from reproduce.commands.options import add_json
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import OURS
-from reproduce.output.latex import plain
+from reproduce.experiment.claims import OURS
+from reproduce.output.plain_text import plain
 from reproduce.output.progress import LONG_S, spoken
 from results.records.documents import print_document
 from results.records.errors import DONE, UsageError

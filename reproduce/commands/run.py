@@ -13,8 +13,8 @@ from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import accuracy
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.judging import accuracy
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output import export

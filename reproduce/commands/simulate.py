@@ -8,7 +8,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig, field_help
+from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.fields import field_help
 from ptdp_core.simulator import PAPER
 from reproduce.analysis.planning.models import main_names
 from reproduce.analysis.what_if import evaluate

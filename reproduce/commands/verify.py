@@ -11,7 +11,7 @@ from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.output.answer import Answer, answer
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from reproduce.output.progress import progress
 from reproduce.output.terminal import console, wrapped
 from reproduce.output.verdicts import VERDICT_LOOKS, VERDICT_MEANINGS

@@ -4,8 +4,9 @@ artifact      a figure or table, complete in itself
 sweep         its points, at every scale
 parameters    what a point's plain parameters describe
 quantities    how metrics are shown
-results       what claims are, and how they read results
-claims        judging them; how far results are from the paper
+results       the results of a run, as claims read them
+claims        what claims are
+judging       judging them; how far results are from the paper
 margins       how sure simulated results are
 predictions   what ran in real time against what was predicted for it
 fidelity      the table of fidelities

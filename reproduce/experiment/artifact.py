@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment import quantities as q
+from reproduce.experiment.claims import OURS, Claim, Judge, on_papers_points
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.quantities import Quantity, XAxis
-from reproduce.experiment.results import OURS, Claim, Judge, Results, on_papers_points
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
 from results.records import Metric, Record, RecordedTimeline
 

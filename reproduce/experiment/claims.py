@@ -1,137 +1,67 @@
-"""Judging the paper's claims on a run's results, and how far the run is from the paper's numbers."""
+"""What claims are: sentences, each with a function that judges it on the results of a run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import fsum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from reproduce.experiment import fidelity
-from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.predictions import counted, where
-from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Claim, Judgement, MissingResultError, Results
-from results.records import ClaimResult, PointResult
+from reproduce.experiment.results import Results
+from reproduce.experiment.sweep import PAPER
+from results.records import Number
 
-EQUAL = ("equal", "equal as rounded")
-STEPS = 10  # of bisection: how near the margin at which a verdict changes is found, in 1/1024 of the whole margin
-
-
-def judge(claim: Claim, results: Results) -> ClaimResult:
-    """The claim with its verdict on these results."""
-    if not fidelity.tests(results.fidelity, claim.fidelity):
-        judged = Judgement(
-            "not testable here",
-            f"needs fidelity {claim.fidelity} or better; these results are {results.fidelity}",
-        )
-    elif results.scale not in claim.scales:
-        needed = " or ".join(filter(None, (", ".join(claim.scales[:-1]), claim.scales[-1])))
-        judged = Judgement("not testable here", f"speaks of scale {needed}; these results are at {results.scale}")
-    else:
-        judged = within_margins(claim, results)
-    return ClaimResult(
-        id=claim.id,
-        sentence=claim.sentence,
-        place=claim.place,
-        fidelity=claim.fidelity,
-        tolerance=claim.tolerance,
-        verdict=judged.verdict,
-        explanation=judged.explanation,
-        numbers=judged.numbers,
-    )
-
-
-def judgement(claim: Claim, results: Results) -> Judgement:
-    """What the claim's judge says, whatever the fidelity, scale and margins are; 'inconclusive' without a result."""
-    try:
-        return claim.judge(results)
-    except MissingResultError as error:
-        return Judgement("inconclusive", f"not judged: {error.args[0]}")
-
-
-def within_margins(claim: Claim, results: Results) -> Judgement:
-    """The judgement, or 'inconclusive' if another one lies inside the simulator's margins, with the least change to it.
-
-    What follows from the paper's own numbers or formulas (claims of fidelity 'derived') has no margin.
-    """
-    simulated = judgement(claim, results)
-    has_none = claim.fidelity == "derived" or simulated.within_margins
-    if has_none or simulated.verdict not in ("holds", "contradicted"):
-        return simulated
-    flips = [other for other in results.alternatives if judgement(claim, other.results).verdict != simulated.verdict]
-    if not flips:
-        return simulated
-    low, share = 0.0, 1.0
-    for _ in range(STEPS):
-        middle = (low + share) / 2
-        nearer = [other for other in flips if judgement(claim, other.moved_by(middle)).verdict != simulated.verdict]
-        low, share, flips = (low, middle, nearer) if nearer else (middle, share, flips)
-    nearest = flips[0]
-    return replace(
-        simulated,
-        verdict="inconclusive",
-        explanation=f"{simulated.verdict} as simulated, but not if {nearest.described(share)}, and the simulator is "
-        f"sure of that only to {abs(nearest.factor - 1):.1%}; {simulated.explanation}",
-    )
+OURS = "not in the paper"  # the place of a claim that is ours
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """Relative differences from the paper where both have numbers and the paper's is not zero, or both are."""
+class Judgement:
+    """What became of a claim: a verdict (of `results.records.VERDICTS`), why, and the numbers used.
 
-    count: int
-    equal: int
-    mean: float
-    worst: float
-    worst_label: str
-    worst_signed: float
+    `within_margins` says that the verdict is already what the simulator's margins leave of it.
+    """
 
-    def __str__(self) -> str:
-        points = counted(self.count)
-        if self.equal == self.count:
-            return f"all {points} equal the paper's, as it rounded (largest difference {self.worst:.1%})"
-        return (
-            f"difference from the paper over {points}: mean {self.mean:.1%}, "
-            f"worst {self.worst_signed:+.1%} ({self.worst_label}); {self.equal} equal as the paper rounded"
-        )
+    verdict: str
+    explanation: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    within_margins: bool = False
 
 
-def accuracy(artifact: Artifact, points: Sequence[PointResult]) -> Accuracy | None:
-    """How far the main metric is from the paper's values; None if there are none to compare."""
-    errors, equal = [], 0
-    for point in points:
-        ratio, verdict = ratio_to_paper(artifact.main, point), agreement(artifact, point)
-        if ratio is None and verdict != "equal":  # no two numbers, or none that has a ratio to the paper's zero
-            continue
-        signed = 0.0 if ratio is None else ratio - 1
-        equal += verdict in EQUAL
-        errors.append((abs(signed), signed, where(point)))
-    if not errors:
-        return None
-    worst, signed, label = max(errors)
-    return Accuracy(len(errors), equal, fsum(e[0] for e in errors) / len(errors), worst, label, signed)
+Judge = Callable[[Results], Judgement]
 
 
-def ratio_to_paper(quantity: Quantity, point: PointResult) -> float | None:
-    """Ours over the paper's, where both are known and the paper's is not zero."""
-    ours, paper = point.metrics.get(quantity.name), point.paper.get(quantity.name)
-    if point.status != "ok" or ours is None or ours.value is None or paper is None or not paper.value:
-        return None
-    return ours.value / paper.value
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, of the paper verbatim or our own, and how it is judged.
+
+    `place` is where the paper has it, `OURS` for a claim that is not the paper's. `fidelity` is the least that can
+    test it (derived < simulated < emulated < measured): 'derived' for what follows from the paper's own numbers or
+    formulas. `tolerance` says in words what `judge` allows, fixed beforehand. `judge` reads results and returns a
+    `Judgement`; it may raise `MissingResultError`. `scales` are those whose results can test it: most sentences are
+    about the paper's configurations, a direction shows at any scale that was made to show it.
+    """
+
+    id: str
+    sentence: str
+    place: str
+    fidelity: str
+    tolerance: str | None
+    judge: Judge
+    scales: tuple[str, ...] = (PAPER,)
 
 
-def agreement(artifact: Artifact, point: PointResult) -> str:
-    """The verdict on a point: equal as the paper rounded, within the artifact's tolerance, or not."""
-    if point.status != "ok":
-        return point.status
-    ours, paper = point.metrics.get(artifact.main.name), point.paper.get(artifact.main.name)
-    if ours is None or ours.value is None:
-        return "no result"
-    if paper is None:
-        return "paper gives none"
-    difference = abs(ours.value - paper.value)
-    if difference <= 1e-9 * abs(paper.value):
-        return "equal"
-    if paper.quantum and difference <= paper.quantum / 2 * (1 + 1e-9):
-        return "equal as rounded"
-    if difference <= artifact.tolerance * abs(paper.value):
-        return f"within {artifact.tolerance:.0%}"
-    return f"off by more than {artifact.tolerance:.0%}"
+def on_papers_points(judge: Judge) -> Judge:
+    """A judge of the paper's own points: where they contradict the sentence, the paper is inconsistent."""
+
+    def judge_paper(results: Results) -> Judgement:
+        judgement = judge(results.papers())
+        verdict = "paper inconsistent" if judgement.verdict == "contradicted" else judgement.verdict
+        return replace(judgement, verdict=verdict, explanation=f"the paper's points: {judgement.explanation}")
+
+    return judge_paper
+
+
+def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
+    """'holds' or 'contradicted'."""
+    return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
+
+
+def consistent_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
+    """'holds' or 'paper inconsistent', of a sentence about the paper's own numbers."""
+    return Judgement("holds" if condition else "paper inconsistent", explanation, numbers or {})

@@ -1,4 +1,4 @@
-"""What claims are: sentences, each with a function that judges it on the results of a run."""
+"""The results of a run as claims read them: values by x, what else they may be, and how an explanation lists them."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,20 +14,6 @@ from reproduce.experiment.sweep import PAPER
 from results.records import Metric, Number, PointResult
 
 X = TypeVar("X")
-OURS = "not in the paper"  # the place of a claim that is ours
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What became of a claim: a verdict (of `results.records.VERDICTS`), why, and the numbers used.
-
-    `within_margins` says that the verdict is already what the simulator's margins leave of it.
-    """
-
-    verdict: str
-    explanation: str
-    numbers: Mapping[str, Number] = field(default_factory=dict)
-    within_margins: bool = False
 
 
 class MissingResultError(LookupError):
@@ -170,40 +156,6 @@ def _value(point: PointResult, metric: str | Quantity) -> float:
     return float(measured.value)
 
 
-Judge = Callable[[Results], Judgement]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence, of the paper verbatim or our own, and how it is judged.
-
-    `place` is where the paper has it, `OURS` for a claim that is not the paper's. `fidelity` is the least that can
-    test it (derived < simulated < emulated < measured): 'derived' for what follows from the paper's own numbers or
-    formulas. `tolerance` says in words what `judge` allows, fixed beforehand. `judge` reads results and returns a
-    `Judgement`; it may raise `MissingResultError`. `scales` are those whose results can test it: most sentences are
-    about the paper's configurations, a direction shows at any scale that was made to show it.
-    """
-
-    id: str
-    sentence: str
-    place: str
-    fidelity: str
-    tolerance: str | None
-    judge: Judge
-    scales: tuple[str, ...] = (PAPER,)
-
-
-def on_papers_points(judge: Judge) -> Judge:
-    """A judge of the paper's own points: where they contradict the sentence, the paper is inconsistent."""
-
-    def judge_paper(results: Results) -> Judgement:
-        judgement = judge(results.papers())
-        verdict = "paper inconsistent" if judgement.verdict == "contradicted" else judgement.verdict
-        return replace(judgement, verdict=verdict, explanation=f"the paper's points: {judgement.explanation}")
-
-    return judge_paper
-
-
 def numbers_of(origin: str, unit: str = "1", /, **values: float | Mapping[Any, float]) -> dict[str, Number]:
     """Numbers that a judgement keeps, of one origin and unit.
 
@@ -217,16 +169,6 @@ def numbers_of(origin: str, unit: str = "1", /, **values: float | Mapping[Any, f
         else:
             named[name] = value
     return {name: Number(value, unit, origin) for name, value in named.items()}
-
-
-def holds_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
-    """'holds' or 'contradicted'."""
-    return Judgement("holds" if condition else "contradicted", explanation, numbers or {})
-
-
-def consistent_if(condition: bool, explanation: str, numbers: Mapping[str, Number] | None = None) -> Judgement:
-    """'holds' or 'paper inconsistent', of a sentence about the paper's own numbers."""
-    return Judgement("holds" if condition else "paper inconsistent", explanation, numbers or {})
 
 
 def falls(*lines: Mapping[Any, float]) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
-from reproduce.experiment.results import OURS
-from reproduce.output.latex import plain
+from reproduce.experiment.claims import OURS
+from reproduce.output.plain_text import plain
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records import VERDICTS, ClaimResult, Record
 

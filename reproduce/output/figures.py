@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import OURS
 from reproduce.experiment.predictions import PREFIX
-from reproduce.experiment.results import OURS
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines, overlay_lines, reversed_claims
 from results.records import Record

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import accuracy
+from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.sweep import CPU, LAPTOP

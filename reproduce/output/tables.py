@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import agreement
 from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.judging import agreement
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
 from reproduce.output.verdicts import VERDICT_LOOKS

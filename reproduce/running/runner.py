@@ -18,8 +18,8 @@ from typing import Protocol
 from ptdp_core import interrupts
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import accuracy, judge
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
+from reproduce.experiment.judging import accuracy, judge
 from reproduce.running.evaluator import Evaluator, Plan
 from reproduce.running.fidelities import default_scale, evaluator
 from results import ROOT

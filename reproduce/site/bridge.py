@@ -17,7 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.config import CHOICES, ModelConfig, ParallelConfig, TrainingConfig, descriptions
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.fields import smallest
 from ptdp_core.schedules import TimelineEvent, names, stash_course
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
@@ -26,9 +27,9 @@ from reproduce.analysis.planning.plan import make_plan, request
 from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import agreement
+from reproduce.experiment.judging import agreement
 from reproduce.experiment.parameters import check_keys
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
@@ -74,12 +75,12 @@ def prepare() -> None:
 
 def start() -> dict[str, Any]:
     """What the page offers: clusters, models, schedules, and the fields of a configuration."""
-    choices = {**CHOICES, "schedule": ("", *names())}
     fields = {
         field.name: {
-            "sentence": descriptions(part)[field.name],
+            "sentence": field.metadata["description"],
             "default": None if field.default is MISSING else field.default,
-            "choices": choices.get(field.name),
+            "choices": ("", *names()) if field.name == "schedule" else field.metadata["choices"] or None,
+            "least": smallest(field),
             "part": name,
         }
         for name, part in (("model", ModelConfig), ("parallelism", ParallelConfig))

@@ -1,12 +1,13 @@
 import re
-from dataclasses import FrozenInstanceError
+from dataclasses import MISSING, FrozenInstanceError, fields
 from pathlib import Path
 
 import pytest
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, descriptions, padded_vocab
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig, padded_vocab
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, RunSettings
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.fields import descriptions, smallest
 from ptdp_core.schedules import default_schedule, names
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "seq": 2048, "vocab": 51200}
@@ -54,6 +55,25 @@ def test_words_of_older_records_are_understood() -> None:
 def test_every_field_has_a_sentence_about_itself(part: type) -> None:
     for name, sentence in descriptions(part).items():
         assert re.fullmatch(r"[A-Z'].{7,220}\.", sentence), f"{name}: {sentence}"
+
+
+@pytest.mark.parametrize("part", [ModelConfig, ParallelConfig, EngineSettings, OptimizerSettings, RunSettings])
+def test_a_field_may_be_its_default_and_what_it_says_and_nothing_else(part: type) -> None:
+    required = {item.name: 1 for item in fields(part) if item.default is MISSING}
+    part(**required)
+    for item in fields(part):
+        if choices := item.metadata["choices"]:
+            assert item.default in choices
+            wrong: list[object] = ["x".join(choices)]
+        elif (least := smallest(item)) is not None:
+            wrong = [least - 1, True, "1"]
+        else:
+            wrong = [2, None] if item.type is bool else [None]
+        for value in wrong:
+            with pytest.raises(
+                ConfigurationError, match=rf"^{item.name}={re.escape(repr(value))} is .*; needs .*; try "
+            ):
+                part(**required | {item.name: value})
 
 
 def test_the_sentence_of_a_schedule_does_not_grow_with_the_schedules_there_are() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptdp_core import formulas
-from ptdp_core.config import CHOICES, ModelConfig
+from ptdp_core.config import ModelConfig
+from ptdp_core.fields import choices
 from ptdp_core.layout import chunk_parameters, layer_parameters
 from reproduce.analysis.planning.models import models
 from results import ROOT
@@ -62,9 +63,9 @@ MODELS = st.builds(
     vocab=st.integers(1, 300),
     kv_heads=st.sampled_from([0, 1, 2, 8]),
     ffn_hidden=st.sampled_from([0, 40]),
-    activation=st.sampled_from(CHOICES["activation"]),
-    norm=st.sampled_from(CHOICES["norm"]),
-    positions=st.sampled_from(CHOICES["positions"]),
+    activation=st.sampled_from(choices(ModelConfig)["activation"]),
+    norm=st.sampled_from(choices(ModelConfig)["norm"]),
+    positions=st.sampled_from(choices(ModelConfig)["positions"]),
     tied_embeddings=st.booleans(),
     bias=st.booleans(),
 )

@@ -10,9 +10,10 @@ import pytest
 
 from reproduce.artifacts import fig_interleaved
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.quantities import Quantity
-from reproduce.experiment.results import Claim, Judgement, Results
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
 from reproduce.running import runner

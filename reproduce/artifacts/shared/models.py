@@ -8,7 +8,8 @@ from ptdp_core.config import ModelConfig
 from ptdp_core.formulas import parameters
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judge, Judgement, Results, consistent_if, numbers_of
+from reproduce.experiment.claims import Judge, Judgement, consistent_if
+from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level
 
 SIZES = ("layers", "hidden", "heads", "seq", "vocab")

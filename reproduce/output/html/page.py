@@ -18,7 +18,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
 from reproduce.output.html.pictures import picture
 from reproduce.output.html.report import ReportContents, provenance_of
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from reproduce.output.tables import failures, origin_of, result_table
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records.units import with_unit

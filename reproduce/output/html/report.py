@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import Accuracy, accuracy
+from reproduce.experiment.judging import Accuracy, accuracy
 from reproduce.output.answer import Answer, answer, claims_of
 from results.records import VERDICTS, Record
 

@@ -197,8 +197,8 @@ function fillControls() {
 }
 
 function field(name) {
-  const { sentence, default: usual, choices } = offer.fields[name], label = element("label", name.replaceAll("_", "_\u200b"), { title: sentence }); // may break after a _
-  const input = choices ? element("select") : element("input", undefined, { type: typeof usual === "boolean" ? "checkbox" : "number", min: usual === 0 ? 0 : 1, step: 1 });
+  const { sentence, default: usual, choices, least } = offer.fields[name], label = element("label", name.replaceAll("_", "_\u200b"), { title: sentence }); // may break after a _
+  const input = choices ? element("select") : element("input", undefined, { type: typeof usual === "boolean" ? "checkbox" : "number", min: least, step: 1 });
   if (choices) input.append(...choices.map((choice) => element("option", choice || "default", { value: choice })));
   Object.assign(input, { id: `field-${name}`, name });
   input.addEventListener(choices || input.type === "checkbox" ? "change" : "input", () => {

@@ -81,7 +81,7 @@ def make(case: dict[str, Any], groups: Groups | None = None, **options: Any) -> 
         from ptdp_core.engine.zero3 import Zero3Trainer
 
         kind = Zero3Trainer
-    return settings, groups, kind(settings, groups, select(settings.engine.kernels), **options)
+    return settings, groups, kind(settings, groups, select(settings.kernels), **options)
 
 
 def gather_all(trainer: Trainer) -> None:

@@ -273,7 +273,7 @@ def test_a_state_that_no_run_can_have_saved(field: str, value: Any, message: str
         ("settings.model.vocab", 10**30, f"vocab={10**30} is larger than any run's; needs at most"),
         ("settings.model.layers", 2.0, "layers=2.0 is not a positive whole number"),
         ("settings.model.rope_theta", 10**400, "rope_theta=1000"),
-        ("settings.engine.dtype", ["fp32"], "dtype=['fp32'] is of type list"),
+        ("settings.engine.dtype", ["fp32"], "dtype=['fp32'] is unknown; needs one of"),
         ("settings.optimizer.loss_scale", 10**400, "loss_scale=1000"),
         ("settings.optimizer.beta1", None, "beta1=None is of type NoneType"),
         ("settings.run.data", 7, "data=7 is of type int"),

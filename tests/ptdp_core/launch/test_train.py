@@ -23,7 +23,7 @@ from ptdp_core.engine.data import open_tokens, prepare, write_tokens
 from ptdp_core.engine.files import LOCK, lock
 from ptdp_core.engine.pipeline import BatchResult
 from ptdp_core.engine.report import TrainingLog
-from ptdp_core.engine.settings import from_mapping
+from ptdp_core.engine.sections import from_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.launch import recipes
 from ptdp_core.launch.defaults import decided, set_up

@@ -3,7 +3,7 @@
 import pytest
 
 from reproduce.experiment import catalog
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 
 PLACES = ("Abstract", "Section", "Figure", "Table", "Appendix", "not in the paper")
 NOT_TESTABLE = {"exponential_flops", "deepspeed_36_percent", "load_bandwidth", "save_bandwidth"}

@@ -15,7 +15,7 @@ from ptdp_core.simulator import simulate
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment import quantities as q
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 from reproduce.output import export, tables, theme
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator

@@ -6,7 +6,8 @@ from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_interleaved, fig_schedules
 from reproduce.commands.describe import print_description
 from reproduce.experiment import catalog
-from reproduce.experiment.results import OURS, Results
+from reproduce.experiment.claims import OURS
+from reproduce.experiment.results import Results
 from reproduce.output import export, theme
 from reproduce.running import runner
 

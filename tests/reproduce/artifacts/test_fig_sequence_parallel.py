@@ -4,7 +4,7 @@ import pytest
 
 from ptdp_core.simulator import load_cluster
 from reproduce.artifacts.fig_sequence_parallel import ARTIFACT, SIZES
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 from reproduce.output import theme
 from reproduce.running import runner
 

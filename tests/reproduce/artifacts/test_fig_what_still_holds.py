@@ -6,7 +6,7 @@ from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_what_still_holds as artifact
 from reproduce.artifacts.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
 from reproduce.experiment import margins
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 from results import ROOT
 from results.records import read_record
 

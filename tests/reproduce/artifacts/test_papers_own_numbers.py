@@ -4,7 +4,7 @@ import pytest
 
 from reproduce.artifacts.shared.models import agrees, size_claim
 from reproduce.experiment import catalog
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 
 

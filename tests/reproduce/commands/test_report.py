@@ -14,7 +14,7 @@ from reproduce.commands import report
 from reproduce.experiment import catalog
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.html.page import SCRIPTS
-from reproduce.output.latex import plain
+from reproduce.output.plain_text import plain
 from reproduce.running.runner import Run
 from results.records import ClaimResult, Number, read_record, write_record
 

@@ -11,7 +11,7 @@ from reproduce.artifacts.paper_claims import ARTIFACT as PAPER
 from reproduce.artifacts.shared import paper_points
 from reproduce.cli import main
 from reproduce.commands import verify
-from reproduce.experiment.claims import judge
+from reproduce.experiment.judging import judge
 from reproduce.experiment.results import MissingResultError, Results
 from results.records import VERDICTS, Metric, PointResult, errors
 

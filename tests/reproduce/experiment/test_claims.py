@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce.experiment.claims import accuracy, agreement, judge
-from reproduce.experiment.results import Claim, Judgement, Results, argmax, falls, rises
+from reproduce.experiment.claims import Claim, Judgement
+from reproduce.experiment.judging import accuracy, agreement, judge
+from reproduce.experiment.results import Results, argmax, falls, rises
 from results.records import Metric, PaperValue, PointResult
 
 

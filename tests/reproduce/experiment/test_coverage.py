@@ -5,7 +5,7 @@ import pytest
 from reproduce.analysis import coverage
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import NOT_IN_PAPER
-from reproduce.experiment.results import OURS
+from reproduce.experiment.claims import OURS
 
 LISTED = coverage.statements()
 CLAIMS = [name for statement in LISTED for name in statement.get("claims", ())]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from reproduce.experiment import margins
-from reproduce.experiment.claims import judge
+from reproduce.experiment.claims import Claim, holds_if
+from reproduce.experiment.judging import judge
 from reproduce.experiment.margins import Margin, Margins
-from reproduce.experiment.results import Claim, Results, holds_if
+from reproduce.experiment.results import Results
 from results.records import Interval, Metric, PaperValue, PointResult
 
 MARGINS = Margins(

@@ -7,13 +7,14 @@ import pytest
 
 from reproduce.cli import main
 from reproduce.experiment import catalog
-from reproduce.experiment.results import OURS
+from reproduce.experiment.claims import OURS
 from results.records.errors import DONE
 
 MODULE = """
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.results import Judgement, Results, holds_if, listed_by_batch, rises
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, listed_by_batch, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
 

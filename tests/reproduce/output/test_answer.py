@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reproduce.experiment import catalog
-from reproduce.experiment.results import OURS
+from reproduce.experiment.claims import OURS
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.verdicts import VERDICT_LOOKS
 from reproduce.running.runner import Run

@@ -10,7 +10,7 @@ import matplotlib.colors
 import pytest
 
 from reproduce.artifacts import fig_bubble, fig_interleaved
-from reproduce.experiment.claims import accuracy
+from reproduce.experiment.judging import accuracy
 from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures, origins, theme
 from results import ROOT

@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 
 from reproduce.experiment import fidelity
-from reproduce.experiment.claims import judge
 from reproduce.experiment.fidelity import FIDELITIES, Fidelity, folder_name
+from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner

@@ -59,6 +59,14 @@ def test_every_field_of_a_configuration_is_offered_and_texts_with_their_choices(
             assert "is unknown" not in (answer("what_if", configuration=changed)["reason"] or "")
 
 
+def test_the_page_offers_the_numbers_that_a_configuration_may_have() -> None:
+    fields = answer("start")["fields"]
+    ends = {name: field["least"] for name, field in fields.items() if field["least"] is not None}
+    assert {"kv_heads": 0, "layers": 1, "checkpoint_layers": 1}.items() <= ends.items()
+    for name, least in ends.items():
+        assert "is not a positive" in answer("what_if", configuration=FIGURE_12 | {name: least - 1})["reason"]
+
+
 def test_a_changed_number_changes_what_follows_from_it_and_nothing_else() -> None:
     slow = {"changes": {"hca_bandwidth": 1.3e10, "p2p_bandwidth": 1.2e10}}
     before, after = answer("what_if", configuration=FIGURE_12), answer("what_if", configuration=FIGURE_12, **slow)

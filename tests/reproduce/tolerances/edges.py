@@ -16,8 +16,9 @@ from typing import Any
 from unittest import mock
 
 from reproduce.experiment.artifact import IN_THE_PAPER
-from reproduce.experiment.claims import judge
-from reproduce.experiment.results import Claim, Results
+from reproduce.experiment.claims import Claim
+from reproduce.experiment.judging import judge
+from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
 from results.records import ClaimResult, Metric, PaperValue, PointResult
 

@@ -8,7 +8,7 @@ import pytest
 
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
-from reproduce.experiment.results import Claim
+from reproduce.experiment.claims import Claim
 from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Edge, blanks
 
 FOLDER = Path(__file__).parent

@@ -1,0 +1,119 @@
+"""A field of a configuration: a sentence about itself and what it may be, and the one checker of all of them."""
+
+import json
+import sys
+from dataclasses import MISSING, Field, field, fields
+from textwrap import fill
+from typing import Any, get_args
+
+from ptdp_core.errors import ConfigurationError
+
+LARGEST = 1 << 53  # of a size; floating-point numbers, in which times are computed, count exactly up to here
+
+
+def described(
+    description: str,
+    default: Any = MISSING,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    wrong: str = "",
+    fix: str = "",
+    later: bool = False,
+) -> Any:
+    """A dataclass field with a sentence about itself and what it may be; without `default` a value is required.
+
+    A word is one of `choices`. A number is at least `least`, or above `above`, and at most `most`, or below `below`; a
+    default is allowed in any case: 0 for a size that follows from others. An error says that another value "is `wrong`;
+    ...; try `fix`", where `check_fields` has no better words. `later` marks what came after the paper: records name it
+    only where it is not at its default (`TrainingConfig.to_plain`).
+    """
+    ends = {"least": least, "most": most, "above": above, "below": below}
+    rule = {"choices": choices, **ends, "wrong": wrong, "fix": fix}
+    return field(default=default, metadata={"description": description, "later": later, **rule})
+
+
+def counted(description: str, default: Any = MISSING, *, later: bool = False) -> Any:
+    """A `described` field that is a positive whole number."""
+    return described(description, default, least=1, most=LARGEST, wrong="not a positive whole number", later=later)
+
+
+def descriptions(part: type) -> dict[str, str]:
+    """What each field of a configuration class is, in a sentence."""
+    return {item.name: str(item.metadata["description"]) for item in fields(part)}
+
+
+def choices(part: type) -> dict[str, tuple[str, ...]]:
+    """What each field that is one of several words may be."""
+    return {item.name: item.metadata["choices"] for item in fields(part) if item.metadata["choices"]}
+
+
+def smallest(item: Field[Any]) -> float | None:
+    """The lower end of the numbers that a field may be, its default included; None if there is none."""
+    ends = [item.metadata[end] for end in ("least", "above") if item.metadata[end] is not None]
+    return min(ends if item.default is MISSING else [*ends, item.default]) if ends else None
+
+
+def field_help(*parts: type) -> str:
+    """The fields of configuration classes as text for `--help`: a line for each, its default and its sentence."""
+    lines = []
+    for part in parts:
+        for name, sentence in descriptions(part).items():
+            default = next(item.default for item in fields(part) if item.name == name)
+            shown = name if default in ("", MISSING) else f"{name}={json.dumps(default)}"
+            lines.append(fill(f"{shown:28} {sentence}", 110, initial_indent="  ", subsequent_indent=31 * " "))
+    return "\n".join(lines)
+
+
+def check_fields(part: Any) -> None:
+    """Raise `ConfigurationError` for a field that is not of its type (for a float also an int), or not as `described`.
+
+    What several fields must be together is checked by the classes themselves.
+    """
+    for item in fields(part):
+        value = getattr(part, item.name)
+        is_default = type(value) is type(item.default) and value == item.default
+        if not is_default and (problem := _problem(item, value)):
+            raise ConfigurationError(f"{item.name}={value!r} is {problem}")
+
+
+def _problem(item: Field[Any], value: object) -> str:
+    """What an error says that a value is, what is needed, and a fix; empty if the field may have the value."""
+    name, rule, types = item.name, item.metadata, get_args(item.type) or (item.type,)
+    if rule["choices"]:
+        needed = f"needs one of {', '.join(rule['choices'])}; try {name}={rule['choices'][0]!r}"
+        return "" if value in rule["choices"] else f"unknown; {needed}"
+    if types == (bool,):
+        return "" if isinstance(value, bool) else f"not a truth value; needs true or false; try {name}=true"
+    if isinstance(value, bool) or not isinstance(value, (*types, int) if float in types else types):
+        if not rule["wrong"]:
+            return f"of type {type(value).__name__}; needs {types[-1].__name__}; try {name}={item.default!r}"
+        if isinstance(value, str) and value.isdecimal():
+            return _outside(item, "a number in quotes", f"{name}={value}")
+        return _outside(item)
+    if float in types and isinstance(value, int | float) and not abs(value) <= sys.float_info.max:  # nor for NaN
+        return _outside(item) if rule["wrong"] else f"no finite number; needs one; try {name}={item.default!r}"
+    if isinstance(value, int | float) and rule["most"] is not None and value > rule["most"]:
+        return f"larger than any run's; needs at most {rule['most']}; try a smaller {name}"
+    return _outside(item) if isinstance(value, int | float) and not _is_inside(item, value) else ""
+
+
+def _is_inside(item: Field[Any], value: float) -> bool:
+    least, above, below = (item.metadata[end] for end in ("least", "above", "below"))
+    return (least is None or value >= least) and (above is None or value > above) and (below is None or value < below)
+
+
+def _outside(item: Field[Any], wrong: str = "", fix: str = "") -> str:
+    """What an error says of a value that is not in the field's range."""
+    name, rule = item.name, item.metadata
+    if rule["above"] is not None:
+        usual, needed = "not positive", f"{name} > {rule['above']}"
+    elif rule["below"] is not None:
+        usual, needed = "out of range", f"{rule['least']} <= {name} < {rule['below']}"
+    else:
+        usual, needed = "too small", f"{name} >= {rule['least']}"
+    wrong, fix = wrong or rule["wrong"] or usual, fix or rule["fix"] or f"{name}={rule['least']}"
+    return f"{wrong}; needs {needed}; try {fix}"
