@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.exact import command, counts, resources, usage
+from benchmarks.exact import check, counts, resources, usage
 from ptdp_core.engine import checkpoint_folder, data, files
 from ptdp_core.launch.local import RankError
 from results.records.errors import UnavailableError
@@ -92,7 +92,7 @@ def test_without_torch_the_section_is_unavailable_not_green(monkeypatch: pytest.
 
 def test_with_another_release_of_torch_it_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "release", lambda: "2.99")
-    result = command.check(["layout", "counts", "resources"])
+    result = check.check(["layout", "counts", "resources"])
     assert result.sections.keys() == {"layout"}
     assert result.skipped.keys() == {"counts", "resources"}
     assert "this is 2.99" in result.skipped["resources"]
