@@ -120,7 +120,9 @@ def test_a_run_that_measured_nothing_or_failed_is_no_success(points, code, capsy
 
 def test_an_interrupted_run_keeps_what_is_done_and_says_the_rest(capsys, tmp_path, fake):
     fake(KeyboardInterrupt)
-    assert main(["bench", "run", "memory", "layer", "--device", "cpu", "--results", str(tmp_path)]) == errors.INTERRUPTED
+    assert (
+        main(["bench", "run", "memory", "layer", "--device", "cpu", "--results", str(tmp_path)]) == errors.INTERRUPTED
+    )
     assert "reproduce bench run memory layer" in capsys.readouterr().err
     assert not list(tmp_path.rglob("record.json"))
 
@@ -128,7 +130,9 @@ def test_an_interrupted_run_keeps_what_is_done_and_says_the_rest(capsys, tmp_pat
 def test_a_folder_that_cannot_be_written_is_one_line(capsys, tmp_path, fake):
     fake(point("a"))
     (tmp_path / "file").write_text("")
-    assert main(["bench", "run", "memory", "--device", "cpu", "--results", str(tmp_path / "file")]) == errors.UNAVAILABLE
+    assert (
+        main(["bench", "run", "memory", "--device", "cpu", "--results", str(tmp_path / "file")]) == errors.UNAVAILABLE
+    )
     assert "cannot write" in capsys.readouterr().err
 
 
