@@ -61,10 +61,9 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    meanings = getattr(module, "MEANINGS", None if name else errors.MEANINGS)
     codes = f"exit codes: {program()} --help lists them\n"
-    if meanings:
-        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {meaning}" for code, meaning in meanings.items()), ""])
+    if not name:
+        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()), ""])
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, DESCRIPTION),

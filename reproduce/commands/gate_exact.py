@@ -10,14 +10,6 @@ from results.records import errors
 from results.records.documents import print_document
 from results.records.errors import UsageError, did_you_mean
 
-MEANINGS = {
-    errors.DONE: "the same as the reference, or accepted",
-    errors.USAGE: errors.MEANINGS[errors.USAGE],
-    errors.UNAVAILABLE: "this machine cannot do it: no torch, or the reference cannot be written",
-    errors.REGRESSED: "something differs from the reference; the output says what",
-    errors.INVALID_RESULTS: "there is no valid reference",
-}
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce gate exact`."""
