@@ -1,6 +1,5 @@
-"""What measures and what is kept: microbenchmarks, timing, and the records that every result is written to.
+"""What measures: microbenchmarks with their timing, and the checks for regressions.
 
-    records/   the format of a result and its files; exit codes
     harness/   timing, and running one benchmark
     suite/     the benchmarks, one module each
     exact/     everything deterministic, compared with the committed reference at zero tolerance

@@ -1,15 +1,51 @@
 """The command line: finds the command's module, parses, and ends with an exit code; errors are one line."""
 
 import argparse
+import errno
+import os
+import shlex
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
-from benchmarks.harness.command import Parser, run_command
+from ptdp_core import interrupts
 from reproduce.commands import ALIASES, COMMANDS, module_of
 from reproduce.commands.options import program
 from results.records import errors
+from results.records.errors import ReproduceError, UsageError, did_you_mean
+from results.records.storage import StorageError
 
 DESCRIPTION = "Reproduce the figures and tables of the SC'21 Megatron-LM paper, and judge its claims."
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports a wrong command line in one line, with the word that was probably meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, but report an unknown option here, where the known options can be compared."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {shlex.join(unknown)}{self._options_like(unknown[0])}")
+        return parsed, unknown
+
+    def _options_like(self, word: str) -> str:
+        """The option that was probably meant, or all that there are; '' for a word that is no option."""
+        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        if not word.startswith("-"):
+            return ""
+        # Without the dashes, which would make any two short options alike.
+        near = did_you_mean(word.partition("=")[0].lstrip("-"), [option.lstrip("-") for option in options])
+        return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            words = tuple(map(str, action.choices))
+            message = f"{value!r} is unknown; there are {', '.join(words)}{did_you_mean(str(value), words)}"
+            raise argparse.ArgumentError(action, message)
+
+    def error(self, message: str) -> "None":  # type: ignore[override]
+        raise UsageError(f"{message} ({self.prog} --help shows how)")
 
 
 def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -25,10 +61,9 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    meanings = getattr(module, "MEANINGS", None if name else errors.MEANINGS)
     codes = f"exit codes: {program()} --help lists them\n"
-    if meanings:
-        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {meaning}" for code, meaning in meanings.items()), ""])
+    if not name:
+        codes = "\n".join(["exit codes:", *(f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()), ""])
     parser = Parser(
         prog=f"{program()} {name}".strip(),
         description=COMMANDS.get(name, DESCRIPTION),
@@ -51,5 +86,68 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does."""
-    return run_command("reproduce", program(), sys.argv[1:] if arguments is None else arguments, _dispatch)
+    """Run the command line and return the exit code. `--help` raises SystemExit(0), as argparse does.
+
+    An exception or a warning is explained on stderr, in one line. An interrupted command says how to resume: with the
+    same arguments, less --fresh. With --debug among the arguments the traceback is shown, too.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: _say(f"warning: {' '.join(str(message).split())}")
+                return _dispatch(arguments)
+        finally:  # also after --help, which ends with SystemExit: a reader that is gone is noticed here
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output, such as `head`, has closed the pipe
+        _drop_output()
+        return errors.DONE
+    except KeyboardInterrupt as error:
+        return _interrupted(arguments, error)
+    except Exception as error:
+        if interrupts.received():  # a library turned the interrupt into an exception of its own
+            return _interrupted(arguments, KeyboardInterrupt())
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exc()
+        return _explain(error)
+
+
+def _interrupted(arguments: Sequence[str], error: KeyboardInterrupt) -> int:
+    code = interrupts.settle()
+    resume = shlex.join([*program().split(), *(a for a in arguments if a != "--fresh")])
+    _say(f"{str(error) or 'interrupted'}; resume with: {resume}")
+    return code
+
+
+def _drop_output() -> None:
+    """Point stdout at nothing, so that Python does not fail on the closed pipe once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, ReproduceError):
+        _say(str(error))
+        return error.code
+    if isinstance(error, StorageError):
+        _say(str(error))
+        return errors.UNAVAILABLE
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _drop_output()
+        _say("cannot write standard output: no space left on device")
+        return errors.UNAVAILABLE
+    if isinstance(error, ModuleNotFoundError):
+        from ptdp_core.packages import not_installed  # imported here, as only errors need it
+
+        if line := not_installed(error):
+            _say(line)
+            return errors.UNAVAILABLE
+    text = " ".join(str(error).split())
+    _say(f"internal error: {type(error).__name__}: {text}; rerun with --debug for the traceback")
+    return errors.INTERNAL
+
+
+def _say(message: str) -> None:
+    print(f"reproduce: {message}", file=sys.stderr)

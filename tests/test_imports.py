@@ -32,7 +32,6 @@ LEVELS = (
     ("benchmarks.harness",),
     ("benchmarks.suite",),
     ("benchmarks.exact", "benchmarks.gate"),
-    ("benchmarks.__main__",),
     ("reproduce",),
     ("reproduce.emulation",),
     ("reproduce.experiment",),

@@ -2,6 +2,7 @@
 
     reproduce gate exact [SECTION ...] [--accept] [--json]
 
+- `check.py`: collects the sections, and compares them or makes them the reference
 - `simulated.py`: times, FLOPs, bytes by link class and memory of the paper's points; the cluster's parameters
 - `schedules.py`: tables of actions, lowered programs, messages, peak stash, bubble
 - `growth.py`: how the lines that functions execute grow with the size of a problem, and the calls of an iteration
@@ -15,7 +16,6 @@
 - `quantities.py`: the data, sections of entries with quantities by kind
 - `reference.py`: the committed values, `results/reference/exact/<section>.json`
 - `differences.py`, `wording.py`: what changed, grouped so that one cause is one difference
-- `command.py`: the command line
 
 Every value is a whole number, a text, or a list of them by rank. Simulated times are whole nanoseconds and the bubble
 whole parts per billion: from Python 3.12 on `sum()` rounds floats otherwise than before, and mathematical libraries

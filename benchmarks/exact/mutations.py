@@ -62,7 +62,7 @@ def copy(folder: Path) -> None:
 def check(folder: Path, sections: Sequence[str]) -> list[str]:
     """Run an exact check of the copy, and return its headlines. Raises `RuntimeError` if it does not run."""
     process = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "exact", *sections, "--json"],
+        [sys.executable, "-m", "reproduce", "gate", "exact", *sections, "--json"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(folder)},
         capture_output=True,

@@ -6,7 +6,6 @@
     points      makes points from samples; `setup` is what a benchmark is told; `table` prints a record
     ranks       runs benchmarks of several ranks; `training` builds the engine for them; `step_time` times its steps
     launchers   starts measured training runs on this machine, under torchrun or Slurm; `job`, `worker`: their ranks
-    command     what all command lines share: errors of one line, exit codes in place of tracebacks
 
 Importing any of these loads neither torch nor numpy nor jsonschema, except for `ranks`, `training` and `step_time`.
 """

@@ -24,9 +24,11 @@ LEAST = 0.05  # relative difference of good and bad below which noise would deci
 def measure(tree: Path, name: str, metric: str) -> dict[str, float]:
     """The metric of each point of a benchmark, run by the code in `tree`. Raises `UnavailableError`."""
     with tempfile.TemporaryDirectory(prefix="ptdp-bisect-") as folder:
-        command = [sys.executable, "-m", "benchmarks", "run", name, "--quick", "--json", "--results", folder]
+        run = ("-m", "reproduce", "bench", "run", name, "--quick", "--json", "--results", folder)
         environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, *run], cwd=tree, env=environment, capture_output=True, text=True, check=False
+        )
     try:
         (record,) = json.loads(done.stdout)["benchmarks"]
         points = {point["key"]: point["metrics"].get(metric) for point in record["points"]}

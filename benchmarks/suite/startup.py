@@ -15,7 +15,7 @@ COMMANDS = {
     "python -c pass": ("-c", "pass"),
     "reproduce --help": ("-m", "reproduce", "--help"),
     "reproduce list": ("-m", "reproduce", "list"),
-    "benchmarks list": ("-m", "benchmarks", "list"),
+    "reproduce bench list": ("-m", "reproduce", "bench", "list"),
 }
 NOTES = ("Wall time of a fresh Python process, files in the operating system's cache; the first row is Python itself.",)
 

@@ -30,29 +30,22 @@ from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server
 from ptdp_core.launch.trained import Trained
 from ptdp_core.schedules import registry
+from results.records import errors
 
-OK, FAILED, USAGE, UNAVAILABLE, DIVERGED = 0, 1, 2, 3, 4
 TRAINING = "ptdp_core.launch.training"
-HUNG_UP, INTERRUPTED, TERMINATED = (EXIT_BASE + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
-MEANINGS = {
-    OK: "done",
-    FAILED: "a rank failed",
-    USAGE: "the configuration, the data or a checkpoint cannot work",
-    UNAVAILABLE: "this machine cannot do it: a place not writable or full, a port in use",
-    DIVERGED: "training diverged",
-    HUNG_UP: "ended by SIGHUP, as its terminal is gone",
-    INTERRUPTED: "interrupted by Ctrl-C",
-    TERMINATED: "ended by SIGTERM",
-}
+ENDS = (
+    *(errors.DONE, errors.INTERNAL, errors.USAGE, errors.UNAVAILABLE, errors.DIVERGED),
+    *(errors.HUNG_UP, errors.INTERRUPTED, errors.TERMINATED),
+)
 FIELDS = "\n\n".join(f"[{section}]\n{field_help(part)}" for section, part in SECTIONS.items())
 # Errors that say in one line what to do about them, wherever they are raised.
-CODES = {error.__name__: USAGE for error in (ValueError, ConfigurationError)}
-CODES |= {EngineUnavailableError.__name__: UNAVAILABLE, DivergedError.__name__: DIVERGED}
+CODES = {error.__name__: errors.USAGE for error in (ValueError, ConfigurationError)}
+CODES |= {EngineUnavailableError.__name__: errors.UNAVAILABLE, DivergedError.__name__: errors.DIVERGED}
 
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of `ptdp-train`."""
-    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    codes = "\n".join(f"  {code:>3}  {errors.MEANINGS[code]}" for code in ENDS)
     parser = argparse.ArgumentParser(
         "ptdp-train",
         description=__doc__,
@@ -147,7 +140,7 @@ class _Command:
             self.report(trained)
             sys.stdout.flush()
         if not trained.terminated:
-            return OK
+            return errors.DONE
         saved = f"saved {trained.saved}" if trained.saved else "nothing to save"
         code = EXIT_BASE + (received() or signal.SIGTERM)  # nothing came here where a rank alone got the signal
         return self.error(f"terminated after step {trained.step}, {saved}{_way_on(settings)}", code)
@@ -169,7 +162,7 @@ def run(
         job = slurm.job_of(arguments, arguments.print_sbatch)
         if arguments.print_sbatch:
             print(slurm.sbatch(settings, slurm.without_options(argv, "--print-sbatch"), job), end="")
-            return OK
+            return errors.DONE
         if "WORLD_SIZE" in os.environ and arguments.ranks is None:  # torchrun, or srun with the script printed above
             return _run_as_rank(settings, arguments.debug, command)
         return _run(settings, 1 if arguments.ranks is None else arguments.ranks, command)
@@ -178,16 +171,16 @@ def run(
             return command.error(error.message, CODES[error.kind])
         line, *stack = str(error).splitlines()
         hint = "; --debug shows its stack" if stack and not arguments.debug else ""
-        return command.error("\n".join([line, *stack] if arguments.debug else [line + hint]), FAILED)
+        return command.error("\n".join([line, *stack] if arguments.debug else [line + hint]), errors.INTERNAL)
     except (ValueError, EngineUnavailableError) as error:
-        return command.error(str(error), UNAVAILABLE if isinstance(error, EngineUnavailableError) else USAGE)
+        return command.error(str(error), CODES.get(type(error).__name__, errors.USAGE))
     except ModuleNotFoundError as error:
         from ptdp_core.packages import not_installed  # imported here, as only errors need it
 
         missing = not_installed(error)
         if missing is None:
             raise
-        return command.error(missing, UNAVAILABLE)
+        return command.error(missing, errors.UNAVAILABLE)
 
 
 def _run(settings: Settings, ranks: int, command: _Command) -> int:
@@ -229,20 +222,23 @@ def _run_as_rank(settings: Settings, debug: bool, command: _Command) -> int:
 
     is_first = os.environ.get("RANK", "0") == "0"
     settings = preflight(settings, thorough=is_first)
-    code = OK
+    code = errors.DONE
     try:
         if settings.parallel.n > 1:
             _meet(settings)
         trained = _train(lambda: None, settings, command.report is not None)
-        code = command.finish(trained, settings) if is_first else TERMINATED if trained.terminated else OK
+        if is_first:
+            code = command.finish(trained, settings)
+        elif trained.terminated:
+            code = errors.TERMINATED
         if settings.parallel.n > 1:
             _part()
     except Exception as error:
         if debug:
             raise
         kind, text = type(error).__name__, " ".join(str(error).split())
-        command.error(text if kind in CODES else f"{kind}: {text}; --debug shows its stack", CODES.get(kind, FAILED))
-        code = CODES.get(kind, FAILED)
+        code = CODES.get(kind, errors.INTERNAL)
+        command.error(text if kind in CODES else f"{kind}: {text}; --debug shows its stack", code)
     os._exit(code)  # not through destructors, which would wait for ranks that may have failed
 
 

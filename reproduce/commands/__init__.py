@@ -1,12 +1,10 @@
 """The subcommands of `reproduce`, each a module with `add_arguments(parser)`, `run(parsed)` and perhaps `HELP`.
 
-A command of two words, such as `gate exact`, is in the module `gate_exact`. `HELP` is printed between the options and
-the exit codes, which are those of `results.records.errors`, listed by `reproduce --help`, unless the module has
-`MEANINGS` of its own. `run`
-returns the exit code; besides what was parsed it finds `parsed.program`, how this program was started,
-`parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a module is quick: whatever
-takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce ID [ID ...]`. `options.py`
-has what several commands share.
+A command of two words, such as `gate exact`, is in the module `gate_exact`. `HELP` is printed after the
+options. `run` returns an exit code of `results.records.errors`; besides what was parsed it finds `parsed.program`, how
+this program was started, `parsed.command`, the whole command line as records keep it, and `parsed.quiet`. Importing a
+module is quick: whatever takes long to import is imported in `run`. `run.py` is the command without a name: `reproduce
+ID [ID ...]`. `options.py` has what several commands share.
 """
 
 from importlib import import_module

@@ -118,10 +118,10 @@ def budget(text: str) -> float:
 
 def exact_checks(head: Tree) -> dict[str, Any]:
     """What head's own exact checks say, in its tree; or that it has none. Raises `UnavailableError` if they fail."""
-    if not (head.folder / "benchmarks" / "exact").is_dir():
+    if not (head.folder / "reproduce" / "commands" / "gate_exact.py").is_file():
         return {"exit_code": DONE, "status": "absent", "text": f"exact checks: {head} has none"}
     done = subprocess.run(
-        [str(head.python), "-m", "benchmarks", "exact"],
+        [str(head.python), "-m", "reproduce", "gate", "exact"],
         cwd=head.folder,
         env={**os.environ, "PYTHONPATH": str(head.folder)},
         capture_output=True,

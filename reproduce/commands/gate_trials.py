@@ -10,17 +10,12 @@ from benchmarks.gate import trees, trials
 from reproduce.commands import options
 from reproduce.commands.gate import append_summary, budget, progress_line
 from results import ROOT
-from results.records import errors
 from results.records.errors import UsageError
 
-MEANINGS = {code: errors.MEANINGS[code] for code in (errors.DONE, errors.USAGE, errors.UNAVAILABLE)} | {
-    errors.INTERNAL: "a verdict on this class of machine is wrong: the gate errs, or an internal error",
-    errors.INCONCLUSIVE: f"this class of machine never decides: no verdict in {trials.UNDECIDED} trials or more",
-    errors.INTERRUPTED: errors.MEANINGS[errors.INTERRUPTED],
-}
-HELP = """Runs the timing gate on the commit HEAD against itself, and against itself with a patch that really makes it
+HELP = f"""Runs the timing gate on the commit HEAD against itself, and against itself with a patch that really makes it
 slower (benchmarks/gate/slowed.patch), in turn. Verdicts are appended to DIR/gate_trials/measured/record.json after each
-trial: the same command goes on until there are --runs trials of this commit on this class of machine.
+trial: the same command goes on until there are --runs trials of this commit on this class of machine. It ends
+with 1 if a verdict on this class of machine is wrong, and with 7 if none of {trials.UNDECIDED} trials or more decided.
 
 examples:
   reproduce gate trials --runs 20 --budget 3m

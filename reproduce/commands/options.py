@@ -2,32 +2,31 @@
 
 import shlex
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness.command import add_results, file_to_write, path_of
-from reproduce.experiment.fidelity import FIDELITIES
-from reproduce.experiment.fidelity import PAPERS_CLUSTER as CLUSTER
-from results.records.documents import JSON_HELP
+from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
+from results.records import storage
 from results.records.errors import UnavailableError, UsageError
-from results.records.storage import DEFAULT_RESULTS
 
-__all__ = [
-    "CLUSTER",
-    "add_cluster",
-    "add_columns",
-    "add_json",
-    "add_results",
-    "checkpoint_of",
-    "cluster_of",
-    "command_line",
-    "engine_errors",
-    "file_to_write",
-    "path_of",
-    "program",
-]
+
+def path_of(text: str) -> Path:
+    """A path given on the command line, which names something: '' would be the current folder."""
+    if not text.strip():
+        raise ArgumentTypeError("'' names no file or folder; leave the option out for its default")
+    return Path(text)
+
+
+def file_to_write(text: str) -> Path:
+    """A path for a file that is written, given on the command line. Its folder is not made: it may be a misspelling."""
+    path = path_of(text)
+    if not path.parent.is_dir():
+        raise ArgumentTypeError(
+            f"{text}: there is no folder {path.parent}; needs one that is there; try mkdir -p {path.parent}"
+        )
+    return path
 
 
 @contextmanager
@@ -60,13 +59,25 @@ def program() -> str:
 
 def command_line(parsed: Namespace, *words: str) -> str:
     """A command to try next: this program with these words, and --results where that is not the default folder."""
-    where = [] if parsed.results == DEFAULT_RESULTS else ["--results", str(parsed.results)]
+    where = [] if parsed.results == storage.DEFAULT_RESULTS else ["--results", str(parsed.results)]
     return shlex.join([*parsed.program.split(), *words, *where])
+
+
+def add_results(parser: ArgumentParser) -> None:
+    """--results DIR"""
+    parser.add_argument(
+        "--results",
+        type=path_of,
+        default=storage.DEFAULT_RESULTS,
+        metavar="DIR",
+        help=f"folder of the results (default: {storage.DEFAULT_RESULTS_TEXT})",
+    )
 
 
 def add_json(parser: ArgumentParser) -> None:
     """--json"""
-    parser.add_argument("--json", action="store_true", help=JSON_HELP)
+    text = "the result as JSON on stdout, and nothing else there; results/schema/ says what each property means"
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_columns(parser: ArgumentParser) -> None:
@@ -80,9 +91,13 @@ def add_columns(parser: ArgumentParser) -> None:
     )
 
 
-def add_cluster(parser: ArgumentParser, help: str = "cluster to simulate", default: str | None = CLUSTER) -> None:
+def add_cluster(
+    parser: ArgumentParser, help: str = "cluster to simulate", default: str | None = PAPERS_CLUSTER
+) -> None:
     """--cluster NAME; with None as the default it is known whether it is given (`cluster_of`)."""
-    parser.add_argument("--cluster", default=default, help=f"{help}: a name or a .toml file (default: {CLUSTER})")
+    parser.add_argument(
+        "--cluster", default=default, help=f"{help}: a name or a .toml file (default: {PAPERS_CLUSTER})"
+    )
 
 
 def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str:
@@ -90,4 +105,4 @@ def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str:
     kinds = list(dict.fromkeys(fidelities))
     if parsed.cluster is not None and not any(FIDELITIES[name].on_cluster for name in kinds):
         raise UsageError(f"--cluster {parsed.cluster} has no part in what is {' or '.join(kinds)}; leave it out")
-    return parsed.cluster or CLUSTER
+    return parsed.cluster or PAPERS_CLUSTER

@@ -13,7 +13,7 @@ from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
@@ -183,7 +183,7 @@ def _batch_script(plans: Sequence[Plan], job: slurm.Job, command: Sequence[str])
 
 
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
-    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster or options.CLUSTER, parsed.launcher)
+    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster or PAPERS_CLUSTER, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
     for plan in plans:
         if plan.artifact.shown:

@@ -6,12 +6,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from ptdp_core.launch import train
-from ptdp_core.launch.train import MEANINGS
 from ptdp_core.launch.trained import Trained
 from reproduce.commands.options import add_json
 from results.records.errors import UsageError
 
-__all__ = ["HELP", "MEANINGS", "add_arguments", "run"]
 HELP = f"""{train.__doc__}
 fields for --set, or a file's sections:
 

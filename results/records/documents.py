@@ -6,8 +6,6 @@ from typing import Any
 
 from results.records.validation import check_document
 
-JSON_HELP = "the result as JSON on stdout, and nothing else there; results/schema/ says what each property means"
-
 
 def print_document(name: str, version: int, body: Mapping[str, Any]) -> None:
     """Print `body` as a document of the format `results/schema/NAME-VERSION.schema.json`.

@@ -1,4 +1,4 @@
-"""Exit codes, and the errors that end a command with one of them and a single line."""
+"""The exit codes, one table for every command, and the errors that end a command with one of them and a single line."""
 
 DONE = 0
 INTERNAL = 1
@@ -10,21 +10,23 @@ REGRESSED = 6
 INCONCLUSIVE = 7
 INVALID_RESULTS = 8
 NOTHING_SELECTED = 9
+DIVERGED = 10
 HUNG_UP = 129
 INTERRUPTED = 130
 TERMINATED = 143
 
 MEANINGS = {
     DONE: "done",
-    INTERNAL: "internal error: a bug of this program; --debug shows the traceback",
-    USAGE: "usage: the command line or an input file is wrong",
-    UNAVAILABLE: "this machine cannot do it: results folder not writable, disk full, fidelity not available",
+    INTERNAL: "internal error: a bug of this program, or a rank that failed; --debug shows the traceback",
+    USAGE: "usage: the command line, a configuration or an input file is wrong",
+    UNAVAILABLE: "this machine cannot do it: a place not writable or full, a port in use, fidelity not available",
     POINTS_FAILED: "some points failed or are invalid; the others are kept",
     CONTRADICTED: "a claim of the paper is contradicted (only with --strict)",
-    REGRESSED: "a regression was shown",
+    REGRESSED: "a regression was shown, or a difference from the reference or above a limit",
     INCONCLUSIVE: "inconclusive: neither a regression nor its absence could be shown",
     INVALID_RESULTS: "an invalid results file (it is left as it is), or results that cannot be compared",
     NOTHING_SELECTED: "nothing was selected, measured, or in common",
+    DIVERGED: "training diverged: loss, gradients or parameters are not finite",
     HUNG_UP: "ended by SIGHUP, as its terminal is gone; what is finished is kept",
     INTERRUPTED: "interrupted by Ctrl-C; what is finished is kept, and the message says how to resume",
     TERMINATED: "ended by SIGTERM, in the same way",

@@ -36,7 +36,7 @@ def mutant(tmp_path: Path) -> Mutant:
             assert source.count(old) == 1, f"{file} has {source.count(old)} times: {old}"
             (tmp_path / file).write_text(source.replace(old, new))
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks", "exact", *sections.split(), "--json"],
+            [sys.executable, "-m", "reproduce", "gate", "exact", *sections.split(), "--json"],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.__main__ import main
 from benchmarks.exact import reference, simulated
 from benchmarks.exact.differences import compare
 from benchmarks.exact.quantities import SECTIONS, Entry
+from reproduce.cli import main
 from results.records import errors
 
 SLOW = (
@@ -26,7 +26,7 @@ SLOW = (
 
 @pytest.mark.parametrize("section", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in SECTIONS])
 def test_nothing_differs_from_the_committed_reference(section: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["exact", section])
+    code = main(["gate", "exact", section])
     assert (code, capsys.readouterr().out.startswith("exact: the same as the reference")) == (errors.DONE, True)
 
 
@@ -76,7 +76,7 @@ def test_without_a_valid_reference_nothing_is_green(
     if text is not None:
         (tmp_path / "schedules.json").write_text(text)
     monkeypatch.setattr("benchmarks.exact.reference.FOLDER", tmp_path)
-    assert main(["exact", "schedules"]) == errors.INVALID_RESULTS
+    assert main(["gate", "exact", "schedules"]) == errors.INVALID_RESULTS
     (line,) = capsys.readouterr().err.splitlines()
     assert why in line
     assert "reproduce gate exact --accept" in line
@@ -98,12 +98,12 @@ def test_accept_writes_what_the_next_check_finds_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("benchmarks.exact.reference.FOLDER", tmp_path)
-    assert main(["exact", "simulated", "--accept"]) == errors.DONE
+    assert main(["gate", "exact", "simulated", "--accept"]) == errors.DONE
     document = json.loads((tmp_path / "simulated.json").read_text())
     document["entries"]["Table 1, 1.7B"]["time"]["iteration ns"] += 1
     (tmp_path / "simulated.json").write_text(json.dumps(document))
     capsys.readouterr()
-    assert main(["exact", "simulated", "--json"]) == errors.REGRESSED
+    assert main(["gate", "exact", "simulated", "--json"]) == errors.REGRESSED
     checked = json.loads(capsys.readouterr().out)
     (difference,) = checked["differences"]
     (change,) = difference["changes"]
@@ -112,5 +112,5 @@ def test_accept_writes_what_the_next_check_finds_the_same(
 
 
 def test_an_unknown_section_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["exact", "schedule"]) == errors.USAGE
+    assert main(["gate", "exact", "schedule"]) == errors.USAGE
     assert "did you mean 'schedules'?" in capsys.readouterr().err

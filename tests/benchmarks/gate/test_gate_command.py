@@ -176,17 +176,17 @@ def test_a_budget_too_short_for_anything_measures_nothing(
 
 
 def test_exact_checks_of_head_come_first(commit: Commit, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (repository / "benchmarks/exact").mkdir(parents=True)
-    (repository / "benchmarks/exact/__init__.py").touch()
+    (repository / "reproduce/commands").mkdir(parents=True)
+    (repository / "reproduce/commands/gate_exact.py").touch()
     script = "import sys\nprint('exact: %s')\nsys.exit(%d)\n"
     for text, code, start in (("1 difference", 6, "**regressed**"), ("the same", 0, "**ok**"), ("", 8, "")):
-        commit("benchmarks/__main__.py", script % (text, code))
+        commit("reproduce/__main__.py", script % (text, code))
         assert reproduce("--base", "first") == {8: 3}.get(code, code)
         captured = capsys.readouterr()
         assert captured.out.startswith(start)
         assert text in captured.out
         assert ("exact checks of head" in captured.err) == (code == 8)
-    commit("benchmarks/__main__.py", script % ("1 difference", 6))
+    commit("reproduce/__main__.py", script % ("1 difference", 6))
     assert reproduce("--base", "first", "--json") == 6
     assert json.loads(capsys.readouterr().out)["exact"]["status"] == "different"
 

@@ -74,7 +74,7 @@ MISTAKES = {
     "loss_scale_interval=0": r"loss_scale_interval=0 is too small; needs loss_scale_interval >= 1",
     "eps=0": r"eps=0 divides 0 by 0 where a gradient is 0; needs eps > 0; try eps=1e-8",
     "min_lr=1.0": r"min_lr=1.0 is above lr=0.002; needs min_lr <= lr; try min_lr=0.0002",
-    "B=8000000000000000": r"B=80000000000000000000000 is 1000000000000000 microbatches in a step; needs",
+    "B=8000000000000000": r"B=8000000000000000 is 1000000000000000 microbatches in a step; needs",
     "on_nan=ignore": r"on_nan='ignore' is unknown; needs one of stop, skip; try on_nan='stop'",
     "keep=-1": r"keep=-1 is too small; needs keep >= 0",
     "load=auto": r"load='auto' without save; needs the folder to go on from; try save='checkpoints'",

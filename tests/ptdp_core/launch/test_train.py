@@ -31,6 +31,7 @@ from ptdp_core.launch.train import configure, main, parser
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.tools import generation
+from results.records import errors
 from tests.processes import Program, needs_proc, parent, wait_for
 
 MODULE = ["-m", "ptdp_core.launch"]
@@ -458,10 +459,17 @@ def test_what_is_wrong_in_a_rank_is_one_line_with_its_exit_code(
             assert main(arguments(*words, ranks=2)) == code
             (line,) = capsys.readouterr().err.splitlines()
             assert line.startswith(f"ptdp-train: {message}")
-    assert main(arguments(*diverges, ranks=2)) == 4
+    assert main(arguments(*diverges, ranks=2)) == errors.DIVERGED
     (line,) = capsys.readouterr().err.splitlines()
     assert "at step 2; needs finite numbers; try an lr below 1e+30, or clip=1.0 (on_nan='skip'" in line
     assert [path.name for path in checkpoints_in(save)] == ["step_00000001"]
+
+
+def test_its_exit_codes_mean_what_they_mean_for_every_command() -> None:
+    listed = re.findall(r"^ +(\d+)  (.*)$", parser().format_help().partition("exit codes:")[2], re.MULTILINE)
+    assert {"0", "10", "143"} <= dict(listed).keys()
+    assert {int(code): meaning for code, meaning in listed}.items() <= errors.MEANINGS.items()
+    assert len(set(errors.MEANINGS.values())) == len(errors.MEANINGS)
 
 
 def test_the_same_command_starts_and_goes_on(tmp_path: Path, cache: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,11 +91,11 @@ print(json.dumps({"benchmarks": [{"points": [point]}]}))
 def repository(tmp_path: Path) -> Path:
     """Six commits, tagged c0 to c5: the third cannot run the benchmark, and the fifth makes it slower."""
     root = tmp_path / "checkout"
-    (root / "benchmarks").mkdir(parents=True)
-    (root / "benchmarks/__init__.py").touch()
+    (root / "reproduce").mkdir(parents=True)
+    (root / "reproduce/__init__.py").touch()
     git(root, "init", "--quiet")
     for at, value in enumerate(("1.0", "1.01", "nothing", "0.99", "1.2", "1.21")):
-        (root / "benchmarks/__main__.py").write_text(BENCHMARK % value)
+        (root / "reproduce/__main__.py").write_text(BENCHMARK % value)
         git(root, "add", "--all")
         git(root, "commit", "--quiet", "--message", f"number {at}")
         git(root, "tag", f"c{at}")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from benchmarks.__main__ import main as benchmarks
-from reproduce.cli import main as reproduce
+from reproduce.cli import main
 from results import ROOT
 from results.records.documents import print_document
 from results.records.validation import SCHEMAS, RecordError, check_document, validator
@@ -21,22 +20,22 @@ REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
 ELSEWHERE = {f"accuracy{part}" for part in ("", "-ledger", "-measured", "-slopes")}
 ELSEWHERE |= {"benchmarks-run", "calibrate", "exact", "gate", "generate", "train"}
 PRINTED = {
-    "list": (reproduce, ["list"]),
-    "describe": (reproduce, ["describe", "fig_interleaved"]),
-    "run": (reproduce, ["fig_squares", "--results", "TMP"]),
-    "dry-run": (reproduce, ["fig_squares", "--dry-run", "--results", "TMP"]),
-    "simulate": (reproduce, ["simulate", "TMP/points.json"]),
-    "timeline": (reproduce, ["timeline", "-p", "2", "-m", "2", "--results", "TMP"]),
-    "schedule": (reproduce, ["schedule", "-p", "2", "-m", "2", "--results", "TMP"]),
-    "plan": (reproduce, ["plan", *MODEL, "--results", "TMP"]),
-    "compare": (reproduce, ["compare", REFERENCE, REFERENCE]),
-    "verify": (reproduce, ["verify", "fig_squares", "--results", "TMP"]),
-    "doctor": (reproduce, ["doctor"]),
-    "plot": (reproduce, ["plot", "Figure", "6", "--results", "TMP"]),
-    "report": (reproduce, ["report", "--results", "TMP"]),
-    "benchmarks-list": (benchmarks, ["list"]),
-    "data": (reproduce, ["data", "TMP/points.json", "--out", "TMP/corpus"]),
-    "bench-gpu": (reproduce, ["bench", "gpu", "--list"]),
+    "list": ["list"],
+    "describe": ["describe", "fig_interleaved"],
+    "run": ["fig_squares", "--results", "TMP"],
+    "dry-run": ["fig_squares", "--dry-run", "--results", "TMP"],
+    "simulate": ["simulate", "TMP/points.json"],
+    "timeline": ["timeline", "-p", "2", "-m", "2", "--results", "TMP"],
+    "schedule": ["schedule", "-p", "2", "-m", "2", "--results", "TMP"],
+    "plan": ["plan", *MODEL, "--results", "TMP"],
+    "compare": ["compare", REFERENCE, REFERENCE],
+    "verify": ["verify", "fig_squares", "--results", "TMP"],
+    "doctor": ["doctor"],
+    "plot": ["plot", "Figure", "6", "--results", "TMP"],
+    "report": ["report", "--results", "TMP"],
+    "benchmarks-list": ["bench", "list"],
+    "data": ["data", "TMP/points.json", "--out", "TMP/corpus"],
+    "bench-gpu": ["bench", "gpu", "--list"],
 }
 FILES = sorted(SCHEMAS.glob("*.schema.json"))
 
@@ -56,8 +55,7 @@ def test_a_command_prints_a_document_of_its_schema(
     points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
     (tmp_path / "points.json").write_text(json.dumps(points))
     shutil.copytree(REFERENCE, tmp_path / "fig_bubble")
-    command, arguments = PRINTED[name]
-    command([argument.replace("TMP", str(tmp_path)) for argument in arguments] + ["--json"])
+    main([argument.replace("TMP", str(tmp_path)) for argument in PRINTED[name]] + ["--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == f"ptdp-{name}/1"
     check_document(document, f"{name}-1", name)
