@@ -31,7 +31,8 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path: Pa
     assert (
         used.by_function()
         == {
-            "checkpoint_folder.problem > checkpoint_folder.manifest > files.read_json": "1 files opened",  # which is not there
+            # The manifest, which is not there.
+        "checkpoint_folder.problem > checkpoint_folder.manifest > files.read_json": "1 files opened",
             "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened",
         }
     )
