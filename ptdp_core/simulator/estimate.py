@@ -59,13 +59,16 @@ class Estimate:
     @property
     def model_throughput_per_gpu(self) -> float:
         """FLOP/s per GPU of the model's own passes, one forward and one backward, whatever is recomputed."""
-        parallel = self.config.parallel
-        return model_flops_per_iteration(self.config.model, parallel.B) / (self.iteration_time * parallel.n)
+        return self._model_flops_per_gpu / self.iteration_time
 
     @property
     def model_flops_utilization(self) -> float:
         """MFU: `model_throughput_per_gpu` over the peak of a GPU."""
-        return self.model_throughput_per_gpu / self.peak_flops
+        return self._model_flops_per_gpu / self.peak_flops / self.iteration_time
+
+    @property
+    def _model_flops_per_gpu(self) -> float:
+        return model_flops_per_iteration(self.config.model, self.config.parallel.B) / self.config.parallel.n
 
     @property
     def throughput_per_gpu(self) -> float:

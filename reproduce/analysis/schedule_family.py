@@ -8,15 +8,18 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import Schedule, Time, build, definition, exists, names, summary
 from ptdp_core.simulator import Cluster, simulate
+from reproduce.experiment import quantities as q
 from reproduce.experiment.parameters import KEYS
 from reproduce.output.columns import Column, Table
 from reproduce.output.tables import metric
+from reproduce.running.simulated import simulated_metrics
 from results.records import Metric
 from results.records.errors import UsageError, did_you_mean
 
 # Of the model that schedules are simulated with, unless the command line says otherwise: layers as wide as GPT-3's.
 MODEL = {"hidden": 12288, "heads": 96, "t": 8, "b": 1}
 LAYERS = 96
+SIMULATED = (q.ITERATION, q.MODEL_THROUGHPUT, q.MFU, q.THROUGHPUT, q.PEAK_MEMORY)
 
 
 class Member(NamedTuple):
@@ -71,13 +74,7 @@ def simulated(members: Sequence[Member], p: int, m: int, settings: Mapping[str, 
             estimate = simulate(TrainingConfig.from_plain(values), cluster)
         except (ConfigurationError, TypeError) as error:
             raise UsageError(f"{member.title}: {error}") from None
-        metrics = {
-            "iteration_time": Metric(estimate.iteration_time, "s", "simulated"),
-            "model_throughput_per_gpu": Metric(estimate.model_throughput_per_gpu, "FLOP/s", "simulated"),
-            "model_flops_utilization": Metric(estimate.model_flops_utilization, "1", "simulated"),
-            "throughput_per_gpu": Metric(estimate.throughput_per_gpu, "FLOP/s", "simulated"),
-            "peak_memory": Metric(estimate.peak_memory, "B", "simulated"),
-        }
+        metrics = simulated_metrics(estimate, cluster, SIMULATED)
         with_estimates.append(member._replace(metrics={**member.metrics, **metrics}, fits=estimate.fits))
     return with_estimates
 

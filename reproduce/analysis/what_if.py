@@ -4,18 +4,15 @@ from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.simulator import Estimate, simulate, software_of
+from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.experiment import margins
+from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 from results.records.errors import UsageError
 
-NUMBERS = (
-    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
-    *("sequences_per_s", "bubble_fraction", "bubble_times"),
-    *("peak_memory", "phase_times", "memory_bytes", "traffic"),
-)
+PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
 
 def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict[str, Any]:
@@ -41,19 +38,22 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
             raise
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
     if not estimate.fits:
-        return answer(label, "oom", oom_reason(estimate, model), estimate)
+        return answer(label, "oom", oom_reason(estimate, model), estimate, model)
     reason = None
     if config.parallel.recompute == "auto":
         reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
-    return answer(label, "ok", reason, estimate)
+    return answer(label, "ok", reason, estimate, model)
 
 
-def answer(label: str, status: str, reason: str | None, estimate: Estimate | None = None) -> dict[str, Any]:
+def answer(
+    label: str, status: str, reason: str | None, estimate: Estimate | None = None, cluster: Cluster | None = None
+) -> dict[str, Any]:
     """A point's answer; without an estimate its numbers are null."""
     document: dict[str, Any] = {"label": label, "status": status, "reason": reason, "origin": "simulated"}
-    document |= dict.fromkeys(("cluster", "gpus", *NUMBERS, "intervals"))
-    if estimate is not None:
+    document |= dict.fromkeys(("cluster", "gpus", *(metric.name for metric in answers()), *PARTS, "intervals"))
+    if estimate is not None and cluster is not None:
         document |= {"cluster": estimate.cluster, "gpus": estimate.config.parallel.n}
-        document |= {name: getattr(estimate, name) for name in NUMBERS}
-        document["intervals"] = margins.of_estimate(estimate)
+        document |= {metric.name: metric.simulated(estimate, cluster) for metric in answers()}
+        document |= {name: getattr(estimate, name) for name in PARTS}
+        document["intervals"] = margins.of_estimate(estimate, cluster)
     return document

@@ -65,10 +65,10 @@ ARTIFACT = Artifact(
         "and b' = B; throughput over that at b = 1. Beside it, the same from the paper's own Figure 7."
     ),
     quantities=(
-        q.Quantity(ESTIMATE, "normalised throughput", "1", "", 1, 3, axis="Normalized throughput"),
+        q.METRICS[ESTIMATE],
         q.Quantity(FROM_FIGURE_7, "by eq. 1 from the paper's Figure 7", "1", "", 1, 3),
         q.Quantity(COMPUTE_ONLY, "computation alone", "1", "", 1, 3),
-        q.Quantity(TIME, "time of a microbatch", "s", "s", 1, 3),
+        q.METRICS[TIME],
     ),
     sweeps={
         # What is simulated is Figure 7's single GPU with B = b; eq. (1) is applied to the pipeline of `pipeline_stages`

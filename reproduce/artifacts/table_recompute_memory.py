@@ -10,7 +10,7 @@ from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_byt
 from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
-from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.quantities import METRICS, Quantity
 from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import Point, Sweep
 from results.records import Metric
@@ -72,7 +72,7 @@ ARTIFACT = Artifact(
         Quantity(INTERMEDIATE, "A_intermediate", "B", "MB", 1e6, 0),
         Quantity(PEAK, "peak, every layer", "B", "GB", 1e9, 1),
         Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
-        Quantity(WITHOUT, "peak without recomputation", "B", "GB", 1e9, 1),
+        METRICS[WITHOUT],
     ),
     sweeps={"paper": Sweep(x=models.levels_of_table_1(recompute="full"))},
     columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},

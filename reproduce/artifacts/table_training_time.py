@@ -83,8 +83,8 @@ ARTIFACT = Artifact(
         "the paper's."
     ),
     quantities=(
-        q.Quantity(OURS, "training time, eq. (4)", "d", "days", 1, 1),
-        q.Quantity(OURS_EXACT, "training time, eq. (3)", "d", "days", 1, 1),
+        q.METRICS[OURS],
+        q.METRICS[OURS_EXACT],
         q.Quantity(THEIRS, "with the paper's X, eq. (4)", "d", "days", 1, 1),
         q.Quantity(THEIRS_EXACT, "with the paper's X, eq. (3)", "d", "days", 1, 1),
         q.THROUGHPUT,

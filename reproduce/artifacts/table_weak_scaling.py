@@ -55,7 +55,7 @@ ARTIFACT = Artifact(
         "gpus": Sweep(series=RANK, x=GPU_MODELS, b=4, seq=2048),
     },
     columns=COLUMNS,
-    further=efficiency.scaling_metrics,
+    further=efficiency.kernel_metrics,
     notes=(
         "b, v and the kind of data parallelism are those of the authors' script; the 1.7, 3.6, 7.5 and 18.4 billion "
         "rows (p=1) overlap the gradient all-reduce with the last backward pass, the others do it after the flush.",

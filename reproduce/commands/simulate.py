@@ -15,6 +15,7 @@ from reproduce.analysis.planning.models import main_names
 from reproduce.analysis.what_if import evaluate
 from reproduce.commands import options
 from reproduce.experiment import margins
+from reproduce.experiment.metrics import MetricDef, listed
 from reproduce.experiment.parameters import REQUIRED
 from reproduce.output.columns import Column, Table, chosen, key
 from reproduce.output.tables import print_table
@@ -68,7 +69,7 @@ def run(parsed: Namespace) -> int:
     """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
     if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
-    columns = chosen(COLUMNS, parsed.columns)
+    columns = chosen(table_columns(), parsed.columns)
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
     points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
@@ -145,19 +146,23 @@ def _bubble_parts(point: Mapping[str, Any]) -> str | None:
 
 
 BUBBLE_PARTS = Column("bubble by cause", _bubble_parts, "%")
-COLUMNS = (
-    Column("point", key("label")),
-    Column("status", key("status")),
-    Column("GPUs", key("gpus")),
-    Column("iteration", key("iteration_time"), "s", ".3f"),
-    Column("interval", _interval, "s"),
-    Column("model teraFLOP/s per GPU", key("model_throughput_per_gpu"), form=".1f", factor=1e12),
-    Column("MFU", key("model_flops_utilization"), "%", ".1f", 0.01),
-    Column("sequences/s", key("sequences_per_s"), form=".2f"),
-    Column("bubble", key("bubble_fraction"), "%", ".1f", 0.01),
-    Column("memory", key("peak_memory"), "GB", ".1f", 1e9),
-    BUBBLE_PARTS,
-)
+
+
+def table_columns() -> list[Column]:
+    """The columns of the table: what is listed of every configuration, the time's interval behind it."""
+    # One's own configurations may be small: a digit more of the time.
+    otherwise = {
+        "iteration_time": Column("iteration", key("iteration_time"), "s", ".3f"),
+        "peak_memory": Column("memory", key("peak_memory"), "GB", ".1f", 1e9),
+    }
+    time, *further = (otherwise.get(metric.name) or _column(metric) for metric in listed())
+    label, status, gpus = Column("point", key("label")), Column("status", key("status")), Column("GPUs", key("gpus"))
+    return [label, status, gpus, time, Column("interval", _interval, "s"), *further, BUBBLE_PARTS]
+
+
+def _column(metric: MetricDef) -> Column:
+    shown = "" if metric.short else metric.shown
+    return Column(metric.short or metric.label, key(metric.name), shown, f".{metric.digits}f", metric.factor)
 
 
 def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:

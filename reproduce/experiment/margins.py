@@ -14,30 +14,17 @@ from itertools import combinations
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
+from reproduce.experiment.metrics import METRICS, answers
 from reproduce.experiment.predictions import where
 from reproduce.experiment.results import Alternative, Results
 from results import ROOT
 from results.records import Interval, PointResult
 
 if TYPE_CHECKING:
-    from ptdp_core.simulator import Estimate
+    from ptdp_core.simulator import Cluster, Estimate
 
 FILE = ROOT / "results" / "reference" / "accuracy" / "margins.json"
 
-# The metrics that have a margin, and the sign with which they follow a throughput. Of others (bubble, phases, traffic)
-# nothing is published, so there is no interval.
-RATES = (
-    *("throughput_per_gpu", "model_throughput_per_gpu", "model_flops_utilization", "aggregate_throughput"),
-    *("share_of_peak", "sequences_per_s"),
-)
-TIMES = ("iteration_time", "microbatch_time", "training_time", "training_time_eq3")
-RELATIVE = ("normalised_throughput",)  # ratios already
-SIGNS = {**dict.fromkeys((*RATES, *RELATIVE), 1), **dict.fromkeys(TIMES, -1)}
-MEMORY = ("peak_memory", "peak_without_recomputation")
-IN_ESTIMATES = (
-    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu"),
-    *("sequences_per_s", "peak_memory"),
-)
 CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest: nothing is known of its margins
 # In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
 # whose sets would be too many, only one at a time.
@@ -86,20 +73,11 @@ class Margins:
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
         """The margin of a metric of a point; None if it has none."""
-        if CLUSTER in parameters:
+        kind = METRICS[metric].margin if metric in METRICS else None
+        if CLUSTER in parameters or kind is None:
             return None
-        if metric in MEMORY:
-            return self.memory
-        if metric not in SIGNS:
-            return None
-        if metric in RELATIVE:
-            return self.ratio
-        return self.zero3 if _is_zero3(parameters) else self.throughput
-
-    def intervals(self, values: Mapping[str, float], parameters: Mapping[str, Any]) -> dict[str, Interval]:
-        """The intervals of those metrics of a point that have one."""
-        known = {name: self.of(name, parameters) for name in values}
-        return {name: margin.interval(values[name]) for name, margin in known.items() if margin is not None}
+        margin: Margin = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
+        return margin
 
     def applied(self, point: PointResult) -> PointResult:
         """The point with intervals at its simulated metrics."""
@@ -123,12 +101,22 @@ def read(cluster: str) -> Margins | None:
     return Margins(**{name: Margin(**margin) for name, margin in document["margins"].items()})
 
 
-def of_estimate(estimate: "Estimate") -> dict[str, dict[str, Any]]:
+def signs(*kinds: str) -> dict[str, int]:
+    """The metrics whose margins are of these kinds, and the signs with which they follow what a margin is of."""
+    return {name: metric.sign for name, metric in METRICS.items() if metric.margin in kinds}
+
+
+def of_estimate(estimate: "Estimate", cluster: "Cluster") -> dict[str, dict[str, Any]]:
     """The intervals of a simulated iteration as plain data, by metric; none on a cluster without margins."""
-    known = read(estimate.cluster)
-    values = {name: getattr(estimate, name) for name in IN_ESTIMATES}
-    intervals = known.intervals(values, estimate.config.to_plain()) if known else {}
-    return {name: interval.to_json() for name, interval in intervals.items()}
+    known, parameters = read(estimate.cluster), estimate.config.to_plain()
+    if known is None:
+        return {}
+    intervals = {}
+    for metric in answers():
+        margin, value = known.of(metric.name, parameters), metric.simulated(estimate, cluster)
+        if margin is not None and value is not None:
+            intervals[metric.name] = margin.interval(value).to_json()
+    return intervals
 
 
 def lines(margins: Margins | None) -> list[str]:
@@ -158,7 +146,8 @@ def _alternatives(
     All throughputs by the margin of a throughput; some of the series, or a point, by that of a ratio; all memory.
     Points on another cluster are moved, too: the simulator is no surer of them.
     """
-    points = [point for point in results.points if any(name in SIGNS for name in point.metrics)]
+    of_speed = signs("throughput", "ratio")
+    points = [point for point in results.points if of_speed.keys() & point.metrics.keys()]
     moves = [("every throughput", points, margins.throughput, "")]
     moves += [
         (f"the throughput of {name}", group, margins.ratio, " against the rest") for name, group in _groups(points)
@@ -168,7 +157,7 @@ def _alternatives(
         for sign in (1, -1):
             shifts = {key: sign * size for key, size in sizes.items()}
             yield Alternative(name, exp(sign * max(sizes.values())), partial(_moved, results, shifts), suffix)
-    if any(name in MEMORY for point in results.points for name in point.metrics):
+    if any(signs("memory").keys() & point.metrics.keys() for point in results.points):
         for sign in (1, -1):
             move = partial(_moved_memory, results, sign * log(margins.memory.factor), usable_memory)
             yield Alternative("memory", margins.memory.factor**sign, move)
@@ -194,8 +183,10 @@ def _moved(results: Results, shifts: Mapping[str, float], share: float) -> Resul
 
     What is moved has no margins any more.
     """
+    of_speed = signs("throughput", "ratio")
     points = (
-        _shifted(point, SIGNS, share * shifts[point.key]) if point.key in shifts else point for point in results.points
+        _shifted(point, of_speed, share * shifts[point.key]) if point.key in shifts else point
+        for point in results.points
     )
     return Results(tuple(points), results.fidelity, results.scale)
 
@@ -208,8 +199,9 @@ def _moved_memory(
     What the paper has a value for was run, so it fits.
     """
     points = []
+    of_memory = signs("memory")
     for point in results.points:
-        point = _shifted(point, dict.fromkeys(MEMORY, 1), share * shift)
+        point = _shifted(point, of_memory, share * shift)
         peak = point.metrics.get("peak_memory")
         if peak is not None and peak.value is not None:
             fits = peak.value <= usable_memory(point)

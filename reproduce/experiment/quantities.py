@@ -1,4 +1,4 @@
-"""How metrics are shown: one place for label, unit and digits, so that a metric is called the same everywhere.
+"""What tables and figures show: the metrics by the names that artifacts call them, and their usual choices.
 
 A throughput says which FLOPs it counts: those of the paper's eq. (3), with a second forward pass of every layer,
 whether one is executed or not; or the model's, one forward and one backward pass.
@@ -7,30 +7,9 @@ whether one is executed or not; or the model's, one forward and one backward pas
 from dataclasses import dataclass, replace
 from typing import Literal
 
-
-@dataclass(frozen=True)
-class Quantity:
-    """How a metric (in base unit `unit`) is shown: `value / factor` in `shown`, to `digits` decimals.
-
-    `axis` is what the axis of a figure says, if not label and unit.
-    """
-
-    name: str
-    label: str
-    unit: str
-    shown: str
-    factor: float = 1.0
-    digits: int = 1
-    axis: str = ""
-
-    @property
-    def heading(self) -> str:
-        """The label with its unit, as an axis or a table column says it."""
-        return f"{self.label} ({self.shown})" if self.shown else self.label
-
-    def show(self, value: float) -> str:
-        """`value` (base unit) as text in the shown unit, without the unit."""
-        return f"{value / self.factor:.{self.digits}f}"
+from reproduce.experiment.metrics import METRICS as METRICS
+from reproduce.experiment.metrics import TERA as TERA
+from reproduce.experiment.metrics import Quantity as Quantity
 
 
 @dataclass(frozen=True)
@@ -42,44 +21,24 @@ class XAxis:
     scale: Literal["linear", "log2", "category"] = "linear"
 
 
-TERA = 1e12
-
-THROUGHPUT = Quantity(
-    "throughput_per_gpu",
-    "eq. 3 throughput per GPU",
-    "FLOP/s",
-    "teraFLOP/s",
-    TERA,
-    1,
-    axis="Achieved teraFLOP/s per GPU (eq. 3)",
-)
-MODEL_THROUGHPUT = Quantity(
-    "model_throughput_per_gpu",
-    "model-FLOPs throughput per GPU",
-    "FLOP/s",
-    "teraFLOP/s",
-    TERA,
-    1,
-    axis="Achieved teraFLOP/s per GPU (model FLOPs)",
-)
-MFU = Quantity("model_flops_utilization", "MFU", "1", "%", 0.01, 1)
-AGGREGATE_THROUGHPUT = Quantity("aggregate_throughput", "eq. 3 aggregate", "FLOP/s", "petaFLOP/s", 1e15, 1)
-SHARE_OF_PEAK = Quantity("share_of_peak", "share of peak", "1", "%", 0.01, 1)
-SEQUENCES = Quantity(
-    "sequences_per_s", "throughput", "sequences/s", "sequences/s", 1, 2, axis="Throughput (sequences/s)"
-)
-TOKENS = Quantity("tokens_per_s", "tokens", "tokens/s", "tokens/s", 1, 0)
-ITERATION = Quantity("iteration_time", "iteration", "s", "s", 1, 2)
-BUBBLE = Quantity("bubble_fraction", "bubble", "1", "%", 0.01, 1)
-BUBBLE_TIME = Quantity("bubble_time", "bubble", "s", "s", 1, 2)
-FILL_AND_DRAIN = Quantity("bubble_fill_and_drain_time", "bubble: fill and drain", "s", "s", 1, 2)
-STAGE_IMBALANCE = Quantity("bubble_stage_imbalance_time", "bubble: stage imbalance", "s", "s", 1, 2)
-MESSAGE_WAITING = Quantity("bubble_message_waiting_time", "bubble: messages", "s", "s", 1, 2)
-PEAK_MEMORY = Quantity("peak_memory", "peak memory", "B", "GB", 1e9, 1)
-PIPELINE_TIME = Quantity("pipeline_communication_time", "exposed p2p", "s", "s", 1, 2)
-DATA_PARALLEL_TIME = Quantity("data_parallel_time", "exposed gradient all-reduce", "s", "s", 1, 2)
-TENSOR_TIME = Quantity("tensor_communication_time", "tensor all-reduces", "s", "s", 1, 2)
-GEMM_RATE = Quantity("gemm_throughput", "rate in GEMMs", "FLOP/s", "teraFLOP/s", TERA, 1)
+THROUGHPUT = METRICS["throughput_per_gpu"]
+MODEL_THROUGHPUT = METRICS["model_throughput_per_gpu"]
+MFU = METRICS["model_flops_utilization"]
+AGGREGATE_THROUGHPUT = METRICS["aggregate_throughput"]
+SHARE_OF_PEAK = METRICS["share_of_peak"]
+SEQUENCES = METRICS["sequences_per_s"]
+TOKENS = METRICS["tokens_per_s"]
+ITERATION = METRICS["iteration_time"]
+BUBBLE = METRICS["bubble_fraction"]
+BUBBLE_TIME = METRICS["bubble_time"]
+FILL_AND_DRAIN = METRICS["bubble_fill_and_drain_time"]
+STAGE_IMBALANCE = METRICS["bubble_stage_imbalance_time"]
+MESSAGE_WAITING = METRICS["bubble_message_waiting_time"]
+PEAK_MEMORY = METRICS["peak_memory"]
+PIPELINE_TIME = METRICS["pipeline_communication_time"]
+DATA_PARALLEL_TIME = METRICS["data_parallel_time"]
+TENSOR_TIME = METRICS["tensor_communication_time"]
+GEMM_RATE = METRICS["gemm_throughput"]
 
 # What most figures of the evaluation show: their main quantity first. What is not compared with the paper counts the
 # model's FLOPs: a pass that was not run is no work done.

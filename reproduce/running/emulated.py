@@ -6,24 +6,21 @@ count, is 'oom' and not run.
 """
 
 import sys
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.formulas import flops_per_iteration
+from ptdp_core.formulas import flops_per_iteration, model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, simulate
+from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.metrics import MetricDef, Quantity, of_every_point
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
-from reproduce.running.simulated import (
-    cluster_of,
-    oom_reason,
-    open_cluster,
-    shown_model_rates,
-    simulated_metrics,
-)
+from reproduce.running.simulated import OUT_OF_MEMORY, cluster_of, oom_reason, open_cluster, simulated_metrics
 from results.records import Metric
 from results.records.errors import UnavailableError
 
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 SOURCES = ("ptdp_core", "kernels", "reproduce/emulation")
 # What a point takes: so many iterations of the cluster's own duration, and starting and ending the processes.
 ITERATIONS, START_S = 4, 2.0
-PREDICTED = ("throughput_per_gpu", "sequences_per_s", "iteration_time", "bubble_fraction", "peak_memory")
 
 
 @dataclass(frozen=True)
@@ -51,14 +47,9 @@ class Emulated(Evaluator):
         config = TrainingConfig.from_plain(point.parameters)
         estimate = simulate(config, cluster)
         if not estimate.fits:
-            return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, ("peak_memory",)))
+            return Outcome("oom", oom_reason(estimate, cluster), predicted_metrics(estimate, cluster, OUT_OF_MEMORY))
         emulation = emulate(config, self.cluster, gpus_per_node=cluster.gpus_per_node)
-        metrics = emulated_metrics(config, emulation)
-        metrics |= shown_model_rates(
-            artifact, config, emulation.iteration_time, cluster, "emulated", tuple(emulation.samples_s)
-        )
-        predicted = shown_model_rates(artifact, config, emulation.prediction.iteration_time, cluster, "simulated")
-        metrics |= {f"{PREFIX}{name}": metric for name, metric in predicted.items()}
+        metrics = emulated_metrics(config, emulation, cluster, artifact.quantities)
         further = artifact.emulated(point, emulation) if artifact.emulated else {}
         timelines = artifact.timelines(point, emulation) if artifact.timelines else ()
         return Outcome("ok", None, {**metrics, **further}, timelines)
@@ -89,13 +80,28 @@ def expected_seconds(point: Point, cluster: str) -> float:
     return START_S + ITERATIONS * estimate.iteration_time if estimate.fits else 0.0
 
 
-def emulated_metrics(config: TrainingConfig, emulation: "Emulation") -> dict[str, Metric]:
-    """What an emulated point keeps: the clocked iteration, and what was predicted for it, in base units."""
+def emulated_metrics(
+    config: TrainingConfig, emulation: "Emulation", cluster: Cluster, shown: Collection[Quantity]
+) -> dict[str, Metric]:
+    """What an emulated point keeps: the clocked iteration, and what was predicted for it, in base units.
+
+    An artifact shows the quantities `shown`.
+    """
     seconds, parallel = emulation.iteration_time, config.parallel
-    flops = flops_per_iteration(config.model, parallel.B) / parallel.n
     times = tuple(emulation.samples_s)
+    kept = [metric for metric in of_every_point(shown) if metric.answer]
+    model_flops = model_flops_per_iteration(config.model, parallel.B) / parallel.n
+    per_gpu = {
+        q.THROUGHPUT: flops_per_iteration(config.model, parallel.B) / parallel.n,
+        q.MODEL_THROUGHPUT: model_flops,
+        q.MFU: model_flops / cluster.peak_flops,
+    }
     clocked = {
-        "throughput_per_gpu": Metric(flops / seconds, "FLOP/s", "emulated", tuple(flops / time for time in times)),
+        **{
+            rate.name: Metric(amount / seconds, rate.unit, "emulated", tuple(amount / time for time in times))
+            for rate, amount in per_gpu.items()
+            if rate in kept
+        },
         "sequences_per_s": Metric(parallel.B / seconds, "sequences/s", "emulated"),
         "iteration_time": Metric(seconds, "s", "emulated", times),
         "bubble_fraction": Metric(emulation.bubble_fraction, "1", "emulated"),
@@ -103,7 +109,7 @@ def emulated_metrics(config: TrainingConfig, emulation: "Emulation") -> dict[str
         "order_as_scheduled": Metric(int(emulation.order_ok), "1", "emulated"),
         **{f"{use}_traffic": Metric(sent, "B", "emulated") for use, sent in emulation.traffic.items()},
     }
-    return {**clocked, **_link_metrics(emulation), **predicted_metrics(emulation.prediction)}
+    return {**clocked, **_link_metrics(emulation), **predicted_metrics(emulation.prediction, cluster, kept)}
 
 
 def _link_metrics(emulation: "Emulation") -> dict[str, Metric]:
@@ -117,7 +123,6 @@ def _link_metrics(emulation: "Emulation") -> dict[str, Metric]:
     return metrics
 
 
-def predicted_metrics(estimate: Estimate, names: tuple[str, ...] = PREDICTED) -> dict[str, Metric]:
+def predicted_metrics(estimate: Estimate, cluster: Cluster, metrics: Iterable[MetricDef]) -> dict[str, Metric]:
     """What was predicted for an emulated point, as its metrics `predicted_*`."""
-    metrics = simulated_metrics(estimate)
-    return {f"{PREFIX}{name}": metrics[name] for name in names}
+    return {f"{PREFIX}{name}": metric for name, metric in simulated_metrics(estimate, cluster, metrics).items()}

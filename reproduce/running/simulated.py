@@ -1,19 +1,18 @@
 """Fidelity 'simulated': a point's configuration through the simulator, on a named cluster."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from ptdp_core.simulator.cluster import cluster_files
 from reproduce.experiment import margins
-from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
 from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
@@ -26,9 +25,11 @@ SOURCES = (
     "ptdp_core/layout",
     "ptdp_core/schedules",
     "ptdp_core/simulator",
+    "reproduce/experiment/metrics.py",
 )
 MAX_PASSES = 10_000_000  # that are executed of one iteration; at about 5 us each
 GPUS_PER_NODE, CLUSTER = "gpus_per_node", margins.CLUSTER
+OUT_OF_MEMORY = (METRICS["peak_memory"],)  # what a point keeps that does not fit
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,11 @@ class Simulated(Evaluator):
         check_passes(config)
         estimate = simulate(config, cluster, bubble_times=True)
         if not estimate.fits:
-            memory = {"peak_memory": Metric(estimate.peak_memory, "B", "simulated")}
-            return Outcome("oom", oom_reason(estimate, cluster), memory)
+            return Outcome("oom", oom_reason(estimate, cluster), simulated_metrics(estimate, cluster, OUT_OF_MEMORY))
         artifact = self.plan.artifact
-        model = shown_model_rates(artifact, estimate.config, estimate.iteration_time, cluster, "simulated")
+        metrics = simulated_metrics(estimate, cluster, of_every_point(artifact.quantities))
         further = artifact.further(point, estimate, cluster) if artifact.further else {}
-        return Outcome("ok", None, {**simulated_metrics(estimate), **model, **further})
+        return Outcome("ok", None, {**metrics, **further})
 
     @property
     def cluster_margins(self) -> margins.Margins | None:
@@ -144,51 +144,11 @@ def check_passes(config: TrainingConfig) -> None:
         )
 
 
-def simulated_metrics(estimate: Estimate) -> dict[str, Metric]:
-    """What a simulated point keeps: throughput, times by phase, bubble by cause, memory and traffic, in base units."""
-    values = {
-        "throughput_per_gpu": (estimate.throughput_per_gpu, "FLOP/s"),
-        "sequences_per_s": (estimate.sequences_per_s, "sequences/s"),
-        "iteration_time": (estimate.iteration_time, "s"),
-        "bubble_fraction": (estimate.bubble_fraction, "1"),
-        "peak_memory": (estimate.peak_memory, "B"),
-        **{f"{phase}_time": (seconds, "s") for phase, seconds in estimate.phase_times.items()},
-        **{f"bubble_{cause}_time": (seconds, "s") for cause, seconds in estimate.bubble_times.items()},
-        **{f"{use}_traffic": (sent, "B") for use, sent in estimate.traffic.items()},
-    }
-    return {name: Metric(value, unit, "simulated") for name, (value, unit) in values.items()}
-
-
-def shown_model_rates(
-    artifact: Artifact,
-    config: TrainingConfig,
-    seconds: float,
-    cluster: Cluster,
-    origin: str,
-    samples: Sequence[float] = (),
-) -> dict[str, Metric]:
-    """FLOP/s per GPU without the recomputed pass that eq. (3) counts, if the artifact shows them, and MFU beside them.
-
-    `seconds` is the time of an iteration, `samples` are several of them that were clocked.
-    """
-    shown = {quantity.name for quantity in artifact.quantities}
-    if q.MODEL_THROUGHPUT.name not in shown:
-        return {}
-    rates = model_rates(config, seconds, cluster, origin, samples)
-    return {name: metric for name, metric in rates.items() if name in shown}
-
-
-def model_rates(
-    config: TrainingConfig, seconds: float, cluster: Cluster, origin: str, samples: Sequence[float] = ()
-) -> dict[str, Metric]:
-    """Model FLOP/s per GPU, and these over the cluster's peak (MFU), by the time of an iteration."""
-    flops = model_flops_per_iteration(config.model, config.parallel.B) / config.parallel.n
-    amounts = {q.MODEL_THROUGHPUT: flops, q.MFU: flops / cluster.peak_flops}
+def simulated_metrics(estimate: Estimate, cluster: Cluster, metrics: Iterable[MetricDef]) -> dict[str, Metric]:
+    """Those of the metrics that a simulated iteration gives, by name, in base units."""
+    values = {metric: metric.simulated(estimate, cluster) for metric in metrics}
     return {
-        quantity.name: Metric(
-            amount / seconds, quantity.unit, origin, tuple(amount / sample for sample in samples) or None
-        )
-        for quantity, amount in amounts.items()
+        metric.name: Metric(value, metric.unit, "simulated") for metric, value in values.items() if value is not None
     }
 
 

@@ -28,6 +28,7 @@ from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
+from reproduce.experiment.metrics import listed
 from reproduce.experiment.parameters import check_keys
 from reproduce.output.plain_text import plain
 from reproduce.running import runner
@@ -37,9 +38,7 @@ from results.records import PointResult
 from results.records.errors import ReproduceError
 
 SHOWN_PLANS = 8
-PLAN_NUMBERS = (
-    *("iteration_time", "model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "peak_memory"),
-)
+SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
 MOST_DRAWN = 500_000  # passes of a timeline
 
 
@@ -91,6 +90,11 @@ def start() -> dict[str, Any]:
         "models": {name: asdict(models()[name]) for name in main_names()},
         "schedules": list(names()),
         "fields": fields,
+        "metrics": [
+            _fields(metric, "name", "factor", "digits")
+            | {"heading": metric.short or metric.heading, "sure": metric.margin is not None}
+            for metric in listed()
+        ],
     }
 
 
@@ -151,7 +155,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
         "description": shown.description,
         "fidelity": plan.fidelity,
         "cluster": evaluate_point.cluster_ref.name if evaluate_point.cluster_ref else None,
-        "quantities": [asdict(quantity) | {"heading": quantity.heading} for quantity in shown.quantities],
+        "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
         "points": [_point(shown, point) for point in points],
@@ -195,7 +199,8 @@ def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[
     return {
         "simulated": len(result.search.ranked),
         "plans": [
-            {"configuration": estimate.config.to_plain()} | _fields(estimate, *PLAN_NUMBERS)
+            {"configuration": estimate.config.to_plain()}
+            | {metric.name: metric.simulated(estimate, loaded) for metric in listed()}
             for estimate in result.search.ranked[:SHOWN_PLANS]
         ],
     }

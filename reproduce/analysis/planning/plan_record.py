@@ -10,6 +10,7 @@ from reproduce.analysis.planning import plan_text
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.analysis.planning.search import time_differences
 from reproduce.experiment import margins
+from reproduce.experiment.metrics import answers, of_every_point
 from reproduce.output.tables import csv_text, markdown_table
 from reproduce.running import simulated
 from reproduce.running.evaluator import sources_digest
@@ -65,18 +66,15 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
 
 def entry(plan: TrainingPlan, estimate: Estimate) -> dict[str, Any]:
     """A configuration and its numbers, as JSON."""
-    numbers = (
-        *("model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "bubble_fraction"),
-        *("peak_memory", "memory_bytes", "traffic", "phase_times"),
-    )
+    told = [metric for metric in answers() if metric.name != "sequences_per_s"]  # the batch is the same for all
     return {
         **{name: getattr(estimate.config.parallel, name) for name in plan_text.PARAMETERS},
-        "iteration_time": estimate.iteration_time,
+        **{metric.name: metric.simulated(estimate, plan.cluster) for metric in told},
+        **{name: getattr(estimate, name) for name in ("memory_bytes", "traffic", "phase_times")},
         "slower_by": plan_text.slower(estimate, plan.best),
-        **{name: getattr(estimate, name) for name in numbers},
         "free_memory": plan_text.free(plan, estimate),
         "tight": plan.is_tight(estimate),
-        "intervals": margins.of_estimate(estimate),
+        "intervals": margins.of_estimate(estimate, plan.cluster),
     }
 
 
@@ -118,8 +116,7 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
                 status="ok",
                 reason=None,
                 fingerprint=fingerprint({"parameters": parameters, "cluster": cluster, "code": provenance.code_digest}),
-                metrics=simulated.simulated_metrics(estimate)
-                | simulated.model_rates(estimate.config, estimate.iteration_time, plan.cluster, "simulated"),
+                metrics=simulated.simulated_metrics(estimate, plan.cluster, of_every_point(shown=answers())),
                 paper=paper,
             )
         )

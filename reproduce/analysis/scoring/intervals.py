@@ -14,7 +14,7 @@ from pandas import DataFrame, Series, concat
 from ptdp_core.simulator import load_cluster
 from reproduce.analysis.scoring import refit
 from reproduce.analysis.scoring.ledger import first_rank_bytes, studies
-from reproduce.experiment.margins import RATES
+from reproduce.experiment.margins import signs
 
 COVERAGE = 0.9
 
@@ -41,7 +41,8 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
     """The margins of a refit's cluster as plain data: what `reproduce.experiment.margins` reads."""
     left_out = refit.left_out(refitted, published)
     values = published.assign(log=(1 + left_out).map(log))
-    values = values[values.counted & values.metric.isin(RATES) & left_out.notna()].set_index("artifact")
+    rates = [metric for metric, sign in signs("throughput").items() if sign > 0]
+    values = values[values.counted & values.metric.isin(rates) & left_out.notna()].set_index("artifact")
     with_zero3 = values.config.map(lambda config: config.parallel.data_parallel == "zero3")
     usual, zero3 = values[~with_zero3], values[with_zero3]
     return {

@@ -7,7 +7,6 @@ here the same cost model is asked for them alone. Mean over pipeline ranks, as a
 from collections.abc import Mapping
 from math import fsum
 
-from ptdp_core.formulas import flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, operators
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.network import tensor_group
@@ -33,15 +32,4 @@ def kernel_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mappin
     return {
         q.TENSOR_TIME.name: Metric(a_microbatch * parallel.m / parallel.p, "s", "simulated"),
         q.GEMM_RATE.name: Metric(flops / fsum(costs.kernels.gemm(*gemm) for gemm in gemms), "FLOP/s", "simulated"),
-    }
-
-
-def scaling_metrics(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
-    """`kernel_metrics`, and what Table 1 prints besides: share of the peak, and FLOP/s of all GPUs together."""
-    parallel = estimate.config.parallel
-    aggregate = flops_per_iteration(estimate.config.model, parallel.B) / estimate.iteration_time
-    return {
-        **kernel_metrics(point, estimate, cluster),
-        q.SHARE_OF_PEAK.name: Metric(estimate.throughput_per_gpu / cluster.peak_flops, "1", "simulated"),
-        q.AGGREGATE_THROUGHPUT.name: Metric(aggregate, "FLOP/s", "simulated"),
     }

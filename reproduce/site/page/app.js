@@ -107,9 +107,10 @@ function showAnswer(answer) {
   $("answer-status").textContent = answer.reason ? `${answer.status}: ${answer.reason}` : "Simulated; it fits. In brackets: where 90% of real values are expected.";
   const known = answer.iteration_time !== null;
   const sure = (name, scale, digits) => { const between = answer.intervals?.[name]; return `${(answer[name] / scale).toPrecision(digits)}${between ? ` (${(between.low / scale).toPrecision(3)} to ${(between.high / scale).toPrecision(3)})` : ""}`; };
+  const figures = { iteration_time: 5, model_flops_utilization: 3, peak_memory: 3 };
+  const metric = ({ name, heading, factor, digits, sure: between }) => [heading, between ? sure(name, factor, figures[name] ?? 4) : (answer[name] / factor).toFixed(digits)];
   const values = known ? {
-    "GPUs": answer.gpus, "iteration (s)": sure("iteration_time", 1, 5), "model teraFLOP/s per GPU": sure("model_throughput_per_gpu", 1e12, 4), "MFU (%)": sure("model_flops_utilization", 0.01, 3),
-    "sequences/s": sure("sequences_per_s", 1, 4), "bubble (%)": (100 * answer.bubble_fraction).toFixed(1), "peak memory (GB)": sure("peak_memory", 1e9, 3),
+    "GPUs": answer.gpus, ...Object.fromEntries(offer.metrics.map(metric)),
     "days for 300 billion tokens": (300e9 / (answer.sequences_per_s * (state.configuration.seq ?? 2048)) / 86400).toFixed(1),
   } : {};
   $("answer").replaceChildren(...Object.entries(values).map(([name, value]) => { const box = element("div"); box.append(element("dt", name), element("dd", String(value))); return box; }));

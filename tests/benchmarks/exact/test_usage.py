@@ -28,14 +28,11 @@ def test_a_count_is_named_by_two_callers_and_may_come_from_a_thread(tmp_path: Pa
     with usage.counting(tmp_path) as used, ThreadPoolExecutor(1) as pool:
         pool.submit(checkpoint_folder.problem, tmp_path).result()
         pool.submit(checkpoint_folder.FileSum.of, tmp_path / "state.json").result()
-    assert (
-        used.by_function()
-        == {
-            # The manifest, which is not there.
+    assert used.by_function() == {
+        # The manifest, which is not there.
         "checkpoint_folder.problem > checkpoint_folder.manifest > files.read_json": "1 files opened",
-            "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened",
-        }
-    )
+        "checkpoint_folder.FileSum.of > files.checksum": "2 bytes hashed, 2 bytes read, 1 files opened",
+    }
 
 
 def test_texts_and_files_without_buffer_count_in_bytes(tmp_path: Path) -> None:
