@@ -55,7 +55,7 @@ def measure_here(
     checkpoints, timer = Checkpoints(folder, trainer), slowest_timer(trainer.groups.device)
     samples = min(SAMPLES, setup.samples)
     time = partial(measure, samples=samples, warm_up=WARM_UP, limit_s=LIMIT_S, timer=timer)
-    save = time(lambda: checkpoints.save(1))
+    save = time(lambda: checkpoints.save(parallel.B))
     beat()
     load = time(lambda: checkpoints.load(folder))
     return CheckpointTimes(save, load, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()))
