@@ -7,9 +7,10 @@ import pytest
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, operators, simulate
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import stash_bytes, working_bytes
+from ptdp_core.simulator.peak_memory import peak_memory
 
 SELENE = load_cluster("selene")
 DEVICE = replace(SELENE, host_per_call=0.0)  # where only the GPU takes time

@@ -22,9 +22,10 @@ from ptdp_core.simulator import (
     read_parameters,
     simulate,
 )
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
+from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.simulate import _bubble_times
 from results import ROOT
 from tests.ptdp_core.schedules.cases import sizes
