@@ -20,7 +20,7 @@ from benchmarks.harness.points import Parameter
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
 from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, cases, largest_tensor, shapes
-from ptdp_core.engine.precision import TORCH_DTYPES
+from ptdp_core.engine.parameters import TORCH_DTYPES
 from results.records import Metric, PointResult, fingerprint
 
 COPY = "copy"
