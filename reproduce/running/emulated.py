@@ -16,7 +16,7 @@ from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from reproduce.running.simulated import (
     cluster_of,
     oom_reason,
@@ -37,7 +37,7 @@ PREDICTED = ("throughput_per_gpu", "sequences_per_s", "iteration_time", "bubble_
 
 
 @dataclass(frozen=True)
-class Emulated(Evaluator):
+class Emulated(PointEvaluator):
     """Runs points in emulation; the parameter `gpus_per_node` says how many ranks share an emulated node."""
 
     cluster: Cluster | None = None

@@ -16,7 +16,7 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from results.records.errors import UsageError
 
@@ -32,7 +32,7 @@ GPUS_PER_NODE, CLUSTER = "gpus_per_node", margins.CLUSTER
 
 
 @dataclass(frozen=True)
-class Simulated(Evaluator):
+class Simulated(PointEvaluator):
     """Simulates points; what does not fit in the GPUs' memory is 'oom'.
 
     A point with the parameter `gpus_per_node` is simulated on the cluster's GPUs and links in nodes of that size, one
