@@ -80,10 +80,10 @@ def test_where_the_host_is_the_limit_its_calls_count() -> None:
     """The host issues the core's calls and the checkpoint function's, in the midst of the layer's backward pass."""
     slow = CostModel(replace(SELENE, host_per_call=1.0))
     core = operators.attention_core_forward(config("none").model, 1, 8)
-    again = core.calls + operators.CHECKPOINT_BACKWARD.calls
+    again = core.calls + operators.RECOMPUTATION_BACKWARD.calls
     none, selective = (slow.stages(config(name))[1] for name in ("none", "selective"))
     assert selective.recompute == pytest.approx(4 * again)
-    assert selective.forward - none.forward == pytest.approx(4 * operators.CHECKPOINT_FORWARD.calls)
+    assert selective.forward - none.forward == pytest.approx(4 * operators.RECOMPUTATION_FORWARD.calls)
 
 
 @pytest.mark.parametrize("model", range(len(MODELS)))

@@ -348,7 +348,7 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         load_cluster("selen")
 
 
-def test_distributed_checkpoints_cost_a_gather_per_block_and_keep_1_over_t() -> None:
+def test_distributed_inputs_of_blocks_cost_a_gather_per_block_and_keep_1_over_t() -> None:
     whole, distributed = (gpt3(distribute_checkpointed_activations=distribute) for distribute in (False, True))
     before, after = simulate(whole, SELENE), simulate(distributed, SELENE)
     layers, m, t, bsh = 96 // 12, 48, 8, 2048 * 12288
