@@ -116,11 +116,14 @@ def ring_factor(k: int) -> float:
     return (k - 1) / k
 
 
-def checkpoint_memory(c: float, layers: int, input_bytes: float, intermediate_bytes: float) -> float:
-    """Activation bytes of a stage of l layers with c checkpoints: c A_input + (l/c) A_intermediate (Section 3.5)."""
+def recomputation_memory(c: float, layers: int, input_bytes: float, intermediate_bytes: float) -> float:
+    """Activation bytes of a stage of l layers in c recomputed blocks, the paper's checkpoints (Section 3.5).
+
+    Each block keeps its input, and one of them has its intermediates: c A_input + (l/c) A_intermediate.
+    """
     return c * input_bytes + layers / c * intermediate_bytes
 
 
-def optimal_checkpoints(layers: int, input_bytes: float, intermediate_bytes: float) -> float:
-    """The c that minimises `checkpoint_memory`: sqrt(l A_intermediate/A_input) (Section 3.5)."""
+def optimal_kept_inputs(layers: int, input_bytes: float, intermediate_bytes: float) -> float:
+    """The c that minimises `recomputation_memory`: sqrt(l A_intermediate/A_input) (Section 3.5)."""
     return sqrt(layers * intermediate_bytes / input_bytes)

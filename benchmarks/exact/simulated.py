@@ -18,7 +18,7 @@ PARTS = 10**9  # the bubble is kept in parts per billion
 _175B = ModelConfig(layers=96, hidden=12288, heads=96)
 _SMALL = ModelConfig(layers=32, hidden=3840, heads=32)
 
-# What no point in the paper's file has: ZeRO-3, other schedules, unfused operators, several layers per checkpoint.
+# What no point in the paper's file has: ZeRO-3, other schedules, unfused operators, several layers recomputed together.
 FURTHER = {
     "ZeRO-3, 175B on 384 GPUs": TrainingConfig(_175B, ParallelConfig(d=384, b=4, B=1536, data_parallel="zero3")),
     "GPipe, p=8, m=32": TrainingConfig(_SMALL, ParallelConfig(p=8, B=32, schedule="gpipe")),

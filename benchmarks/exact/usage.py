@@ -31,7 +31,7 @@ from ptdp_core.engine import data
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, RunSettings, Settings
 from ptdp_core.launch import local
-from ptdp_core.launch.training import train
+from ptdp_core.launch.rank_run import train
 
 TOKENS = "run.tokens"
 SAMPLES = (8, 16)

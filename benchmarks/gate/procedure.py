@@ -59,7 +59,7 @@ NO_SPEED_UP = Hypothesis(-TOLERATED, at_most=False)
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """Slow-downs as ratios minus one: the estimate, and the bounds of those that a look cannot reject."""
 
     estimate: float
@@ -118,7 +118,7 @@ def p_value(differences: Logs, hypothesis: Hypothesis, swaps: Swaps) -> float:
     return extreme / total
 
 
-def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
+def interval(differences: Logs, alpha: float, swaps: Swaps) -> ConfidenceInterval:
     """The interval of the slow-downs that a test at `alpha` on either side does not reject, found by bisection."""
     estimate = statistic(differences)
 
@@ -134,7 +134,7 @@ def interval(differences: Logs, alpha: float, swaps: Swaps) -> Interval:
                 outside = middle
         return math.expm1(inside)
 
-    return Interval(math.expm1(estimate), bound(at_most=True), bound(at_most=False))
+    return ConfidenceInterval(math.expm1(estimate), bound(at_most=True), bound(at_most=False))
 
 
 def holm(p_values: Mapping[str, float], alpha: float, family: int) -> set[str]:

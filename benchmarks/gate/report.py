@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gate.launcher import WORKLOAD
-from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, Interval
+from benchmarks.gate.procedure import IMPROVED, INCONCLUSIVE, OK, REGRESSED, ConfidenceInterval
 from benchmarks.gate.run import NOT_COMPARED, CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
 from benchmarks.gate.trees import BASE, HEAD
@@ -159,7 +159,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _bound(interval: Interval | None, which: str) -> float | None:
+def _bound(interval: ConfidenceInterval | None, which: str) -> float | None:
     """The lower or upper bound of an interval; None where it is infinite, as JSON has no infinity."""
     value = getattr(interval, which) if interval else math.inf
     return value if math.isfinite(value) and value > -1 else None

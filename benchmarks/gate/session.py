@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.gate.guard import Guard, Reading
 from benchmarks.gate.launcher import SideLauncher
-from benchmarks.gate.procedure import INCONCLUSIVE, Interval, Logs, Look, Procedure, interval, statistic
+from benchmarks.gate.procedure import INCONCLUSIVE, ConfidenceInterval, Logs, Look, Procedure, interval, statistic
 from benchmarks.gate.trees import BASE, HEAD
 
 ROUNDS = 3
@@ -65,7 +65,7 @@ class Finding:
     name: str
     verdict: str
     rounds: tuple[RoundTimes, ...]
-    interval: Interval | None
+    interval: ConfidenceInterval | None
     reason: str | None = None
 
     @property

@@ -36,7 +36,7 @@ ENGINE = ("kernels", "ptdp_core.engine.trainer")  # imported before ranks are fo
 COMMANDS = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
 
 
-class RankError(RuntimeError):
+class WorkloadError(RuntimeError):
     """A rank failed; the text says with which error."""
 
 
@@ -89,7 +89,7 @@ def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
 
 
 def slice_of_ranks(pipes: list[Any]) -> list[float]:
-    """Let all ranks measure a slice. Raises `RankError` with what the first rank that fails says."""
+    """Let all ranks measure a slice. Raises `WorkloadError` with what the first rank that fails says."""
     for pipe in pipes:
         try:
             pipe.send("go")
@@ -103,9 +103,9 @@ def slice_of_ranks(pipes: list[Any]) -> list[float]:
             try:
                 answer = pipe.recv()
             except (EOFError, OSError):
-                raise RankError(f"rank {rank} ended without a word") from None
+                raise WorkloadError(f"rank {rank} ended without a word") from None
             if isinstance(answer, str):
-                raise RankError(f"rank {rank}: {answer}")
+                raise WorkloadError(f"rank {rank}: {answer}")
             seconds[pipe] = answer
     return slowest([seconds[pipe] for pipe in pipes])
 
@@ -145,7 +145,7 @@ def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
     try:
         slices = {b["name"]: prepare(b["workload"], b["slowdown"]) for b in benchmarks}
     except Exception as error:
-        say({"cannot": str(error) if isinstance(error, RankError) else said(error)})
+        say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
     say({"ready": True})

@@ -12,7 +12,7 @@ from benchmarks.harness.timing import measure
 from benchmarks.harness.training import batches, fastest_product
 from kernels import select
 from ptdp_core.engine.groups import Groups, local_device
-from ptdp_core.engine.precision import TORCH_DTYPES
+from ptdp_core.engine.parameters import TORCH_DTYPES
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.engine.zero3 import Zero3Trainer

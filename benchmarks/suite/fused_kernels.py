@@ -19,8 +19,8 @@ from torch import Tensor
 from benchmarks.harness.points import Parameter
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import FLUSH_BYTES, Samples, Step, Timer, device_timer, take_turns
-from benchmarks.suite.fused_kernels_cases import Call, Case, Shape, attention, cases, largest_tensor, shapes
-from ptdp_core.engine.precision import TORCH_DTYPES
+from benchmarks.suite.fused_kernels_cases import Call, OperatorCase, Shape, attention, cases, largest_tensor, shapes
+from ptdp_core.engine.parameters import TORCH_DTYPES
 from results.records import Metric, PointResult, fingerprint
 
 COPY = "copy"
@@ -78,7 +78,7 @@ def fitting_sequence(device: torch.device, dtype: torch.dtype) -> int:
 
 
 def measure_case(
-    case: Case,
+    case: OperatorCase,
     timer: Timer,
     rounds: int,
     copy: Copy,
@@ -126,7 +126,7 @@ def measure_case(
     return points
 
 
-def _cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterable[Case]:
+def _cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterable[OperatorCase]:
     """Yield the cases of all operators at a shape, then that of attention."""
     yield from cases(shape, device, dtype)
     yield attention(shape, device, dtype)
@@ -146,7 +146,9 @@ def _steps(call: Call, inputs: tuple[Tensor, ...]) -> tuple[Step, Step]:
     return Step.of(lambda: call(*inputs)), Step(backward, prepare)
 
 
-def _metrics(case: Case, name: str, times: Mapping[str, Mapping[str, Samples]], bandwidth: float) -> dict[str, Metric]:
+def _metrics(
+    case: OperatorCase, name: str, times: Mapping[str, Mapping[str, Samples]], bandwidth: float
+) -> dict[str, Metric]:
     metrics = {}
     baseline = next(iter(case.calls))  # the first series: the reference, or the older layout
     for step, samples in times.items():

@@ -44,7 +44,7 @@ def shapes(s: int) -> tuple[Shape, Shape]:
 
 
 @dataclass(frozen=True)
-class Case:
+class OperatorCase:
     """One operator at one shape.
 
     `bytes_moved` is the least that forward and backward can read and write, where that is a useful bound. The `inputs`
@@ -69,7 +69,7 @@ def largest_tensor(shape: Shape, dtype: torch.dtype) -> int:
     return dtype.itemsize * max(shape.a * shape.s**2 * ATTENTION_BATCH, shape.s * 4 * shape.h)
 
 
-def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Case]:
+def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[OperatorCase]:
     """Yield the case of every operator at `shape`.
 
     A case holds its inputs, so drop it before asking for the next one.
@@ -79,9 +79,9 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Ca
         """A random input that gets a gradient."""
         return torch.randn(size, device=device, dtype=dtype, requires_grad=True)
 
-    def case(operator: str, inputs: tuple[Tensor, ...], calls: Mapping[str, Call | str], **moved: int) -> Case:
+    def case(operator: str, inputs: tuple[Tensor, ...], calls: Mapping[str, Call | str], **moved: int) -> OperatorCase:
         parameters = {"s": shape.s, "b": 1, "t": TENSOR_PARALLEL, "h": shape.h, "heads_per_rank": shape.a}
-        return Case(operator, shape, parameters, inputs, calls, moved)
+        return OperatorCase(operator, shape, parameters, inputs, calls, moved)
 
     s, h, element = shape.s, shape.h, dtype.itemsize
     scale = 1 / sqrt(h // (shape.a * TENSOR_PARALLEL))
@@ -137,7 +137,7 @@ def cases(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[Ca
     )
 
 
-def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
+def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> OperatorCase:
     """The case of attention between its two projections, in both layouts, and as PyTorch's own newer operator.
 
     The inputs are queries, keys and values as one projection leaves them, in the layout of the series: [s, b, a, 3d]
@@ -165,7 +165,7 @@ def attention(shape: Shape, device: torch.device, dtype: torch.dtype) -> Case:
     qkv = torch.randn(b * shape.s, shape.a * 3 * d, device=device, dtype=dtype, requires_grad=True)
     calls: dict[str, Call | str] = {"[b, s, a, h]": b_first, "[s, b, a, h]": s_first, "sdpa": fused}
     parameters = {"s": shape.s, "b": b, "t": TENSOR_PARALLEL, "head_size": d, "heads_per_rank": shape.a}
-    return Case("attention", shape, parameters, (qkv,), calls, {})
+    return OperatorCase("attention", shape, parameters, (qkv,), calls, {})
 
 
 def _series(device: torch.device, of: Callable[[kernels.Kernels], Call]) -> dict[str, Call | str]:

@@ -51,7 +51,7 @@ def product(m: int, n: int, k: int, dtype: str = "fp32", device: str = "cpu", ba
     """A function that computes `batch` products [m, k] x [k, n] into an existing tensor; `dtype` is fp32, bf16, ..."""
     import torch
 
-    from ptdp_core.engine.precision import TORCH_DTYPES
+    from ptdp_core.engine.parameters import TORCH_DTYPES
 
     kind = TORCH_DTYPES[dtype]
     lead = (batch,) if batch > 1 else ()

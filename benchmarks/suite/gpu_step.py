@@ -34,7 +34,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class Case:
+class StepCase:
     """A point: a model by name, and how it is trained."""
 
     model: str
@@ -58,7 +58,7 @@ class Case:
 MODELS = {"GPT-2 XL": ModelConfig(48, 1600, 25, 1024, 50257), "GPT 1.65B": ModelConfig(24, 2304, 24, 2048, 51200)}
 TOYS = {name: ModelConfig(2, 64, 4, 32, 256) for name in MODELS}
 CASES = tuple(
-    Case(model, *sizes, **how)
+    StepCase(model, *sizes, **how)
     for model, small, large in (("GPT-2 XL", (4, 2), (16, 4)), ("GPT 1.65B", (2, 2), (8, 4)))
     for sizes, how in (
         (small, {}),

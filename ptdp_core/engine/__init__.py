@@ -1,6 +1,6 @@
 """The PTD-P engine: trains GPT models with pipeline, tensor and data parallelism, in strict optimizer semantics.
 
-    settings                the configuration of a training run: TOML, overrides
+    settings, sections      the configuration of a training run; TOML, overrides
     report                  the log of a training run
     groups                  process groups along the axes pp, dp and tp of the rank grid
     parameters              the parts of parameters that a rank holds, with values that do not depend on the layout
@@ -14,10 +14,10 @@
     param_and_grad_buffer   flat parameters and main gradients, and their reduction
     optimizer               AdamW, loss scaling, ZeRO-1
     trainer                 one training step: the parts put together
-    checkpoint, pieces      checkpoints by global name, as rectangles of global tensors
+    checkpoint              checkpoints by global name; `checkpoint_tensors` has a rank's parts of them, as rectangles
     staging                 copies of the training state from which a checkpoint is written in the background
-    data, text              token files and a resumable order of samples; text to tokens and back
-    evaluation, generation  the loss of held-out data; text from a checkpoint
+    data                    token files and a resumable order of samples
+    evaluation              the loss of held-out data
     zero3                   the FSDP2 baseline (Section 5.2)
 
 Stands on `ptdp_core.config`, `formulas`, `layout` and `schedules`, and on `kernels`; not on the simulator.

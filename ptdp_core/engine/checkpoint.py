@@ -30,11 +30,11 @@ from ptdp_core.engine import checkpoint_folder as folders
 from ptdp_core.engine.checkpoint_folder import STATE, FileSum
 from ptdp_core.engine.checkpoint_metadata import Reader, read_metadata
 from ptdp_core.engine.checkpoint_state import Progress, changes_since, read_state
+from ptdp_core.engine.checkpoint_tensors import LoadPlanner, Pieces, SavePlanner, Writer, rectangles
 from ptdp_core.engine.errors import DivergedError, EngineUnavailableError, not_writable
 from ptdp_core.engine.files import LOCK, check_writable, lock, write_durably
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.optimizer import LossScale, StateSlice
-from ptdp_core.engine.pieces import LoadPlanner, Pieces, SavePlanner, Writer, rectangles
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.sections import to_mapping
 from ptdp_core.engine.settings import Settings

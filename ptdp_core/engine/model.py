@@ -66,7 +66,7 @@ class Build:
     rng: RNGTracker
     dropout: float = 0.0
     recompute_layers: int = 0  # layers per recomputed block; 0: keep all activations
-    distribute_checkpoints: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
+    distribute_block_inputs: bool = False  # tensor ranks keep 1/t each of a recomputed block's input
     attention: str = "operators"
     recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
     sequence_parallel: bool = False
@@ -83,7 +83,7 @@ class Build:
             rng,
             dropout=settings.engine.dropout,
             recompute_layers=settings.recompute_layers,
-            distribute_checkpoints=parallel.distribute_checkpointed_activations,
+            distribute_block_inputs=parallel.distribute_checkpointed_activations,
             attention=parallel.attention,
             recompute_attention=settings.recompute_attention,
             sequence_parallel=parallel.sequence_parallel,
@@ -311,7 +311,7 @@ class Chunk(nn.Module):
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
         step = build.recompute_layers or max(1, len(self.layers))
-        distributed = build.tp if build.distribute_checkpoints else None
+        distributed = build.tp if build.distribute_block_inputs else None
         for start in range(0, len(self.layers), step):
             block = self._block(start, start + step)
             x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)

@@ -16,6 +16,8 @@ from ptdp_core import layout
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.weight_gradients import WeightGradients
 
+# PyTorch's types for the precisions of `ptdp_core.config.DTYPES`.
+TORCH_DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 BLOCK = 16  # rows or columns that one generator draws; part of what the initial weights are
 
 

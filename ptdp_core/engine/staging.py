@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from ptdp_core.engine.pieces import Pieces
+from ptdp_core.engine.checkpoint_tensors import Pieces
 
 
 class Staging:

@@ -15,9 +15,8 @@ from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
 from ptdp_core.engine.p2p import P2PCommunicator
 from ptdp_core.engine.param_and_grad_buffer import MIB, ParamAndGradBuffer
-from ptdp_core.engine.parameters import ParameterStore
+from ptdp_core.engine.parameters import TORCH_DTYPES, ParameterStore
 from ptdp_core.engine.pipeline import Batch, BatchResult, Executor, last_backward
-from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.weight_gradients import WeightGradients

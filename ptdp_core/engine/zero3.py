@@ -17,9 +17,8 @@ from torch.distributed.tensor import DTensor
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import LossScale, StateSlice, adamw, learning_rate, must_skip, on_host, state_of
-from ptdp_core.engine.parameters import ParameterStore
+from ptdp_core.engine.parameters import TORCH_DTYPES, ParameterStore
 from ptdp_core.engine.pipeline import Batch, BatchResult
-from ptdp_core.engine.precision import TORCH_DTYPES
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import OptimizerSettings, Settings
 from ptdp_core.engine.trainer import TrainStep

@@ -24,7 +24,7 @@ def become_rank() -> None:
 
 def _command() -> int:
     """Run the command; imported here, when signals are handled already."""
-    from ptdp_core.launch.train import main
+    from ptdp_core.launch.command_line import main
 
     return main()
 

@@ -46,7 +46,7 @@ OPTIONS = ("--nodes", "--per-node", "--time", "--partition", "--account")
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """What a batch script asks Slurm for besides its tasks; the cluster's defaults hold for fields that are None.
 
     `per_node` is the number of ranks on a node. Raises `ValueError` for a time or a name that Slurm would not take.
@@ -93,16 +93,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--account", help="account to charge")
 
 
-def job_of(arguments: argparse.Namespace, printed: bool) -> Job:
+def job_of(arguments: argparse.Namespace, printed: bool) -> BatchJob:
     """The job that the options ask for. Raises `ValueError` for an option without a script that is `printed`."""
-    values = {name: getattr(arguments, name) for name in Job.__dataclass_fields__}
+    values = {name: getattr(arguments, name) for name in BatchJob.__dataclass_fields__}
     given = [name for name, value in values.items() if value is not None]
     if given and not printed:
         option = f"--{given[0].replace('_', '-')}"
         raise ValueError(
             f"{option} is for a printed batch script; needs the option that prints it; try without {option}"
         )
-    return Job(**values)
+    return BatchJob(**values)
 
 
 def without_options(words: Sequence[str], *flags: str) -> list[str]:
@@ -118,7 +118,7 @@ def without_options(words: Sequence[str], *flags: str) -> list[str]:
     return kept
 
 
-def sbatch(settings: Settings, arguments: Sequence[str], job: Job) -> str:
+def sbatch(settings: Settings, arguments: Sequence[str], job: BatchJob) -> str:
     """The script for a run of p*t*d ranks with these command-line arguments.
 
     If the run saves, the script goes on from what is saved: Slurm may restart it, or the user submit it again.
@@ -132,7 +132,7 @@ def sbatch(settings: Settings, arguments: Sequence[str], job: Job) -> str:
     return script(settings.parallel.n, job, on_gpus, srun, TRAINING)
 
 
-def script(ranks: int, job: Job, on_gpus: bool, command: str, options: str = "") -> str:
+def script(ranks: int, job: BatchJob, on_gpus: bool, command: str, options: str = "") -> str:
     """A script that runs `command` on an allocation of `ranks` tasks; `options` are more lines for sbatch."""
     nodes, per_node = job.shape(ranks)
     lines = [f"#SBATCH --gpus-per-node={per_node}"] if on_gpus else []

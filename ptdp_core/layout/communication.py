@@ -100,7 +100,7 @@ def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = F
     )
 
 
-def checkpoint_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:
+def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:
     """The all-gathers that restore the inputs of recomputed blocks of which each tensor rank keeps 1/t.
 
     A chunk of `layers` layers needs one per block and microbatch, in the backward pass."""

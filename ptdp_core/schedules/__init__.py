@@ -9,8 +9,7 @@
 - `files.py`: reads a schedule of one's own, and checks it
 - `lowering.py`: `lower(schedule, mode)` places the sends and receives, blocking (the paper's; for any table:
   `derived.py`) or overlapped; `program.py`: what comes out
-- `execution.py`: runs a schedule or a program in exact arithmetic: timeline, bubble
-- `timeline.py`: `TimelineEvent`, an interval of any timeline
+- `execution.py`: runs a schedule or a program in exact arithmetic: timeline (of `TimelineEvent`s), bubble
 - `checks.py`: completeness, order and groups of messages, progress, peak stash
 
     schedule = build("interleaved", p=4, m=8, v=2)
@@ -29,7 +28,7 @@ from ptdp_core.schedules.checks import (
     stash_fronts,
 )
 from ptdp_core.schedules.definition import Definition
-from ptdp_core.schedules.execution import Time, bubble_fraction, execute, execute_program
+from ptdp_core.schedules.execution import Time, TimelineEvent, bubble_fraction, execute, execute_program
 from ptdp_core.schedules.files import read_schedule
 from ptdp_core.schedules.lowering import MESSAGES_AT_ONCE, blocking_groups, lower
 from ptdp_core.schedules.placement import StagePlacement, looped, wave
@@ -56,7 +55,6 @@ from ptdp_core.schedules.registry import (
     register_table,
 )
 from ptdp_core.schedules.summary import Summary, summary
-from ptdp_core.schedules.timeline import TimelineEvent
 
 __all__ = [
     "KINDS",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ptdp_core.schedules.actions import Action
 from ptdp_core.schedules.definition import Definition, Order, Time, split_on_v
-from ptdp_core.schedules.list_scheduling import Progress, list_schedule
+from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from ptdp_core.schedules.placement import wave
 
 PERIOD = 6
@@ -60,11 +60,11 @@ def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
         slots = [(slot + PERIOD * i, Action(kind, g, i)) for kind, g, slot in kinds for i in range(m)]
         ranks.append([action for _, action in sorted(slots)])
 
-    def offers(rank: int, progress: Progress) -> list[Action]:
-        done = progress.passes[rank]
+    def offers(rank: int, partial: PartialSchedule) -> list[Action]:
+        done = partial.passes[rank]
         following = ranks[rank][done : done + 1]
-        if following and following[0].kind == "F" and progress.stash[rank] >= most:
+        if following and following[0].kind == "F" and partial.stash[rank] >= most:
             following = []
-        return [*following, *progress.deferred[rank][:1]]
+        return [*following, *partial.deferred[rank][:1]]
 
     return list_schedule(placement, m, (1, 1, 1), offers)

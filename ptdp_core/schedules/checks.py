@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from itertools import accumulate, chain, zip_longest
 
 from ptdp_core.schedules.actions import KINDS, Action, Schedule
-from ptdp_core.schedules.execution import execute_program
+from ptdp_core.schedules.execution import Time_co, TimelineEvent, execute_program
 from ptdp_core.schedules.program import Exchange, Message, Program
-from ptdp_core.schedules.timeline import Time_co, TimelineEvent
 
 _BEFORE = {"B": "F", "I": "F", "W": "I"}
 _PASSES = {"F": "forward pass", "I": "input gradient"}

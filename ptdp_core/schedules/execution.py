@@ -7,11 +7,31 @@ real stages and links, and is tested against this module.
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Generic, NamedTuple, TypeVar
 
 from ptdp_core.schedules.actions import Action, Schedule
 from ptdp_core.schedules.definition import Time
 from ptdp_core.schedules.program import Compute, Exchange, Message, Program, message_into
-from ptdp_core.schedules.timeline import TimelineEvent
+
+Time_co = TypeVar("Time_co", bound=float | Fraction, covariant=True)
+
+
+class TimelineEvent(NamedTuple, Generic[Time_co]):
+    """One thing that a pipeline rank did, from `start` to `end`; time that no event covers is idle.
+
+    Every timeline is made of these: executed here, simulated, emulated, run or drawn.
+
+    `kind` is that of a pass (`actions.KINDS`), which `action` names, or 'exchange', 'data_parallel', 'optimizer' or
+    'host', whose action is None. `exchange` has the messages of an executed exchange where they are known. The unit of
+    the times depends on the timeline: an exact one has integers or fractions of t_f, all others seconds (picoseconds
+    inside the simulator).
+    """
+
+    kind: str
+    action: Action | None
+    start: Time_co
+    end: Time_co
+    exchange: Exchange | None = None
 
 
 def needs(action: Action, stages: int) -> Iterator[Action]:

@@ -16,7 +16,7 @@ from ptdp_core.schedules.execution import needs
 from ptdp_core.schedules.placement import StagePlacement
 
 
-class Progress:
+class PartialSchedule:
     """The state of a schedule while it is made, as far as a rule for the next pass may need it.
 
     - `rows[r]` are the passes that rank r has started, in order.
@@ -65,17 +65,17 @@ def list_schedule(
     placement: StagePlacement,
     m: int,
     times: tuple[Time, Time, Time],
-    offers: Callable[[int, Progress], Iterable[Action]],
+    offers: Callable[[int, PartialSchedule], Iterable[Action]],
 ) -> Order:
     """Execute a rule, and return the passes of each rank in the order in which they started.
 
-    `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, progress)` gives
+    `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, partial)` gives
     the passes that a free rank may start, the best first; the rank waits if none of them can run. If the rule leaves
     all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds.
     """
     forward, inputs, weights = times
     cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
-    progress, free = Progress(placement, m), [0 * forward] * placement.p
+    partial, free = PartialSchedule(placement, m), [0 * forward] * placement.p
     moments: list[Time] = [0]
     while moments:
         now = heappop(moments)
@@ -84,9 +84,9 @@ def list_schedule(
         for rank in range(placement.p):
             if free[rank] > now:
                 continue
-            action = next((offer for offer in offers(rank, progress) if progress.can_run(offer, now)), None)
+            action = next((offer for offer in offers(rank, partial) if partial.can_run(offer, now)), None)
             if action is not None:
                 free[rank] = now + cost[action.kind]
-                progress.start(rank, action, free[rank])
+                partial.start(rank, action, free[rank])
                 heappush(moments, free[rank])
-    return progress.rows
+    return partial.rows

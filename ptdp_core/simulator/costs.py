@@ -13,11 +13,11 @@ from ptdp_core.layout import (
     Boundary,
     Collective,
     RankGrid,
-    checkpoint_gathers,
     layer_parameters,
     layer_passes,
     longest_chunk,
     rank_elements,
+    recomputation_gathers,
     stage_layers,
     table_elements,
 )
@@ -164,16 +164,16 @@ class CostModel:
         hidden = self._hidden(config, group)
         backward, recompute = self.seconds(layer_backward, group, hidden), 0.0
         if parallel.recompute == "full":
-            recompute = self.seconds(layer_forward + operators.CHECKPOINT_BACKWARD, group)
+            recompute = self.seconds(layer_forward + operators.RECOMPUTATION_BACKWARD, group)
         elif parallel.recomputes_attention:
             # In the midst of the layer's backward pass, whose work may hide the host's time for it.
             core = operators.attention_core_forward(model, b, t)
             if not parallel.fused:
                 core += operators.unfused_attention_core_forward(model, b, t)
-            again = core + operators.CHECKPOINT_BACKWARD
+            again = core + operators.RECOMPUTATION_BACKWARD
             recompute = self.seconds(layer_backward + again, group, hidden) - backward
         if parallel.recompute == "full" or parallel.recomputes_attention:
-            layer_forward += operators.CHECKPOINT_FORWARD
+            layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
         weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *weights_and_tensors), group)
         fetch = self.cluster.microbatch_host_time
@@ -182,7 +182,7 @@ class CostModel:
             k: StageTimes(
                 fetch,
                 k * forward,
-                k * recompute + fsum(self._gathered(config, call) for call in checkpoint_gathers(config, k)),
+                k * recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
                 k * backward,
                 weight_gradient=k * weights,
             )

@@ -124,7 +124,7 @@ class NetworkModel:
         return latency / 2 + (group.size - 1) / group.size * size_bytes / bandwidth
 
     def all_gather(self, group: Group, size_bytes: float) -> float:
-        """Seconds to put together a boundary tensor, or a checkpointed one, of `size_bytes` from its shards.
+        """Seconds to put together a boundary tensor, or a recomputed block's input, of `size_bytes` from its shards.
 
         Half of a ring's all-reduce, but with the latency of a whole one.
         """

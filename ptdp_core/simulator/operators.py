@@ -75,11 +75,11 @@ CORE_MODULES, CORE_VIEWS, CORE_FUNCTIONS = 2, 10, 1  # of the attention core: so
 FUNCTIONS = 3  # Python autograd functions: two layer norms, bias + GeLU
 RNG_FORK = 4  # the tensor-parallel random state read, set, read and set again around the attention's dropout
 PER_COLLECTIVE = 6  # events recorded and waited for on two streams (4), work object, autograd function (f, g)
-# What recomputing a layer or its attention core (Section 3.5) adds: the checkpoint function, and the CPU's, the GPU's
-# and the tracker's random states saved; before the backward pass these saved, set and set back, the inputs detached,
-# and backward called.
-CHECKPOINT_FORWARD = Work(host_calls=4)
-CHECKPOINT_BACKWARD = Work(host_calls=11)
+# What recomputing a layer or its attention core (Section 3.5) adds: torch's checkpoint function, and the random states
+# of the CPU, the GPU and the tracker saved; before the backward pass these saved, set and set back, the inputs
+# detached, and backward called.
+RECOMPUTATION_FORWARD = Work(host_calls=4)
+RECOMPUTATION_BACKWARD = Work(host_calls=11)
 
 
 def _communicated(calls: tuple[Collective, ...]) -> Work:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
-from ptdp_core.simulator.bounds import peak_memory
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.peak_memory import peak_memory
 
 
 def least_recomputation(config: TrainingConfig, model: CostModel) -> tuple[TrainingConfig, dict[str, int]]:

@@ -9,11 +9,11 @@ from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
-    checkpoint_gathers,
     chunk_layers,
     layer_passes,
     longest_chunk,
     rank_elements,
+    recomputation_gathers,
     step_collectives,
     whole_elements,
 )
@@ -198,7 +198,7 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
-    checkpointed activations, and that of gradients with sequence parallelism.
+    distributed inputs of recomputed blocks, and that of gradients with sequence parallelism.
     """
     model, parallel = config.model, config.parallel
     t, m, placement = parallel.t, parallel.m, parallel.placement
@@ -209,7 +209,7 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
     for pp, once in enumerate(step_collectives(config)):
         chunks = [len(layers) for layers in chunk_layers(model.layers, placement, pp)]
-        regathered = fsum(call.sent(t) for layers in chunks for call in checkpoint_gathers(config, layers))
+        regathered = fsum(call.sent(t) for layers in chunks for call in recomputation_gathers(config, layers))
         messages = m * placement.sends(pp)
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,

@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Difference:
+class ValueDifference:
     """A value of a point that is not the same in A and B.
 
     `samples_apart` says whether the samples of A and of B do not overlap; None where one of them has no samples.
@@ -61,7 +61,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Change:
+class StatedChange:
     """A status, a timeline or a verdict that is not the same in A and B, in words."""
 
     what: str
@@ -90,8 +90,8 @@ class Pair:
     obstacles: tuple[str, ...] = ()
     points: int = 0
     values: int = 0
-    differences: tuple[Difference, ...] = ()
-    changes: tuple[Change, ...] = ()
+    differences: tuple[ValueDifference, ...] = ()
+    changes: tuple[StatedChange, ...] = ()
     only_in_a: tuple[str, ...] = ()
     only_in_b: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ def _pair(key: Key, a: Record, b: Record, across_hosts: bool) -> Pair:
         values=len(common),
         differences=tuple(difference for difference in candidates if difference is not None),
         changes=tuple(
-            Change(what, _in_words(mine[what]), _in_words(theirs[what]))
+            StatedChange(what, _in_words(mine[what]), _in_words(theirs[what]))
             for what in mine
             if not isinstance(mine[what], Metric) and what in theirs and mine[what] != theirs[what]
         ),
@@ -262,14 +262,14 @@ def _other_point(p: PointResult, q: PointResult) -> list[str]:
     ]
 
 
-def _difference(point: str, metric: str, a: Metric, b: Metric) -> Difference | None:
+def _difference(point: str, metric: str, a: Metric, b: Metric) -> ValueDifference | None:
     if a.value is None or b.value is None or a.value == b.value:
         return None  # a value that is missing has a status that says why
     apart = None
     if a.samples and b.samples:
         apart = max(a.samples) < min(b.samples) or max(b.samples) < min(a.samples)
     relative = (b.value - a.value) / abs(a.value) if a.value else None
-    return Difference(point, metric, a.value, b.value, a.unit, a.origin, apart, relative)
+    return ValueDifference(point, metric, a.value, b.value, a.unit, a.origin, apart, relative)
 
 
 def _contents(record: Record, other: Record) -> dict[str, Any]:

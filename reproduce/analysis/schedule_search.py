@@ -26,7 +26,7 @@ from ptdp_core.schedules import (
     wave,
 )
 from ptdp_core.schedules.execution import needs
-from ptdp_core.schedules.list_scheduling import Progress, list_schedule
+from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from results.records.errors import UnavailableError, UsageError
 
 Times = Sequence[Time]  # of a rank's forward pass (all chunks), backward pass, and its part for the weights
@@ -81,17 +81,19 @@ def _candidates(p: int, m: int, memory: Fraction, times: Times) -> Iterator[Sche
                 yield table
 
 
-def _offers(placement: StagePlacement, most: int, order: str, eager: bool) -> Callable[[int, Progress], list[Action]]:
+def _offers(
+    placement: StagePlacement, most: int, order: str, eager: bool
+) -> Callable[[int, PartialSchedule], list[Action]]:
     """What a rank may start: kinds in this order, late chunks first; W before F if `eager` or if memory is full."""
 
-    def offers(rank: int, progress: Progress) -> list[Action]:
-        stages, room = placement.stages[rank], most - progress.stash[rank]
+    def offers(rank: int, partial: PartialSchedule) -> list[Action]:
+        stages, room = placement.stages[rank], most - partial.stash[rank]
         # What has begun on this rank must find room in its later chunks, or all would wait for ever.
-        reserved = sum(progress.started("F", stages[0]) - progress.started("F", g) for g in stages[1:])
-        forward = [action for g in reversed(stages) for action in progress.next("F", g)]
+        reserved = sum(partial.started("F", stages[0]) - partial.started("F", g) for g in stages[1:])
+        forward = [action for g in reversed(stages) for action in partial.next("F", g)]
         fitting = [a for a in forward if room >= (reserved + len(stages) if a.stage == stages[0] else 1)]
-        backward = [action for g in reversed(stages) for action in progress.next("I", g)]
-        passes = {"F": fitting, "I": backward, "W": progress.deferred[rank][:1]}
+        backward = [action for g in reversed(stages) for action in partial.next("I", g)]
+        passes = {"F": fitting, "I": backward, "W": partial.deferred[rank][:1]}
         kinds = order if not eager and len(fitting) == len(forward) else order.replace("W", "").replace("F", "WF")
         return [action for kind in kinds for action in passes[kind]]
 

@@ -9,7 +9,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
-from reproduce.output.traces import Timeline, derive, from_schedule, schedule_of
+from reproduce.output.timeline import Timeline, derive, from_schedule, schedule_of
 from results.records import PaperValue, PointResult
 
 P, M = 4, 8

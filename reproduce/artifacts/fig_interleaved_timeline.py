@@ -13,7 +13,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
-from reproduce.output.traces import derive, from_schedule
+from reproduce.output.timeline import derive, from_schedule
 from results.records import PaperValue
 
 P, M, V = 4, 8, 2

@@ -17,7 +17,8 @@ from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
 from reproduce.output.figures import line_plot
-from reproduce.output.traces import from_schedule, trace
+from reproduce.output.timeline import from_schedule
+from reproduce.output.traces import trace
 from results.records import RecordedTimeline
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ..
 
 def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
     """The four schedules as timelines above each other, and as one trace: if emulated as executed, else as derived."""
-    from reproduce.output import timelines
+    from reproduce.output import timeline_figure
 
     if record.fidelity == "emulated" and not any(point.timelines for point in record.points):
         return {}
@@ -85,7 +86,7 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
         else:
             sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
             shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v)) for name, v in sizes]
-            figure, traces = timelines.draw(shown), {"trace.json": trace(shown)}
+            figure, traces = timeline_figure.draw(shown), {"trace.json": trace(shown)}
         return {**theme.figure_files(figure, artifact.title, "timelines"), **traces}
 
 

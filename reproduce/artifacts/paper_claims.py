@@ -191,10 +191,10 @@ def optimal_checkpoints(results: Results) -> Judgement:
     worst = float("-inf")
     for layers in (1, 2, 4, 8, 16, 32):
         for ratio in (1.0, 5.0, 20.0, 34.0, 100.0):
-            best = formulas.optimal_checkpoints(layers, 1.0, ratio)
-            least = formulas.checkpoint_memory(best, layers, 1.0, ratio)
+            best = formulas.optimal_kept_inputs(layers, 1.0, ratio)
+            least = formulas.recomputation_memory(best, layers, 1.0, ratio)
             others = (
-                formulas.checkpoint_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1001) if k != 100
+                formulas.recomputation_memory(best * k / 100, layers, 1.0, ratio) for k in range(10, 1001) if k != 100
             )
             worst = max(worst, least / min(others) - 1)
     text = f"memory at the formula's c over that at 0.1 to 10 times it, 30 cases: at most {worst:+.1e}"

@@ -1,10 +1,10 @@
-"""Section 3.5: how often to checkpoint activations, for the models of Table 1."""
+"""Section 3.5: how many layers to recompute together, for the models of Table 1."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ptdp_core.formulas import optimal_checkpoints
+from ptdp_core.formulas import optimal_kept_inputs
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
 from reproduce.artifacts.shared import models
@@ -22,17 +22,17 @@ SPREAD, WITHOUT, USABLE = "throughput_spread", "peak_without_recomputation", "us
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
-    """The formula's optimum, and the simulated optimum over every number of layers between checkpoints."""
+    """The formula's optimum, and the simulated optimum over every number of layers that are recomputed together."""
     config = estimate.config
     layers = config.layers_per_chunk
     kept, intermediate = layer_input_bytes(config), layer_intermediate_bytes(config)
-    c = optimal_checkpoints(layers, kept, intermediate)
+    c = optimal_kept_inputs(layers, kept, intermediate)
     tried = {k: _with(estimate, cluster, checkpoint_layers=k) for k in range(1, layers + 1)}
     peaks = {k: candidate.peak_memory for k, candidate in tried.items()}
     rates = [candidate.throughput_per_gpu for candidate in tried.values()]
     best = min(peaks, key=lambda k: peaks[k])
     none = _with(estimate, cluster, recompute="none", checkpoint_layers=1)
-    every = min(max(1, round(layers / c)), layers)  # there is no checkpoint within a layer
+    every = min(max(1, round(layers / c)), layers)  # a layer is recomputed whole
     counts = {STAGE: layers, CHECKPOINTS: c, EVERY: every, BEST: best}
     sizes = {
         INPUT: kept,

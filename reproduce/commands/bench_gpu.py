@@ -11,7 +11,7 @@ from results.records import errors
 from results.records.documents import print_document
 
 if TYPE_CHECKING:
-    from reproduce.running.gpu_session import Step, StepOutcome
+    from reproduce.running.gpu_session import SessionStep, StepOutcome
 
 HELP = """Tests that need a GPU, kernels under compute-sanitizer, matrix products, operators, training steps with
 profiles, calibration, the artifacts that one GPU can do, training and saving under torchrun on NCCL, FSDP2, text from a
@@ -61,7 +61,7 @@ def run(parsed: Namespace) -> int:
     return errors.DONE if all(outcome.good for outcome in outcomes.values()) else errors.POINTS_FAILED
 
 
-def _outcomes(parsed: Namespace, steps: "Sequence[Step]", folder: Path) -> "Mapping[str, StepOutcome]":
+def _outcomes(parsed: Namespace, steps: "Sequence[SessionStep]", folder: Path) -> "Mapping[str, StepOutcome]":
     """Run the steps. Raises `UnavailableError` where there is no GPU for them."""
     from reproduce.running import gpu_session, measured
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from reproduce.analysis.compare import Comparison, Difference, Key, Pair, compare, load
+from reproduce.analysis.compare import Comparison, Key, Pair, ValueDifference, compare, load
 from reproduce.commands.options import add_json, path_of
 from results.records.documents import print_document
 from results.records.errors import DONE, INVALID_RESULTS, REGRESSED, UsageError
@@ -155,9 +155,9 @@ def _listed(keys: Sequence[Key]) -> str:
     return ", ".join(map(str, keys[:LINES])) + (f" and {len(keys) - LINES} more" if len(keys) > LINES else "")
 
 
-def _table(differences: Sequence[Difference]) -> list[str]:
+def _table(differences: Sequence[ValueDifference]) -> list[str]:
     """A row per metric, with the point where it differs most."""
-    by_metric: dict[str, list[Difference]] = {}
+    by_metric: dict[str, list[ValueDifference]] = {}
     for difference in differences:
         by_metric.setdefault(difference.metric, []).append(difference)
     rows = sorted(map(_row, by_metric.values()), key=lambda row: -int(row[1]))
@@ -179,7 +179,7 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
         {(pair.key, d.metric, d.point): d for pair in comparison.pairs for d in pair.differences}
         for comparison in comparisons
     ]
-    most: dict[tuple[Key, str], Difference] = {}
+    most: dict[tuple[Key, str], ValueDifference] = {}
     for column in columns:
         for (key, metric, _), difference in column.items():
             most[key, metric] = max(most.get((key, metric), difference), difference, key=attrgetter("size"))
@@ -195,7 +195,7 @@ def _side_by_side(comparisons: Sequence[Comparison]) -> list[str]:
     return ["all, where they differ most:", *_aligned(headings, rows)] if rows else ["all: no value differs"]
 
 
-def _cell(difference: Difference | None) -> str:
+def _cell(difference: ValueDifference | None) -> str:
     """A set's value at a point; that of A if it does not differ there, or if the set has none."""
     if difference is None:
         return "as A, or none"
@@ -203,7 +203,7 @@ def _cell(difference: Difference | None) -> str:
     return with_unit(difference.b, difference.unit, DIGITS) + share
 
 
-def _row(differences: Sequence[Difference]) -> tuple[str, ...]:
+def _row(differences: Sequence[ValueDifference]) -> tuple[str, ...]:
     most = max(differences, key=attrgetter("size"))
     relative = "from 0" if most.relative is None else f"{100 * most.relative:+.3g}%"
     sampled = [difference.samples_apart for difference in differences if difference.samples_apart is not None]

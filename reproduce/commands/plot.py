@@ -93,7 +93,7 @@ def run(parsed: Namespace) -> int:
             how = f"reproduce bench run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
     paper = parsed.style == "paper"
-    look = theme.Look(parsed.width, parsed.font, parsed.formats, captioned=paper)
+    look = theme.FigureLook(parsed.width, parsed.font, parsed.formats, captioned=paper)
     ending = "_paper" if paper else ""
     if parsed.others:
         drawn = _overlay(names, records, parsed.results, parsed.others, look, f"overlay{ending}")
@@ -115,7 +115,7 @@ def _records(results: Path, name: str) -> list[Path]:
     return record_paths(results, catalog.load(name))
 
 
-def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:
+def _draw(name: str, path: Path, look: theme.FigureLook, stem: str) -> list[Path]:
     record = read_record(path)
     if name in BENCHMARKS:
         from reproduce.output import benchmark_figures
@@ -125,9 +125,13 @@ def _draw(name: str, path: Path, look: theme.Look, stem: str) -> list[Path]:
 
 
 def _overlay(
-    names: Sequence[str], chosen: Mapping[str, list[Path]], results: Path, others: Sequence[Path], look: theme.Look,
+    names: Sequence[str],
+    chosen: Mapping[str, list[Path]],
+    results: Path,
+    others: Sequence[Path],
+    look: theme.FigureLook,
     stem: str,
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Draw one artifact's first record together with the one of each other place that is most like it."""
     if len(names) != 1:
         raise UsageError(

@@ -154,7 +154,7 @@ def version() -> str:
     return f"ptdp {provenance.versions().get('ptdp', 'not installed')}{where}"
 
 
-def _job(parsed: Namespace) -> slurm.Job:
+def _job(parsed: Namespace) -> slurm.BatchJob:
     """What a printed batch script asks for. Raises `UsageError` for what it cannot, before devices are looked for."""
     if parsed.print_script and parsed.launcher != "slurm":
         raise UsageError(f"{PRINT_SCRIPT} with --launcher {parsed.launcher}; needs --launcher slurm")
@@ -166,7 +166,7 @@ def _job(parsed: Namespace) -> slurm.Job:
         raise UsageError(str(error)) from None
 
 
-def _batch_script(plans: Sequence[Plan], job: slurm.Job, command: Sequence[str]) -> str:
+def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, command: Sequence[str]) -> str:
     """A script that runs the command on an allocation with a task for every rank of the largest point.
 
     Raises `UsageError` for what is not measured, and for nodes that would not be full.

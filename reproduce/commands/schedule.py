@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptdp_core.schedules import Schedule
     from reproduce.analysis.schedule_family import Member
     from reproduce.analysis.schedule_gradients import GradientDifference
-    from reproduce.output.traces import Timeline
+    from reproduce.output.timeline import Timeline
 
 HELP = """FILE is a pipeline schedule of your own: torch.distributed.pipelining's table of computations (.csv); a line
 per rank with passes such as 2F0 (stage 2, forward, microbatch 0), backward B, or I and W for its input's and its
@@ -68,7 +68,7 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.schedules import names, register_table
     from reproduce.analysis.schedule_family import family, simulated
     from reproduce.commands.timeline import print_timeline
-    from reproduce.output.traces import from_schedule
+    from reproduce.output.timeline import from_schedule
     from reproduce.running.simulated import open_cluster
 
     times = [_positive(parsed, f"t_{name}") for name in ("forward", "backward", "weight")]

@@ -7,9 +7,10 @@ from reproduce.commands import options
 from reproduce.output import theme
 from reproduce.output.ascii import ascii_timeline
 from reproduce.output.terminal import files_line
+from reproduce.output.timeline import Timeline, from_schedule, measure, schedule_of, weights_of
+from reproduce.output.timeline_figure import draw
 from reproduce.output.timeline_titles import title
-from reproduce.output.timelines import draw
-from reproduce.output.traces import Timeline, from_schedule, measure, schedule_of, trace, weights_of
+from reproduce.output.traces import trace
 from results.records.documents import print_document
 from results.records.errors import DONE, UsageError
 from results.records.storage import write_files

@@ -5,22 +5,22 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from ptdp_core.launch import train
-from ptdp_core.launch.trained import Trained
+from ptdp_core.launch import command_line
+from ptdp_core.launch.outcome import Trained
 from reproduce.commands.options import add_json
 from results.records.errors import UsageError
 
-HELP = f"""{train.__doc__}
+HELP = f"""{command_line.__doc__}
 fields for --set, or a file's sections:
 
-{train.FIELDS}
+{command_line.FIELDS}
 
 """
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of a training run."""
-    train.add_arguments(parser)
+    command_line.add_arguments(parser)
     add_json(parser)
 
 
@@ -36,7 +36,7 @@ def run(parsed: Namespace) -> int:
         parsed.set.append(f"log_every={sys.maxsize}")
     words = list(parsed.command)
     words = words[words.index("train") + 1 :]
-    return train.run(parsed, words, "reproduce", _print_document if parsed.json else None)
+    return command_line.run(parsed, words, "reproduce", _print_document if parsed.json else None)
 
 
 def _print_document(trained: Trained) -> None:

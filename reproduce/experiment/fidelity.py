@@ -1,6 +1,6 @@
 """The fidelities: one table that everything reads which speaks of them. Adding one is a row here and its module.
 
-The module is `reproduce/running/NAME.py`. It has `make(plan, debug) -> Evaluator` and `digest(artifact) -> str`, a
+The module is `reproduce/running/NAME.py`. It has `make(plan, debug) -> PointEvaluator` and `digest(artifact) -> str`, a
 digest of the sources that its numbers come from. Where evaluating takes time worth telling it has
 `expected_seconds(point, cluster)`, where the scale depends on the machine `default_scale(scales, launcher)`. The
 record's schema lists the names, too (`results.records.FIDELITIES`): without its name there a new fidelity's results

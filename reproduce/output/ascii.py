@@ -3,8 +3,8 @@
 from fractions import Fraction
 
 from ptdp_core.schedules import TimelineEvent
+from reproduce.output.timeline import Time, Timeline
 from reproduce.output.timeline_colours import PASSES
-from reproduce.output.traces import Time, Timeline
 
 COLUMNS = 80
 MAX_LINES = 32

@@ -153,7 +153,7 @@ PANELS: dict[str, Rows] = {
 }
 
 
-def render(record: Record, look: theme.Look = theme.USUAL, name: str = "figure") -> dict[str, bytes]:
+def render(record: Record, look: theme.FigureLook = theme.USUAL, name: str = "figure") -> dict[str, bytes]:
     """The figure of a benchmark's record in the look's formats, by file name. Nothing if nothing was measured."""
     if not any(point.status == "ok" for point in results_of(record)):
         return {}

@@ -29,7 +29,7 @@ LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the a
 
 
 def render(
-    artifact: Artifact, record: Record, look: theme.Look = theme.USUAL, name: str = "figure"
+    artifact: Artifact, record: Record, look: theme.FigureLook = theme.USUAL, name: str = "figure"
 ) -> dict[str, bytes]:
     """A record's figure in the look's formats, by file name; nothing for an artifact that draws none."""
     if artifact.draw is None:
@@ -40,7 +40,7 @@ def render(
 
 
 def render_overlay(
-    artifact: Artifact, records: Mapping[str, Record], look: theme.Look = theme.USUAL, name: str = "overlay"
+    artifact: Artifact, records: Mapping[str, Record], look: theme.FigureLook = theme.USUAL, name: str = "overlay"
 ) -> dict[str, bytes]:
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):

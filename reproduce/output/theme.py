@@ -1,8 +1,8 @@
 """The look of all figures: sizes, colours, markers, one style over matplotlib's defaults; and figures as files.
 
 Figures are as wide as a column of the paper (timelines as its page), in 7 pt, with fonts that stay text in the PDF, in
-colours that are told apart with any colour vision. A `Look` asks for another width, font or file format. Figures are
-made with matplotlib's figure objects, without global state; the same record gives the same bytes.
+colours that are told apart with any colour vision. A `FigureLook` asks for another width, font or file format. Figures
+are made with matplotlib's figure objects, without global state; the same record gives the same bytes.
 """
 
 import io
@@ -77,7 +77,7 @@ FONTS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class FigureLook:
     """How figures are made for where they go.
 
     `width` in inches (None: each figure's usual one), `font` of `FONTS`, `formats` of `FORMATS`; with `captioned`,
@@ -90,12 +90,12 @@ class Look:
     captioned: bool = False
 
 
-USUAL = Look()
+USUAL = FigureLook()
 _WIDTH: ContextVar[float | None] = ContextVar("width of figures", default=None)
 
 
 @contextmanager
-def style(look: Look = USUAL) -> Iterator[None]:
+def style(look: FigureLook = USUAL) -> Iterator[None]:
     """The suite's style, for as long as it lasts: over matplotlib's defaults, not over the user's own."""
     import matplotlib
 
@@ -131,7 +131,7 @@ def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
     return figure
 
 
-def figure_files(figure: "Figure", title: str, name: str = "figure", look: Look = USUAL) -> dict[str, bytes]:
+def figure_files(figure: "Figure", title: str, name: str = "figure", look: FigureLook = USUAL) -> dict[str, bytes]:
     """The figure in the look's formats, byte-stable, by file name; with the caption as text if the look leaves it out.
 
     Save inside the `style(look)` that it was drawn in. Raises `UnavailableError` for pgf without LaTeX, whose sizes of

@@ -1,7 +1,7 @@
 """A timeline as a picture for LaTeX with TikZ."""
 
+from reproduce.output.timeline import Timeline
 from reproduce.output.timeline_colours import colour, text_colour
-from reproduce.output.traces import Timeline
 
 
 def tikz(timeline: Timeline) -> str:

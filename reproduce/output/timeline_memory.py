@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import stash_course
-from reproduce.output.traces import Timeline
+from reproduce.output.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 from ptdp_core.schedules import definition, names
-from reproduce.output.traces import Timeline
+from reproduce.output.timeline import Timeline
 
 
 def title(timeline: Timeline) -> str:

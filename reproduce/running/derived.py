@@ -7,10 +7,10 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.parameters import Scalar
 from reproduce.experiment.sweep import Point
 from reproduce.running import simulated
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 
 
-class Derived(Evaluator):
+class Derived(PointEvaluator):
     """Calls the artifact's `derive`."""
 
     def parameters(self, point: Point) -> Mapping[str, Scalar]:

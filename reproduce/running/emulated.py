@@ -19,7 +19,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import MetricDef, Quantity, of_every_point
 from reproduce.experiment.predictions import ASKED_RATE, LINK_RATE, PREFIX
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from reproduce.running.simulated import OUT_OF_MEMORY, cluster_of, oom_reason, open_cluster, simulated_metrics
 from results.records import Metric
 from results.records.errors import UnavailableError
@@ -33,7 +33,7 @@ ITERATIONS, START_S = 4, 2.0
 
 
 @dataclass(frozen=True)
-class Emulated(Evaluator):
+class Emulated(PointEvaluator):
     """Runs points in emulation; the parameter `gpus_per_node` says how many ranks share an emulated node."""
 
     cluster: Cluster | None = None

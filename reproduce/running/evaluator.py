@@ -45,7 +45,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Evaluator:
+class PointEvaluator:
     """Evaluates the points of a plan; a subclass for each fidelity says how, in `outcome`.
 
     `code_digest` covers the sources that the numbers come from. `cluster_ref` names the cluster file, for those that

@@ -14,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.running.evaluator import Evaluator, Plan
+from reproduce.running.evaluator import Plan, PointEvaluator
 
 
 def module_of(fidelity: str) -> ModuleType:
@@ -22,9 +22,9 @@ def module_of(fidelity: str) -> ModuleType:
     return import_module(f"reproduce.running.{fidelity}")
 
 
-def evaluator(plan: Plan, debug: bool = False) -> Evaluator:
+def evaluator(plan: Plan, debug: bool = False) -> PointEvaluator:
     """What evaluates the points of a plan. Raises `UsageError` or `UnavailableError`."""
-    evaluator: Evaluator = module_of(plan.fidelity).make(plan, debug)
+    evaluator: PointEvaluator = module_of(plan.fidelity).make(plan, debug)
     return evaluator
 
 

@@ -73,7 +73,7 @@ STEPS = (
 
 
 @dataclass(frozen=True)
-class Step:
+class SessionStep:
     """A command, and what it shows."""
 
     name: str
@@ -95,14 +95,14 @@ class StepOutcome:
         return self.status in (PASSED, SKIPPED)
 
 
-def steps(results: Path, toy: bool) -> list[Step]:
+def steps(results: Path, toy: bool) -> list[SessionStep]:
     """The steps of a session that writes its results there; `toy`: on a CPU, at toy sizes."""
     words = {"python": shlex.quote(sys.executable), "results": shlex.quote(str(results)), **(TOY if toy else ON_GPU)}
-    return [Step(name, title, tuple(shlex.split(command.format(**words)))) for name, title, command in STEPS]
+    return [SessionStep(name, title, tuple(shlex.split(command.format(**words)))) for name, title, command in STEPS]
 
 
 def run(
-    steps: Sequence[Step], folder: Path, tell: Callable[[str], None], limit_s: float = LIMIT_S
+    steps: Sequence[SessionStep], folder: Path, tell: Callable[[str], None], limit_s: float = LIMIT_S
 ) -> dict[str, StepOutcome]:
     """Run the steps that have not passed yet, in order, one failing or not; the outcomes of all, kept in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def run(
     return {step.name: outcomes[step.name] for step in steps}
 
 
-def _run(step: Step, log: Path, limit_s: float) -> StepOutcome:
+def _run(step: SessionStep, log: Path, limit_s: float) -> StepOutcome:
     if shutil.which(step.command[0]) is None:
         return StepOutcome(SKIPPED, 0.0, f"{step.command[0]} is not on the path")
     start = time.monotonic()

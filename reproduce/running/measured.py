@@ -18,7 +18,7 @@ from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.parameters import ranks_of, settings_of
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import Metric, PointResult, provenance
 from results.records.errors import UnavailableError
 from results.records.units import with_unit
@@ -53,7 +53,7 @@ COMPILING_S = 40.0
 
 
 @dataclass(frozen=True)
-class Measured(Evaluator):
+class Measured(PointEvaluator):
     """Trains points on the devices there are."""
 
     take: Take = field(compare=False, default=lambda point: {})

@@ -20,7 +20,7 @@ from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
 from reproduce.experiment.judging import accuracy, judge
-from reproduce.running.evaluator import Evaluator, Plan
+from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator
 from results import ROOT
 from results.records import (
@@ -159,7 +159,7 @@ def run(
 
 
 def judge_points(
-    evaluate: Evaluator, points: Sequence[PointResult]
+    evaluate: PointEvaluator, points: Sequence[PointResult]
 ) -> tuple[tuple[PointResult, ...], tuple[ClaimResult, ...], tuple[str, ...]]:
     """A plan's evaluated points with their intervals, the claims judged on them, and what a reader has to know of them.
 
@@ -182,7 +182,7 @@ def judge_points(
     return results.points, claims, (*notes, *cluster_notes)
 
 
-def reusable(evaluate: Evaluator, records: Sequence[Record]) -> dict[str, PointResult]:
+def reusable(evaluate: PointEvaluator, records: Sequence[Record]) -> dict[str, PointResult]:
     """The results in earlier records of a plan's points that need not be computed again, by the points' keys.
 
     A point is the same if its fingerprint is, whatever its key and names were. The first record that has it wins.
@@ -200,7 +200,7 @@ def reusable(evaluate: Evaluator, records: Sequence[Record]) -> dict[str, PointR
 class _Session:
     """The state of one run: `results` are the points that are finished, by it or by earlier ones, by their keys."""
 
-    def __init__(self, evaluate: Evaluator, command: Sequence[str], fresh: bool) -> None:
+    def __init__(self, evaluate: PointEvaluator, command: Sequence[str], fresh: bool) -> None:
         self.plan = evaluate.plan
         self.clock = time.monotonic()
         self.earlier = [] if fresh else earlier_records(self.plan.folder)

@@ -15,7 +15,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.metrics import METRICS, MetricDef, of_every_point
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import LAPTOP, Point
-from reproduce.running.evaluator import Evaluator, Outcome, Plan, sources_digest
+from reproduce.running.evaluator import Outcome, Plan, PointEvaluator, sources_digest
 from results.records import ClusterRef, Metric, PointResult, digest_file, digest_files
 from results.records.errors import UsageError
 
@@ -33,7 +33,7 @@ OUT_OF_MEMORY = (METRICS["peak_memory"],)  # what a point keeps that does not fi
 
 
 @dataclass(frozen=True)
-class Simulated(Evaluator):
+class Simulated(PointEvaluator):
     """Simulates points; what does not fit in the GPUs' memory is 'oom'.
 
     A point with the parameter `gpus_per_node` is simulated on the cluster's GPUs and links in nodes of that size, one

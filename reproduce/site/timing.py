@@ -52,7 +52,7 @@ FRAMES = """async (keys) => {
 }"""
 
 
-class Timing(NamedTuple):
+class PageTiming(NamedTuple):
     """What was waited for, milliseconds each time, and the most that the median should be."""
 
     what: str
@@ -106,7 +106,7 @@ def _ready(page: Any) -> None:
     page.locator("#message", has_text="Ready").wait_for(timeout=START_MS)
 
 
-def _openings(browser: Any, address: str) -> tuple[Timing, list[str]]:
+def _openings(browser: Any, address: str) -> tuple[PageTiming, list[str]]:
     """The times until Figure 12 is drawn, and a line for the median of each part of them."""
     times, marks = [], []
     for _ in range(OPENINGS):
@@ -118,28 +118,28 @@ def _openings(browser: Any, address: str) -> tuple[Timing, list[str]]:
         f"    {what:62} median {median(ends[i + 1] - ends[i] for ends in marks):7.0f} ms"
         for i, what in enumerate([*PARTS.values(), "drawing"])
     ]
-    return Timing("opening, until Figure 12 is drawn", times, 4000), parts
+    return PageTiming("opening, until Figure 12 is drawn", times, 4000), parts
 
 
-def _redraws(browser: Any, address: str) -> Timing:
+def _redraws(browser: Any, address: str) -> PageTiming:
     page = _open(browser, address, "#chart svg")
     _ready(page)
     page.click("#cluster summary")
     box = "[aria-label='hca_bandwidth in B/s']"
     times = [page.evaluate(CHANGE, [box, str(13e9 + i * 1e8), "#points", "change"]) for i in range(CHANGES)]
     page.close()
-    return Timing("Figure 12 again, after a changed number of the cluster", times, 200)
+    return PageTiming("Figure 12 again, after a changed number of the cluster", times, 200)
 
 
-def _changes(browser: Any, address: str) -> Timing:
+def _changes(browser: Any, address: str) -> PageTiming:
     page = _open(browser, f"{address}#view=whatif", "#answer dd")
     _ready(page)
     times = [page.evaluate(CHANGE, ["#field-B", str(48 + 12 * i), "#answer", "input"]) for i in range(CHANGES)]
     page.close()
-    return Timing("what if: another batch size, 96 GPUs", times, 50)
+    return PageTiming("what if: another batch size, 96 GPUs", times, 50)
 
 
-def _timeline(browser: Any, address: str) -> list[Timing]:
+def _timeline(browser: Any, address: str) -> list[PageTiming]:
     link = f"{address}#view=timeline&configuration={quote(json.dumps(BIG))}"
     drawn = []
     for _ in range(OPENINGS):
@@ -152,6 +152,6 @@ def _timeline(browser: Any, address: str) -> list[Timing]:
     page.close()
     where = "timeline of 64 ranks x 512 microbatches"
     return [
-        Timing(f"opening, until the {where} is drawn", drawn, 10_000),
-        Timing(f"a step of zoom or pan in the {where}", frames, 50),
+        PageTiming(f"opening, until the {where} is drawn", drawn, 10_000),
+        PageTiming(f"a step of zoom or pan in the {where}", frames, 50),
     ]

@@ -144,6 +144,6 @@ def test_communication_volumes() -> None:
 
 @given(st.integers(1, 64), st.floats(1, 1e9), st.floats(1, 1e9), st.floats(0.5, 2))
 def test_checkpoint_optimum_is_the_minimum(layers: int, a_in: float, a_mid: float, factor: float) -> None:
-    best = formulas.optimal_checkpoints(layers, a_in, a_mid)
-    least = formulas.checkpoint_memory(best, layers, a_in, a_mid)
-    assert least <= formulas.checkpoint_memory(best * factor, layers, a_in, a_mid) * (1 + 1e-12)
+    best = formulas.optimal_kept_inputs(layers, a_in, a_mid)
+    least = formulas.recomputation_memory(best, layers, a_in, a_mid)
+    assert least <= formulas.recomputation_memory(best * factor, layers, a_in, a_mid) * (1 + 1e-12)

@@ -17,7 +17,6 @@ from ptdp_core.layout import (
     RankGrid,
     all_reduces,
     boundary_transfers,
-    checkpoint_gathers,
     chunk_layers,
     chunk_parameters,
     embedding_passes,
@@ -27,6 +26,7 @@ from ptdp_core.layout import (
     logits_passes,
     node_of,
     rank_elements,
+    recomputation_gathers,
     stage_layers,
     stage_passes,
     step_collectives,
@@ -321,7 +321,7 @@ def test_a_step_sums_gradients_over_replicas_and_the_tied_tables_over_both_ends(
 @pytest.mark.parametrize("in_parts", [True, False])
 def test_inputs_of_recomputed_blocks_that_are_kept_in_parts_are_gathered_once_each(in_parts):
     parallel = ParallelConfig(p=2, t=2, B=2, checkpoint_layers=3, distribute_checkpointed_activations=in_parts)
-    calls = checkpoint_gathers(TrainingConfig(MODEL, parallel), 4)  # blocks of 3 layers and of 1
+    calls = recomputation_gathers(TrainingConfig(MODEL, parallel), 4)  # blocks of 3 layers and of 1
     gather = ("all_gather", "tp", pipeline_elements(MODEL, 1), "activation")
     assert list(calls) == [gather] * 2 * in_parts
 

@@ -7,7 +7,7 @@ no message.
 
 from ptdp_core.schedules.actions import Action
 from ptdp_core.schedules.definition import Definition, Order, Time
-from ptdp_core.schedules.list_scheduling import Progress, list_schedule
+from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from ptdp_core.schedules.placement import wave
 
 
@@ -15,9 +15,9 @@ def order(p: int, m: int, v: int) -> Order:
     """Return what the greedy rule at the top of this file gives, with t_f = t_i = t_w = 1."""
     placement = wave(p, v)
 
-    def offers(rank: int, progress: Progress) -> list[Action]:
+    def offers(rank: int, partial: PartialSchedule) -> list[Action]:
         """The next passes of a rank's stages, the best first: "B" sorts before "F"."""
-        following = [action for kind in "BF" for g in placement.stages[rank] for action in progress.next(kind, g)]
+        following = [action for kind in "BF" for g in placement.stages[rank] for action in partial.next(kind, g)]
         return sorted(following, key=lambda action: (action.kind, action.microbatch, -action.stage))
 
     return list_schedule(placement, m, (1, 1, 1), offers)

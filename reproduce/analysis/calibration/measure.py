@@ -39,7 +39,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.engine.data import Sequences, open_tokens, write_tokens
 from ptdp_core.engine.groups import local_device
 from ptdp_core.engine.model import EPSILON, Operators
-from ptdp_core.engine.precision import TORCH_DTYPES
+from ptdp_core.engine.parameters import TORCH_DTYPES
 from ptdp_core.engine.report import peak_memory
 from ptdp_core.engine.settings import EngineSettings
 from ptdp_core.launch.local import RankError

@@ -20,11 +20,12 @@ from typing import NamedTuple
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
-from ptdp_core.simulator.bounds import family_least_memory, family_least_time, fits, least_time, peak_memory
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
+from ptdp_core.simulator.peak_memory import fits, peak_memory
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes, short_batches
 from reproduce.analysis.planning.space import (

@@ -17,8 +17,9 @@ from reproduce.experiment.predictions import BUBBLE, BUBBLE_WORST, PREFIX, count
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
-from reproduce.output import timelines
-from reproduce.output.traces import Timeline, from_schedule, schedule_of, trace
+from reproduce.output import timeline_figure
+from reproduce.output.timeline import Timeline, from_schedule, schedule_of
+from reproduce.output.traces import trace
 from results.records import Metric, PointResult, Record, RecordedEvent, RecordedTimeline
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def draw_figure(artifact: Artifact, record: Record, *, after_flush: int) -> "Fig
     if record.scale == LAPTOP:
         return draw(record)
     shown = scheduled(record)
-    return timelines.draw(shown, until=float(shown[0].flushes[0]) + after_flush)
+    return timeline_figure.draw(shown, until=float(shown[0].flushes[0]) + after_flush)
 
 
 def figure_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
@@ -130,7 +131,7 @@ def figure_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
 def draw(record: Record) -> "Figure":
     """The executed passes as boxes, the simulated ones as outlines over them."""
     executed, simulated = _both(record)
-    return timelines.draw(executed, outlines=simulated)
+    return timeline_figure.draw(executed, outlines=simulated)
 
 
 def files(record: Record) -> Mapping[str, bytes]:

@@ -14,11 +14,12 @@ def test_the_help_of_every_command_is_checked() -> None:
 
 
 def test_a_package_counts_for_the_module_that_imports_it() -> None:
-    packages = {"torch": "ptdp_core.launch.train", "numpy": "ptdp_core.launch.train", "rich": "reproduce.cli"}
+    command_line = "ptdp_core.launch.command_line"
+    packages = {"torch": command_line, "numpy": command_line, "rich": "reproduce.cli"}
     listed = startup._imports(0, ["json", "reproduce.cli"], packages)["imports"]
     assert listed == {
         "modules": "1 reproduce.cli",
-        "ptdp_core.launch.train": "1 numpy, 1 torch",
+        command_line: "1 numpy, 1 torch",
         "reproduce.cli": "1 rich",
     }
 

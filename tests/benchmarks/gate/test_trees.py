@@ -215,7 +215,7 @@ def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
     ranks = [Pipe([1.0, 5.0]), Pipe([3.0, 2.0])]
     assert workload.slice_of_ranks([rank.ours for rank in ranks]) == [3.0, 5.0]
     ranks = [Pipe([1.0, 5.0]), Pipe("TypeError: no")]
-    with pytest.raises(workload.RankError, match="rank 1: TypeError: no"):
+    with pytest.raises(workload.WorkloadError, match="rank 1: TypeError: no"):
         workload.slice_of_ranks([rank.ours for rank in ranks])
     for rank in ranks:
         rank.thread.join()

@@ -440,7 +440,7 @@ def save_until_it_fails(beat: Any, case: dict[str, Any], folder: str, background
 
 def watched_run(beat: Any, settings: Settings) -> list[tuple[int, int, int, float]]:
     """A training run's resident bytes, open files, threads, and the time, every `WATCH_EVERY` beats."""
-    from ptdp_core.launch.training import train
+    from ptdp_core.launch.rank_run import train
 
     rows: list[tuple[int, int, int, float]] = []
     beats = 0

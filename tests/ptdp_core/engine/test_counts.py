@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import checkpoint_gathers, stage_passes, table_elements, whole_elements
+from ptdp_core.layout import recomputation_gathers, stage_passes, table_elements, whole_elements
 from ptdp_core.schedules import build, peak_stash
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
@@ -82,14 +82,14 @@ def test_with_scatter_gather_a_message_is_gathered_once_whatever_is_recomputed(e
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_distributed_checkpoints_keep_1_over_t_and_gather_once_per_block(every: int) -> None:
-    """Counts and bytes are those that the simulator prices (`layout.checkpoint_gathers`)."""
+def test_distributed_inputs_of_blocks_keep_1_over_t_and_gather_once_per_block(every: int) -> None:
+    """Counts and bytes are those that the simulator prices (`layout.recomputation_gathers`)."""
     case: dict[str, Any] = {"t": 2, "B": 3, "layers": 4, "checkpoint_layers": every}
     (whole, _), (distributed, _) = measure(
         2, *(case | {"distribute_checkpointed_activations": distribute} for distribute in (False, True))
     )
     config = jobs.settings_of(case | {"distribute_checkpointed_activations": True}).training
-    blocks, m = len(checkpoint_gathers(config, 4)), 3
+    blocks, m = len(recomputation_gathers(config, 4)), 3
     assert blocks == 4 // every
     assert distributed["tp"] == whole["tp"] | {"all_gather": blocks * m}
     bsh = jobs.SEQ * jobs.HIDDEN * 8

@@ -15,9 +15,9 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, Settings
 from ptdp_core.engine.trainer import Trainer
+from ptdp_core.launch.command_line import configure, parser
 from ptdp_core.launch.defaults import UNFUSED_EFFICIENCY, fitted, smallest_memory
 from ptdp_core.launch.local import launch
-from ptdp_core.launch.train import configure, parser
 from ptdp_core.layout import rank_elements
 from ptdp_core.simulator import load_cluster
 from ptdp_core.simulator.memory import layer_kept_bytes

@@ -7,9 +7,9 @@ from statistics import median
 
 import pytest
 
+from ptdp_core.launch.command_line import configure, parser
 from ptdp_core.launch.local import launch
 from ptdp_core.launch.preflight import preflight
-from ptdp_core.launch.train import configure, parser
 from tests.processes import needs_proc
 from tests.ptdp_core.engine import jobs
 

@@ -26,8 +26,8 @@ from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.sections import from_mapping
 from ptdp_core.engine.trainer import TrainStep
 from ptdp_core.launch import recipes
+from ptdp_core.launch.command_line import configure, main, parser
 from ptdp_core.launch.defaults import decided, set_up
-from ptdp_core.launch.train import configure, main, parser
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.tools import generation
@@ -303,20 +303,13 @@ def test_a_gpu_s_defaults_are_the_fastest_and_a_cpu_s_the_paper_s(monkeypatch: p
     assert precision == ["high"]
 
 
-def test_the_module_of_the_command_is_a_way_to_call_it() -> None:
-    command = [sys.executable, "-m", "ptdp_core.launch.train", "--recipe", "unknown"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    assert (done.returncode, done.stderr[:30]) == (2, "ptdp-train: recipe='unknown' i")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["ptdp_core.launch", "ptdp_core.launch.train"])
-def test_torchrun(tmp_path: Path, cache: str, module: str) -> None:
+def test_torchrun(tmp_path: Path, cache: str) -> None:
     sets = [f"cache={cache}", *SMALL, "steps=2", "p=2", f"log={tmp_path / 'log'}"]
     words = [word for s in sets for word in ("--set", s)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, "-m", module, "--recipe", "tiny", *words],
+        [*command, "-m", "ptdp_core.launch", "--recipe", "tiny", *words],
         capture_output=True,
         text=True,
         timeout=90,
@@ -402,7 +395,7 @@ USAGE = {
 def test_mistakes_end_before_any_process_starts(
     name: str, cache: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ptdp_core.launch.train.launch", lambda *arguments, **options: pytest.fail("a launch"))
+    monkeypatch.setattr("ptdp_core.launch.command_line.launch", lambda *arguments, **options: pytest.fail("a launch"))
     words, message = USAGE[name]
     extra = ["--set", f"cache={cache}"] if words else []
     assert main([*words, *extra]) == 2

@@ -26,9 +26,10 @@ from ptdp_core.schedules import (
     zoo,
 )
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import Costs
+from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.steady_state import flush, pipeline_timeline, short_batches
 from tests.ptdp_core.schedules.cases import existing
 from tests.ptdp_core.schedules.toys import TOYS, V

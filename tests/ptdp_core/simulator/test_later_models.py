@@ -10,10 +10,11 @@ from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layout import layer_parameters, rank_elements, step_collectives
 from ptdp_core.simulator import PHASES, load_cluster, operators, simulate
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
 from ptdp_core.simulator.operators import Work
+from ptdp_core.simulator.peak_memory import peak_memory
 from reproduce.analysis.planning.models import models
 
 SELENE = load_cluster("selene")

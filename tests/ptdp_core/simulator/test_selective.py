@@ -7,9 +7,10 @@ import pytest
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, operators, simulate
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import stash_bytes, working_bytes
+from ptdp_core.simulator.peak_memory import peak_memory
 
 SELENE = load_cluster("selene")
 DEVICE = replace(SELENE, host_per_call=0.0)  # where only the GPU takes time
@@ -79,10 +80,10 @@ def test_where_the_host_is_the_limit_its_calls_count() -> None:
     """The host issues the core's calls and the checkpoint function's, in the midst of the layer's backward pass."""
     slow = CostModel(replace(SELENE, host_per_call=1.0))
     core = operators.attention_core_forward(config("none").model, 1, 8)
-    again = core.calls + operators.CHECKPOINT_BACKWARD.calls
+    again = core.calls + operators.RECOMPUTATION_BACKWARD.calls
     none, selective = (slow.stages(config(name))[1] for name in ("none", "selective"))
     assert selective.recompute == pytest.approx(4 * again)
-    assert selective.forward - none.forward == pytest.approx(4 * operators.CHECKPOINT_FORWARD.calls)
+    assert selective.forward - none.forward == pytest.approx(4 * operators.RECOMPUTATION_FORWARD.calls)
 
 
 @pytest.mark.parametrize("model", range(len(MODELS)))

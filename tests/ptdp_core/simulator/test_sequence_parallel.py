@@ -7,10 +7,11 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.layout import whole_elements
 from ptdp_core.simulator import Software, load_cluster, operators, simulate
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes, stash_bytes
 from ptdp_core.simulator.network import NetworkModel, tensor_group
+from ptdp_core.simulator.peak_memory import peak_memory
 
 SELENE = load_cluster("selene")
 DEVICE = replace(SELENE, host_per_call=0.0)  # so that stages take what the device takes

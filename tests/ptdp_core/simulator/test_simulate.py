@@ -22,9 +22,10 @@ from ptdp_core.simulator import (
     read_parameters,
     simulate,
 )
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
+from ptdp_core.simulator.peak_memory import peak_memory
 from ptdp_core.simulator.simulate import _bubble_times
 from results import ROOT
 from tests.ptdp_core.schedules.cases import sizes
@@ -347,7 +348,7 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         load_cluster("selen")
 
 
-def test_distributed_checkpoints_cost_a_gather_per_block_and_keep_1_over_t() -> None:
+def test_distributed_inputs_of_blocks_cost_a_gather_per_block_and_keep_1_over_t() -> None:
     whole, distributed = (gpt3(distribute_checkpointed_activations=distribute) for distribute in (False, True))
     before, after = simulate(whole, SELENE), simulate(distributed, SELENE)
     layers, m, t, bsh = 96 // 12, 48, 8, 2048 * 12288

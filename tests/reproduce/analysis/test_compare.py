@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reproduce.analysis.compare import Change, Key, Pair, compare, load
+from reproduce.analysis.compare import Key, Pair, StatedChange, compare, load
 from reproduce.cli import main
 from results import ROOT
 from results.records import (
@@ -77,11 +77,11 @@ def test_timelines_of_one_origin_are_compared_and_others_are_missing() -> None:
         return record(point(timelines=tuple(RecordedTimeline(origin, (rank, ())) for origin in origins), **changes))
 
     compared = pair(timelines(1.0, "emulated", "simulated"), timelines(1.5, "emulated"))
-    apart = Change("emulated timeline of x1", "ends at 1 s", "ends at 1.5 s")
+    apart = StatedChange("emulated timeline of x1", "ends at 1 s", "ends at 1.5 s")
     assert compared.changes == (apart,)
     assert (compared.only_in_a, compared.only_in_b) == (("simulated timeline of x1",), ())
     compared = pair(timelines(1.0, "emulated", "simulated"), timelines(1.5, "emulated", status="oom", reason="full"))
-    assert compared.changes == (Change("status of x1", "ok", "oom"), apart)
+    assert compared.changes == (StatedChange("status of x1", "ok", "oom"), apart)
     assert compared.only_in_a == ()  # the status says why
     assert pair(timelines(1.0, "emulated"), timelines(1.0, "emulated")).changes == ()
 
@@ -167,7 +167,7 @@ def test_another_fidelity_or_scale_is_said(changes: dict[str, str], says: str) -
 def test_a_status_a_verdict_and_what_one_side_lacks_are_said() -> None:
     failed = point(value=None, status="oom", reason="needs 99 GB", metrics={})
     compared = pair(record(point(), point("old")), record(failed, point("new")))
-    assert compared.changes == (Change("status of x1", "ok", "oom"),)
+    assert compared.changes == (StatedChange("status of x1", "ok", "oom"),)
     assert (compared.only_in_a, compared.only_in_b) == (("point old",), ("point new",))
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from ptdp_core.simulator.bounds import family_least_memory, family_least_time, fits, least_time, peak_memory
+from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.peak_memory import fits, peak_memory
 from reproduce.analysis.planning import search as searching
 from reproduce.analysis.planning.search import (
     HEADROOM,

@@ -1,6 +1,6 @@
 """Section 3.5: sizes by hand, and the optimum by search."""
 
-from ptdp_core.formulas import checkpoint_memory
+from ptdp_core.formulas import recomputation_memory
 
 
 def test_sizes_by_hand(record):
@@ -15,8 +15,8 @@ def test_the_formulas_optimum_is_a_minimum(record):
         values = {name: metric.value for name, metric in point.metrics.items()}
         sizes = values["stage_layers"], values["input_bytes"], values["intermediate_bytes"]
         c = values["optimal_checkpoints"]
-        best = checkpoint_memory(c, *sizes)
-        assert best <= min(checkpoint_memory(c * 1.01, *sizes), checkpoint_memory(c / 1.01, *sizes))
+        best = recomputation_memory(c, *sizes)
+        assert best <= min(recomputation_memory(c * 1.01, *sizes), recomputation_memory(c / 1.01, *sizes))
         assert 1 <= values["optimal_layers_per_checkpoint"] <= values["stage_layers"]
 
 

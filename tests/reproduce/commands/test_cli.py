@@ -39,6 +39,19 @@ def test_list(capsys):
     assert "Figure 12" in text
 
 
+def test_commands_do_not_get_more():
+    """A new one joins one that is there, or replaces it: `docs/adding.md` says where the next ones belong."""
+    modules = {path.stem for path in (ROOT / "reproduce" / "commands").glob("*.py")} - {"__init__", "options", "run"}
+    assert modules == {name.replace(" ", "_") for name in COMMANDS}
+    assert len(COMMANDS) <= 30
+    removing = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8").partition("## Removing")[2]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| `([a-z ]+)`", removing, re.MULTILINE)
+    assert rows
+    for later, today in rows:
+        assert later not in COMMANDS
+        assert today in COMMANDS
+
+
 def test_list_as_json(capsys):
     assert main(["list", "--json"]) == 0
     artifacts = {entry["id"]: entry for entry in json.loads(capsys.readouterr().out)["artifacts"]}

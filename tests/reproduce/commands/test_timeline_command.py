@@ -9,7 +9,7 @@ from ptdp_core.schedules import Schedule, build
 from reproduce.cli import main
 from reproduce.commands import timeline as timeline_command
 from reproduce.output.ascii import MAX_LINES, ascii_timeline
-from reproduce.output.traces import from_schedule
+from reproduce.output.timeline import from_schedule
 
 
 def timeline_of(name, p, m, v, factor=2):

@@ -248,7 +248,7 @@ def test_wrong_formulas_are_noticed(monkeypatch):
     none = Results((), "derived")
     monkeypatch.setattr("ptdp_core.formulas.flops_per_iteration", lambda model, B: 72 * B * model.layers)
     assert paper_claims.flops_per_iteration(none).verdict == "contradicted"
-    monkeypatch.setattr("ptdp_core.formulas.optimal_checkpoints", lambda layers, a, i: layers)
+    monkeypatch.setattr("ptdp_core.formulas.optimal_kept_inputs", lambda layers, a, i: layers)
     assert paper_claims.optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
         "reproduce.artifacts.paper_claims.chunk_layers",

@@ -230,13 +230,13 @@ def test_a_legends_second_part_begins_a_row():
 
 
 def test_a_caption_says_what_the_figure_leaves_out(figure_12):
-    look = theme.Look(formats=("png", "svg"), captioned=True)
+    look = theme.FigureLook(formats=("png", "svg"), captioned=True)
     files = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look, "figure_paper")
     assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
     caption = files["figure_paper.txt"].decode()
     assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
     assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot). mean error" in caption
-    whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("png",)))
+    whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.FigureLook(formats=("png",)))
     assert size(files["figure_paper.png"])[1] < size(whole["figure.png"])[1]
     assert size(files["figure_paper.png"])[0] == size(whole["figure.png"])[0]
 
@@ -247,14 +247,14 @@ def size(png):
 
 @pytest.mark.parametrize(("width", "pixels"), [(theme.COLUMN, 999), (theme.PAGE, 2100), (5.0, 1500), (None, 999)])
 def test_figures_are_as_wide_as_asked_for(figure_12, width, pixels):
-    look = theme.Look(width=width, formats=("png",))
+    look = theme.FigureLook(width=width, formats=("png",))
     (png,) = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look).values()
     assert size(png)[0] == pixels
 
 
 def test_a_serif_figure_has_no_other_letters(figure_12):
     (pdf,) = figures.render(
-        fig_interleaved.ARTIFACT, figure_12.record, theme.Look(font="serif", formats=("pdf",))
+        fig_interleaved.ARTIFACT, figure_12.record, theme.FigureLook(font="serif", formats=("pdf",))
     ).values()
     assert b"STIXGeneral" in pdf
     assert b"DejaVu" not in pdf
@@ -263,7 +263,7 @@ def test_a_serif_figure_has_no_other_letters(figure_12):
 def test_pgf_without_latex_is_an_error_of_this_machine(figure_12, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(UnavailableError, match="pgf needs xelatex"):
-        figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.Look(formats=("pgf",)))
+        figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.FigureLook(formats=("pgf",)))
 
 
 def test_an_overlay_has_every_result_and_the_paper_once(figure_12, with_point):

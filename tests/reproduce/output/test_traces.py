@@ -12,7 +12,8 @@ from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Exchange, bubble_fraction, build, lower
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.experiment.sweep import Point
-from reproduce.output.traces import Timeline, derive, from_schedule, measure, schedule_of, trace
+from reproduce.output.timeline import Timeline, derive, from_schedule, measure, schedule_of
+from reproduce.output.traces import trace
 
 SCHEDULES = [
     ("gpipe", 1, 3, 1),

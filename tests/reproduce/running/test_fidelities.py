@@ -12,13 +12,13 @@ from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
 from reproduce.output.tables import origin_of
 from reproduce.running import runner
-from reproduce.running.evaluator import Evaluator, Outcome
+from reproduce.running.evaluator import Outcome, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator, expected_seconds, module_of
 from results import records
 from results.records import Metric, Record
 
 
-class Guess(Evaluator):
+class Guess(PointEvaluator):
     """Every square is 7 s."""
 
     def outcome(self, point):

@@ -9,14 +9,14 @@ import pytest
 
 from reproduce.commands import bench_gpu
 from reproduce.running import gpu_session
-from reproduce.running.gpu_session import Step
+from reproduce.running.gpu_session import SessionStep
 from results.records.errors import DONE, POINTS_FAILED, UsageError
 
 ONCE = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text() + 'x' if p.exists() else 'x')"
 
 
-def python(name: str, text: str, *words: str) -> Step:
-    return Step(name, f"the {name} step", (sys.executable, "-c", text, *words))
+def python(name: str, text: str, *words: str) -> SessionStep:
+    return SessionStep(name, f"the {name} step", (sys.executable, "-c", text, *words))
 
 
 def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_steps_run_in_order_and_what_has_passed_is_not_run_again(tmp_path: Path)
         python("good", ONCE, str(mark)),
         python("bad", fails),
         python("slow", "import time; time.sleep(60)"),
-        Step("lacking", "a step that cannot be", ("a-program-that-is-nowhere",)),
+        SessionStep("lacking", "a step that cannot be", ("a-program-that-is-nowhere",)),
     ]
     outcomes = gpu_session.run(steps, tmp_path / "session", told.append, limit_s=3)
     assert [row.status for row in outcomes.values()] == ["passed", "failed", "too long", "skipped"]

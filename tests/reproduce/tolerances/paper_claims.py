@@ -158,8 +158,8 @@ EDGES = {
             1.0,
             tie=False,
             patch={
-                f"{FORMULAS}.optimal_checkpoints": lambda x: lambda layers, kept, intermediate: 100.0,
-                f"{FORMULAS}.checkpoint_memory": memory(rival),
+                f"{FORMULAS}.optimal_kept_inputs": lambda x: lambda layers, kept, intermediate: 100.0,
+                f"{FORMULAS}.recomputation_memory": memory(rival),
             },
         )
         for rival in ((10, 1, 1), (1000, 32, 100))

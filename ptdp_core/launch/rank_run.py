@@ -19,7 +19,7 @@ from ptdp_core.engine.report import TrainingLog
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.defaults import decided, fitted, set_up, smallest_memory
-from ptdp_core.launch.trained import Trained
+from ptdp_core.launch.outcome import Trained
 
 if TYPE_CHECKING:
     from ptdp_core.engine.zero3 import Zero3Trainer

@@ -28,11 +28,11 @@ from ptdp_core.fields import field_help
 from ptdp_core.interrupts import EXIT_BASE, received, settle
 from ptdp_core.launch import recipes, slurm
 from ptdp_core.launch.local import RankError, launch, start_server
-from ptdp_core.launch.trained import Trained
+from ptdp_core.launch.outcome import Trained
 from ptdp_core.schedules import registry
 from results.records import errors
 
-TRAINING = "ptdp_core.launch.training"
+RANK_RUN = "ptdp_core.launch.rank_run"
 ENDS = (
     *(errors.DONE, errors.INTERNAL, errors.USAGE, errors.UNAVAILABLE, errors.DIVERGED),
     *(errors.HUNG_UP, errors.INTERRUPTED, errors.TERMINATED),
@@ -186,7 +186,7 @@ def run(
 def _run(settings: Settings, ranks: int, command: _Command) -> int:
     """Launch the ranks on this machine, and wait for them."""
     check_world_size(ranks, settings.parallel)
-    start_server([TRAINING])  # it imports for seconds what ranks need, while this process checks the run
+    start_server([RANK_RUN])  # it imports for seconds what ranks need, while this process checks the run
     from ptdp_core.launch.preflight import cpu_threads, preflight
 
     settings = preflight(settings)
@@ -207,8 +207,8 @@ def _run(settings: Settings, ranks: int, command: _Command) -> int:
 
 
 def _train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool) -> Trained:
-    """Run `training.train`; imported here, as the launcher itself need not wait for its imports."""
-    from ptdp_core.launch.training import train
+    """Run `rank_run.train`; imported here, as the launcher itself need not wait for its imports."""
+    from ptdp_core.launch.rank_run import train
 
     # Where this is another process than the launcher's: only a command line can have put a Python file into settings.
     registry.named_by_user(settings.parallel.schedule)
@@ -269,9 +269,3 @@ def _part() -> None:
 def _way_on(settings: Settings) -> str:
     """The end of a message: how to go on with a run that was stopped, if it saves."""
     return "; to go on: the same command with --resume auto" if settings.run.save else ""
-
-
-if __name__ == "__main__":  # `-m ptdp_core.launch.train` is `-m ptdp_core.launch`, which handles signals first
-    import runpy
-
-    runpy.run_module("ptdp_core.launch", run_name="__main__", alter_sys=True)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import Action, TimelineEvent
 from reproduce.output import theme
+from reproduce.output.timeline import Time, Timeline
 from reproduce.output.timeline_colours import HATCHES, IDLE, PASSES, colour, text_colour
 from reproduce.output.timeline_memory import STRIP, draw_memory, most_held
 from reproduce.output.timeline_memory import handles as memory_handles
 from reproduce.output.timeline_titles import title
-from reproduce.output.traces import Time, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -16,12 +16,13 @@ from ptdp_core.schedules.registry import DEFINITIONS
 from reproduce.commands import timeline as timeline_command
 from reproduce.experiment.catalog import load
 from reproduce.experiment.results import Results
-from reproduce.output import export, theme, timelines
+from reproduce.output import export, theme, timeline_figure
+from reproduce.output.timeline import from_schedule
 from reproduce.output.timeline_colours import DARK, IDLE, colour, luminance, text_colour
+from reproduce.output.timeline_figure import draw
 from reproduce.output.timeline_memory import STRIP
 from reproduce.output.timeline_titles import bubble_by_formula, title
-from reproduce.output.timelines import draw
-from reproduce.output.traces import from_schedule, trace
+from reproduce.output.traces import trace
 from reproduce.running.fidelities import evaluator
 from reproduce.running.runner import plan, run
 from results import ROOT
@@ -116,7 +117,7 @@ class TestFigure:
             assert text.get_text() == str(box.action.microbatch + 1)
             fill = colour(box.kind, timeline.chunk_of(box.action), timeline.v)
             assert text.get_color() == text_colour(fill)
-            assert text.get_fontsize() >= timelines.SMALLEST
+            assert text.get_fontsize() >= timeline_figure.SMALLEST
             extent = text.get_window_extent()
             (left, bottom), (right, top) = axes.transData.transform(
                 [(float(box.start), int(y) + 1), (float(box.end), int(y))]
@@ -324,7 +325,7 @@ def test_the_executed_bubble_is_that_of_the_formula(name):
 
 def test_importing_is_light():
     script = (
-        "import sys, reproduce.output.timelines, reproduce.artifacts.fig_gpipe_timeline, "
+        "import sys, reproduce.output.timeline_figure, reproduce.artifacts.fig_gpipe_timeline, "
         "reproduce.artifacts.fig_interleaved_timeline as f; f.ARTIFACT.points('paper'); "
         "print(sorted({'torch', 'pandas', 'seaborn', 'matplotlib', 'numpy'} & set(sys.modules)))"
     )
