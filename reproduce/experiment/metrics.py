@@ -172,7 +172,11 @@ _ROWS = (
         "the part of `bubble_time` that is left with equal stages and messages that take no time (simulated)",
     ),
     _bubble("stage_imbalance", "bubble: stage imbalance", "what the stages' own times add to that (simulated)"),
-    _bubble("message_waiting", "bubble: messages", "what messages that take time add to both (simulated)"),
+    _bubble(
+        "message_waiting",
+        "bubble: messages",
+        "what messages that take time add to both: the three are `bubble_time`, one below 0 shortens the waiting",
+    ),
     _traffic("pipeline", "boundary tensors that one GPU sends, on the rank that sends most"),
     _traffic("tensor", "what one GPU sends in tensor-parallel collectives, on the rank that sends most"),
     _traffic("data", "what one GPU sends in the data-parallel reduction, on the rank that sends most"),
@@ -247,6 +251,9 @@ def listed() -> list[MetricDef]:
 
 
 def of_every_point(shown: Collection[Quantity] = ()) -> list[MetricDef]:
-    """The metrics that every simulated point of an artifact with these quantities has."""
-    names = {quantity.name for quantity in shown}
+    """The metrics that every simulated point of an artifact with these quantities has.
+
+    What an artifact shows by a `Quantity` of its own, in place of the row, it computes for the points that it chooses.
+    """
+    names = {quantity.name for quantity in shown if isinstance(quantity, MetricDef)}
     return [metric for metric in METRICS.values() if metric.of and (not metric.if_shown or metric.name in names)]

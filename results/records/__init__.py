@@ -14,6 +14,7 @@ errors       exit codes, and the errors that end a command with one of them and 
 from results.records.record import (
     FIDELITIES,
     ORIGINS,
+    READINGS,
     SCHEMA,
     STATUSES,
     UNITS,
@@ -47,6 +48,7 @@ from results.records.validation import RecordError
 __all__ = [
     "FIDELITIES",
     "ORIGINS",
+    "READINGS",
     "SCHEMA",
     "STATUSES",
     "UNITS",

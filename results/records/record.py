@@ -42,6 +42,7 @@ UNITS = (
 )
 STATUSES = ("ok", "invalid", "oom", "failed", "skipped")
 VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper inconsistent")
+READINGS = ("table", "text", "plot", "script")  # how a value was read from the paper
 
 
 def _number(name: str, value: Any) -> int | float:
@@ -152,7 +153,7 @@ class PaperValue(_Part):
         if self.quantum is not None:
             self._set("quantum", _number("quantum", self.quantum))
         _one_of("unit", self.unit, UNITS)
-        _one_of("how", self.how, ("table", "text", "plot", "script"))
+        _one_of("how", self.how, READINGS)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ import pytest
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.cli import main
+from reproduce.experiment.metrics import answers
 from reproduce.output import estimate_figure, theme
 from results import ROOT
 from results.records import errors
 
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 24}
-NUMBERS = ("iteration_time", "throughput_per_gpu", "sequences_per_s", "bubble_fraction", "peak_memory")
+NUMBERS = tuple(metric.name for metric in answers())
 
 
 @pytest.fixture
@@ -84,8 +85,7 @@ def test_a_model_by_name_stands_for_its_fields(ask):
 
 def test_what_is_published_somewhere_has_an_interval(ask):
     _, (answer,) = ask([GPT3])
-    rates = {"model_throughput_per_gpu", "model_flops_utilization", "throughput_per_gpu", "sequences_per_s"}
-    assert answer["intervals"].keys() == {"iteration_time", "peak_memory", *rates}
+    assert answer["intervals"].keys() == {metric.name for metric in answers() if metric.margin}
     for name, interval in answer["intervals"].items():
         assert interval["low"] < answer[name] < interval["high"]
     _, (elsewhere,) = ask([{**GPT3, "cluster": "jean_zay"}])
