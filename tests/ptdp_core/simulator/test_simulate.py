@@ -21,7 +21,7 @@ from ptdp_core.simulator import (
     read_parameters,
     simulate,
 )
-from ptdp_core.simulator.bounds import least_time, peak_memory
+from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.cluster import NUMBERS
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
