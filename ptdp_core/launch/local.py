@@ -92,9 +92,9 @@ def launch(
     until the function unblocks it), and the launch goes on until they have returned.
     """
     with held():  # signals wait, but where `allowed`: an interrupt between here and `finally` would leave ranks behind
-        context = _fork_server(preload)
+        context = fork_server(preload)
         with allowed():
-            _await(context)
+            await_server(context)
         with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
             # Nothing is sent here: ranks read from `follow`, and see its end when the launcher ends, however it ends.
             follow, alive = context.Pipe(duplex=False)
@@ -138,10 +138,10 @@ def launch(
 def start_server(preload: Sequence[str] = ()) -> None:
     """Start to import what ranks need, and these modules, in another process; `launch` waits for it."""
     with held():
-        _fork_server(preload)
+        fork_server(preload)
 
 
-def _fork_server(preload: Sequence[str]) -> ForkServerContext:
+def fork_server(preload: Sequence[str] = ()) -> ForkServerContext:
     """The context that starts processes from the fork server; it starts the server if that does not run yet.
 
     Ctrl-C, SIGTERM and SIGHUP do not reach the server, nor its ranks, even if sent to the whole process group: this
@@ -166,7 +166,7 @@ def _fork_server(preload: Sequence[str]) -> ForkServerContext:
     return context
 
 
-def _await(context: ForkServerContext) -> None:
+def await_server(context: ForkServerContext) -> None:
     """Wait until the fork server has imported everything: start a process that does nothing, and join it."""
     process = context.Process(target=_nothing)
     process.start()
@@ -243,7 +243,7 @@ def _fail(members: list[_Rank]) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise RankError(member.index, code, f"{how} before it was done")
     failed = [m for m in members if m.error]
-    causes = [m for m in failed if m.error and not _is_consequence(*m.error[:2])]
+    causes = [m for m in failed if m.error and not is_consequence(*m.error[:2])]
     member = (causes or failed)[0]
     assert member.error is not None
     member.process.join(GRACE)  # it has told why, and is about to end
@@ -252,7 +252,7 @@ def _fail(members: list[_Rank]) -> None:
     raise RankError(member.index, member.process.exitcode, f"failed: {kind}: {line}\n{stack}", kind, message)
 
 
-def _is_consequence(kind: str, text: str) -> bool:
+def is_consequence(kind: str, text: str) -> bool:
     """Whether a dead peer causes this error: a broken connection, or a collective that timed out."""
     return kind in ("DistBackendError", "DistNetworkError", "RuntimeError") and any(
         sign in text for sign in ("Connection closed by peer", "Connection reset", "gloo", "NCCL", "Timed out")
@@ -332,7 +332,7 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
         try:
             if setup.enter is not None:
                 setup.enter(setup.index)
-            threading.Thread(target=_follow, args=(follow, setup.temporary), daemon=True).start()
+            threading.Thread(target=follow_launcher, args=(follow, setup.temporary), daemon=True).start()
             if setup.process_group:
                 from ptdp_core.engine.groups import initialise, local_device
 
@@ -353,7 +353,7 @@ def _run_rank(setup: _Setup, pipe: Connection, follow: Connection, function: Cal
             os._exit(code)
 
 
-def _follow(launcher: Connection, temporary: Sequence[str]) -> None:
+def follow_launcher(launcher: Connection, temporary: Sequence[str]) -> None:
     """Wait until the launcher is gone, which closes its end of this pipe; then remove its folders and end."""
     with contextlib.suppress(EOFError, OSError):
         launcher.recv_bytes()

@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-from benchmarks.harness import launchers
-from benchmarks.harness.job import Failure
 from benchmarks.harness.launchers import Launcher
+from ptdp_core.launch import elastic, srun
 from ptdp_core.launch.local import RankError
 from reproduce.cli import main
 from results.records.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE, UnavailableError, UsageError
@@ -75,27 +74,16 @@ def test_the_rank_that_failed_is_named(other, how):
     assert str(caught.value).startswith(f"rank 1 {expected}")
 
 
-def test_the_cause_in_what_launchers_say():
-    torchrun = "Root Cause (first observed failure):\n[0]:\n  rank      : 3 (local_rank: 3)\n  exitcode  : -11 (pid: 7)"
-    assert str(launchers._failure(1, torchrun, {})) == "rank 3 was killed by SIGSEGV before it was done"
-    ended = "[1]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -15 (pid: 8)\n"
-    assert launchers._failure(1, f"Failures:\n{ended}{torchrun}", {}).rank == 3  # torchrun itself ended the other
-    followed = {3: Failure("RuntimeError", "Connection closed by peer", "")}
-    assert launchers._failure(1, f"{torchrun.replace('-11', '13')}\n{ended.replace('15', '9')}", followed).rank == 1
-    assert str(launchers._failure(137, "srun: error: n1: task 2: Killed", {})).startswith(
-        "rank 2 was killed by SIGKILL"
-    )
-    errors = {
-        0: Failure("RuntimeError", "Connection closed by peer [127.0.0.1]:1", ""),
-        1: Failure("KeyError", "own", "Trace"),
-    }
-    assert (
-        str(launchers._failure(1, "", errors)) == "rank 1 failed: KeyError: own\nTrace"
-    )  # not rank 0's, which followed
-    assert "last words: cannot allocate" in str(launchers._failure(1, "\ncannot allocate\n\n", {}))
+def test_the_cause_in_what_srun_and_its_tasks_say():
+    followed = srun.Failure("RuntimeError", "Connection closed by peer [127.0.0.1]:1", "")
+    killed = srun._failure(137, "srun: error: n1: task 2: Killed", {0: followed})
+    assert str(killed) == "rank 2 was killed by SIGKILL before it was done"
+    errors = {0: followed, 1: srun.Failure("KeyError", "own", "Trace")}
+    assert str(srun._failure(1, "", errors)) == "rank 1 failed: KeyError: own\nTrace"  # not rank 0's, which followed
+    assert "last words: cannot allocate" in str(srun._failure(1, "\ncannot allocate\n\n", {}))
 
 
-def test_where_launchers_cannot_work(monkeypatch):
+def test_where_launchers_cannot_work(monkeypatch, tmp_path):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(UnavailableError, match=r"inside an allocation.*--print-script"):
         Launcher("slurm")
@@ -108,8 +96,8 @@ def test_where_launchers_cannot_work(monkeypatch):
         monkeypatch.setenv("MASTER_PORT", str(port))
         with pytest.raises(UnavailableError, match=f"MASTER_PORT={port} cannot be used: .*in use; needs a free port"):
             Launcher("torchrun")
-    assert launchers.check_port() == port
-    assert str(port) in launchers.torchrun(2, (), "logs")
+    assert elastic.check_port() == port
+    assert elastic._config(2, port, str(tmp_path)).rdzv_endpoint == f"127.0.0.1:{port}"
     monkeypatch.setenv("MASTER_PORT", "http")
     with pytest.raises(UsageError, match="MASTER_PORT='http' is no port"):
         Launcher("torchrun")
@@ -173,7 +161,7 @@ def test_interrupted(launcher, tmp_path):
         run.wait_until_gone()
         assert not run.temporary_files()
         *progress, last = run.stderr.splitlines()
-        assert all(line.startswith("table_weak_scaling: ") for line in progress)
+        assert all(line.startswith("table_weak_scaling: ") for line in progress), run.stderr
     assert "interrupted: 1 of 3 points of table_weak_scaling are finished and kept; resume with:" in last
     assert f"--launcher {launcher}" in last
     record = json.loads((results / "table_weak_scaling" / "measured" / "record.json").read_text())
