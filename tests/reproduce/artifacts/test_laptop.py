@@ -37,6 +37,7 @@ def test_the_points_can_be_emulated_on_one_machine(id):
     for point in points:
         parallel = TrainingConfig.from_plain(point.parameters).parallel
         assert parallel.n <= 16
+        assert "gpus_per_node" in point.parameters, f"{id}, scale laptop: say how many GPUs a node has"
         assert point.parameters["gpus_per_node"] <= parallel.n or parallel.n == 1
         assert not point.paper  # the paper ran other configurations
     emulated = artifact.at(LAPTOP)
