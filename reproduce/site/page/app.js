@@ -7,7 +7,7 @@ import { ask, onStatus, restart } from "./python.js";
 const $ = (id) => document.getElementById(id);
 const element = (tag, text, attributes = {}) => { const node = document.createElement(tag); if (text !== undefined) node.textContent = text; for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); return node; };
 const option = (name) => element("option", name, { value: name });
-let state = store.START, complaint = "", offer, shown = {}, asked = {}; // the complaint is about the address
+let state = store.START, complaint = "", offer, offered, shown = {}, asked = {}; // the complaint is about the address
 
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
@@ -104,6 +104,7 @@ function table(answer) {
 }
 
 function showAnswer(answer) {
+  if (!offer) return void offered.then(() => showAnswer(answer), () => {}); // the first answer comes before what the page offers
   $("answer-status").textContent = answer.reason ? `${answer.status}: ${answer.reason}` : "Simulated; it fits. In brackets: where 90% of real values are expected.";
   const known = answer.iteration_time !== null;
   const sure = (name, scale, digits) => { const between = answer.intervals?.[name]; return `${(answer[name] / scale).toPrecision(digits)}${between ? ` (${(between.low / scale).toPrecision(3)} to ${(between.high / scale).toPrecision(3)})` : ""}`; };
@@ -288,8 +289,9 @@ function readAddress() {
 
 async function begin() {
   const first = refresh(), numbers = showCluster(); // asked before anything else, so answered first
+  offered = ask("start", {}).then((answer) => { offer = answer; });
   try {
-    offer = await ask("start", {});
+    await offered;
   } catch (error) {
     return fail(error.message);
   }

@@ -140,7 +140,7 @@ def test_exports(visit, tmp_path):
 
 def test_what_if_plan_and_timeline(visit):
     page = visit(anchor="#view=whatif")
-    assert "100.2" in page.inner_text("#answer")
+    shows(page, "#answer", "100.2")
     page.click("#best")
     page.wait_for_selector("#plans li", timeout=START_MS)
     page.click("#tab-timeline")
