@@ -9,6 +9,7 @@ import pytest
 
 PROGRAM = """
 import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which whoever runs these tests under nohup ignores
 from ptdp_core.interrupts import allowed, check, held, received, run_program, settle
 def main():
 {body}
