@@ -13,7 +13,7 @@ bitwise equal. Before it they would not: the order of summation over d depends o
 which differs between the stages. The embedding's bucket is reduced after the flush.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -93,6 +93,8 @@ class ParamAndGradBuffer:
         whole = [entry for entry in self.entries if entry.shard.parameter.split is None]
         self._partial = [self.main_grad(entry) for entry in whole] if sequence_parallel else []
         self.gather_in_background = False
+        self._weight_gradients: WeightGradients | None = None
+        self._zeroed = [self.grad_data]
         self._last: set[int] = set()
         self._places: dict[torch.Tensor, tuple[BufferEntry, Bucket]] = {
             entry.parameter: (entry, bucket) for bucket in self.buckets for entry in bucket.entries
@@ -150,8 +152,13 @@ class ParamAndGradBuffer:
         return self.grad_data[entry.start : entry.stop].view(entry.parameter.shape)
 
     def zero(self) -> None:
-        """Start a batch: set the gradients to zero, and mark all buckets as not reduced."""
-        self.grad_data.zero_()
+        """Start a batch: set the gradients to zero, and mark all buckets as not reduced.
+
+        Those that GEMMs add to are left as they are, since the batch's first GEMM writes over them.
+        """
+        torch._foreach_zero_(self._zeroed)
+        if self._weight_gradients is not None:
+            self._weight_gradients.unwritten.update(self._weight_gradients.linear_weights)
         self._last.clear()
         for bucket in self.buckets:
             bucket.missing, bucket.work, bucket.launched = len(bucket.entries), None, False
@@ -189,6 +196,19 @@ class ParamAndGradBuffer:
             parameter.grad = None  # autograd calls the hook without a gradient, too, which must not be counted again
         main_grads = {parameter: self.main_grad(self._places[parameter][0]) for parameter in parameters}
         weight_gradients.accumulate_into(main_grads, self.added)
+        self._weight_gradients = weight_gradients
+        self._zeroed = list(self._outside(set(weight_gradients.linear_weights)))
+
+    def _outside(self, weights: set[torch.Tensor]) -> Iterator[torch.Tensor]:
+        """The parts of the gradients' buffer that lie between those of these weights."""
+        start = 0
+        for entry in self.entries:
+            if entry.parameter in weights:
+                if entry.start > start:
+                    yield self.grad_data[start : entry.start]
+                start = entry.stop
+        if start < self.grad_data.numel():
+            yield self.grad_data[start:]
 
     def _launch(self, bucket: Bucket) -> None:
         """Start to reduce a bucket's gradients over the data-parallel ranks; `finish` waits for it."""

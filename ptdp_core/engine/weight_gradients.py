@@ -30,6 +30,7 @@ class WeightGradients:
         self.split, self.overlapped = split, overlapped
         self.linear_weights: list[torch.Tensor] = []  # of the rank's linear layers, the tied embedding not among them
         self.main_grads: Mapping[torch.Tensor, torch.Tensor] = {}
+        self.unwritten: set[torch.Tensor] = set()  # weights whose main gradients are those of the batch before
         self._added: Callable[[torch.Tensor], None] = lambda weight: None
         self._deferred: list[DeferredWgrad] | None = None
 
@@ -61,7 +62,8 @@ class WeightGradients:
         main_grad = self.main_grads.get(wgrad.weight)
         if main_grad is None:
             return wgrad.grad.t() @ wgrad.x
-        add_product(main_grad, wgrad.grad.t(), wgrad.x)
+        add_product(main_grad, wgrad.grad.t(), wgrad.x, replace=wgrad.weight in self.unwritten)
+        self.unwritten.discard(wgrad.weight)
         self._added(wgrad.weight)
         return None
 
@@ -74,15 +76,18 @@ class WeightGradients:
                     torch.autograd.backward(wgrad.weight, gradient)
 
 
-def add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+def add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor, replace: bool = False) -> None:
     """Add the matrix product of `a` and `b` to `total`, in whose precision, which may be higher, it is summed.
+
+    With `replace` the product takes the place of `total`, which is not read.
 
     On a GPU this is one GEMM, also for 16-bit factors and an fp32 total. (No GPU has run that yet.) A CPU has no such
     GEMM, so it multiplies copies of the factors in the higher precision.
     """
+    beta = 0 if replace else 1
     if a.dtype == total.dtype:
-        total.addmm_(a, b)
+        total.addmm_(a, b, beta=beta)
     elif total.is_cuda:
-        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+        torch.addmm(total, a, b, beta=beta, out_dtype=total.dtype, out=total)
     else:
-        total.addmm_(a.to(total.dtype), b.to(total.dtype))
+        total.addmm_(a.to(total.dtype), b.to(total.dtype), beta=beta)

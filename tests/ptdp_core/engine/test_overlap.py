@@ -50,6 +50,15 @@ def test_fused_accumulation_sums_16_bit_products_in_fp32() -> None:
     assert (rounded.double() - exact).abs().max() > 50 * (fused.double() - exact).abs().max()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_s_first_product_takes_the_place_of_what_was_there(dtype: torch.dtype) -> None:
+    a, b = torch.randn(6, 8).to(dtype), torch.randn(8, 5).to(dtype)
+    total, unread = torch.zeros(6, 5), torch.full((6, 5), torch.nan)
+    add_product(total, a, b)
+    add_product(unread, a, b, replace=True)
+    assert torch.equal(unread, total)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
