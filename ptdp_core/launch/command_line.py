@@ -174,7 +174,7 @@ def run(
         return command.error("\n".join([line, *stack] if arguments.debug else [line + hint]), errors.INTERNAL)
     except (ValueError, EngineUnavailableError) as error:
         return command.error(str(error), CODES.get(type(error).__name__, errors.USAGE))
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         from ptdp_core.packages import not_installed  # imported here, as only errors need it
 
         missing = not_installed(error)

@@ -116,7 +116,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     job = _job(parsed)
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
-        print(_batch_script(plans, job, parsed.command), end="")
+        print(_batch_script(plans, job, parsed.command[len(parsed.program.split()) :]), end="")
         return errors.DONE
     if parsed.dry_run:
         return _print_plans(plans, parsed)
@@ -166,16 +166,16 @@ def _job(parsed: Namespace) -> slurm.BatchJob:
         raise UsageError(str(error)) from None
 
 
-def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, command: Sequence[str]) -> str:
-    """A script that runs the command on an allocation with a task for every rank of the largest point.
+def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, arguments: Sequence[str]) -> str:
+    """A script that runs the command with these arguments on an allocation with a task for every rank of the largest point.
 
     Raises `UsageError` for what is not measured, and for nodes that would not be full.
     """
     if any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"{PRINT_SCRIPT} is for measured runs; add --fidelity measured")
-    words = slurm.without_options(command[command.index("reproduce") + 1 :], PRINT_SCRIPT)
+    words = slurm.without_options(arguments, PRINT_SCRIPT)
     ranks = max(ranks_of(point.parameters) for plan in plans for point in plan.points)
-    again = shlex.join(["python", "-m", "reproduce", *words])
+    again = shlex.join(["python", "-m", "ptdp", *words])
     try:
         return slurm.script(ranks, job, plans[0].scale != "cpu", f"exec {again}")
     except ValueError as error:
