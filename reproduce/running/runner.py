@@ -133,9 +133,9 @@ def run(
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `progress` begins when the points do, and gives
-    what is called with the label of each that is finished. `export` makes what is written beside the record; without it
-    the record stands alone. Before that is made, `judged` gets the record and how many points were computed. Whatever ends the run early, what is finished is saved first. Raises `ReproduceError`,
-    `StorageError` and `InterruptedRun`.
+    what is called with the label of each that is finished. `judged` gets the record, and how many of its points were
+    computed, before `export` makes what is written beside it; without an exporter the record stands alone. Whatever
+    ends the run early, what is finished is saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
     evaluate = evaluator(plan, debug)
     require_folder(plan.folder)

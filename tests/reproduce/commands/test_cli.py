@@ -399,7 +399,6 @@ def test_the_tables_are_printed_before_the_figure_is_drawn(tmp_path, capsys, mon
     assert capsys.readouterr().out.startswith("files: ")
 
 
-@pytest.mark.parametrize(("words", "meant"), [("bench rum", "run"), ("gate exat", "exact")])
-def test_the_second_word_of_a_command_is_corrected(words, meant, capsys):
-    assert main(words.split()) == errors.USAGE
-    assert f"; did you mean '{meant}'?" in capsys.readouterr().err
+def test_the_second_word_of_a_command_is_corrected(capsys):
+    assert main(["bench", "rum"]) == errors.USAGE
+    assert "unrecognized arguments: rum; did you mean 'run'?" in capsys.readouterr().err

@@ -73,10 +73,8 @@ def test_an_installed_copy_is_told_what_to_install_beside_it(name, command, tmp_
 @pytest.mark.parametrize("name", ["numpy", "pandas", "seaborn", "tabulate", "rich", "fastjsonschema"])
 def test_without_a_package_of_the_small_environment_a_command_says_what_to_install(name, tmp_path):
     done = without(name, "reproduce.__main__", "fig_bubble", "--results", "results", folder=tmp_path)
-    line = (
-        f"reproduce: the package {name} is not installed; needs it here; try pip install -e . in the project's folder"
-    )
-    assert done.stderr.splitlines()[-1] == line
+    missing = f"reproduce: the package {name} is not installed; needs it here; try pip install -e ."
+    assert done.stderr.splitlines()[-1] == f"{missing} in the project's folder"
     assert "Traceback" not in done.stderr
     assert done.returncode == errors.UNAVAILABLE
 
