@@ -48,7 +48,7 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
     (site / "kernels" / "__init__.py").write_text("OTHERS = True\n")
 
     def python(*words: str) -> str:
-        command = [str(installed / "python"), *words]
+        command = ["env", "-u", "PYTHONPATH", str(installed / "python"), *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == errors.DONE, done.stderr
         return done.stdout
