@@ -59,7 +59,9 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
         assert python("-c", reads) == "True\n"
         assert "fig_interleaved" in python("-m", "ptdp", "list")
         small = ["--set", "p=2", "--set", "steps=2", "--ranks", "2"]
-        assert "step 2" in python("-m", "ptdp.train", "--recipe", "tiny", *small)
+        assert "2 steps in" in python("-m", "ptdp.train", "--recipe", "tiny", *small)
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        assert "2 steps in" in python("-m", *torchrun, "-m", "ptdp.train", "--recipe", "tiny", *small[:-2])
     finally:
         shutil.rmtree(site / "kernels")
 
