@@ -15,7 +15,7 @@ RUN apt-get update \
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY . /src
-RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir /src && rm -rf /src
+RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir "/src[engine,fit]" && rm -rf /src
 
 WORKDIR /work
 ENTRYPOINT ["reproduce"]

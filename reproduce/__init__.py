@@ -10,9 +10,9 @@
     commands/     one module per subcommand; `cli` parses and dispatches
     interface     for notebooks and scripts: `reproduce.load`, `run`, `simulate`, `plan` (imported when first used)
 
-`kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI. The checkout is the product, so
-its folder goes first on the path here. Where even that is not enough, importing this ends the process with one line
-(`foreign_packages`): nothing would work, and a traceback would not say why.
+`kernels`, `benchmarks` and `reproduce` are also names of packages on PyPI, so the folder of ours, a checkout or
+`ptdp/_packages` of an installed copy, goes first on the path here. Where even that is not enough, importing this ends
+the process with one line (`foreign_packages`): nothing would work, and a traceback would not say why.
 """
 
 import sys
@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reproduce.interface import Record, load, plan, run, simulate
+    from reproduce.interface import Record, ReproduceError, load, plan, run, simulate
 
 __all__ = [
     "ROOT",
     "Record",
+    "ReproduceError",
     "load",
     "plan",
     "run",

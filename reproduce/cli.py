@@ -30,10 +30,11 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _options_like(self, word: str) -> str:
-        """The option that was probably meant, or all that there are; '' for a word that is no option."""
+        """The option that was probably meant, or all that there are; for a word, the command of two words if any."""
         options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
         if not word.startswith("-"):
-            return ""
+            pairs = [name.split() for name in COMMANDS if " " in name]
+            return did_you_mean(word, [second for first, second in pairs if first in self.prog.split()])
         # Without the dashes, which would make any two short options alike.
         near = did_you_mean(word.partition("=")[0].lstrip("-"), [option.lstrip("-") for option in options])
         return near.replace("'", "'--", 1) or f"; there are {', '.join(options)}"
@@ -138,7 +139,7 @@ def _explain(error: Exception) -> int:
         _drop_output()
         _say("cannot write standard output: no space left on device")
         return errors.UNAVAILABLE
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ImportError):
         from ptdp_core.packages import not_installed  # imported here, as only errors need it
 
         if line := not_installed(error):

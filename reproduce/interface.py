@@ -30,6 +30,7 @@ from reproduce.running.simulated import open_cluster
 from results import records
 from results.records import provenance, read_record
 from results.records.errors import NothingSelectedError, UsageError, did_you_mean
+from results.records.errors import ReproduceError as ReproduceError
 from results.records.storage import DEFAULT_RESULTS
 
 if TYPE_CHECKING:

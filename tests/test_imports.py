@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce")
+PACKAGES = ("results", "kernels", "ptdp_core", "benchmarks", "reproduce", "ptdp")
 LEVELS = (
     ("results",),
     ("results.records",),
@@ -45,6 +45,8 @@ LEVELS = (
     ("reproduce.commands",),
     ("reproduce.cli",),
     ("reproduce.__main__",),
+    ("ptdp",),
+    ("ptdp.__main__", "ptdp.train"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 # `reproduce.run` and the other names of the interface are imported when somebody asks the package for one of them.

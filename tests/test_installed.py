@@ -37,6 +37,36 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_called_as_ours(
+    installed: Path, tmp_path: Path
+) -> None:
+    (site,) = (installed.parent).glob("lib/python*/site-packages")
+    assert [path.name for path in site.iterdir() if (path / "__init__.py").exists()] == ["ptdp"]
+    (metadata,) = site.glob("ptdp-*.dist-info")
+    assert (metadata / "top_level.txt").read_text() == "ptdp\n"
+    (site / "kernels").mkdir()
+    (site / "kernels" / "__init__.py").write_text("OTHERS = True\n")
+
+    def python(*words: str) -> str:
+        command = ["env", "-u", "PYTHONPATH", str(installed / "python"), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == errors.DONE, done.stderr
+        return done.stdout
+
+    try:
+        assert python("-c", "import ptdp, kernels; print(kernels.OTHERS)") == "True\n"
+        reads = "import ptdp; print(len(ptdp.load(ptdp.ROOT / 'results' / 'reference')) > 1000)"
+        assert python("-c", reads) == "True\n"
+        assert "fig_interleaved" in python("-m", "ptdp", "list")
+        small = ["--set", "p=2", "--set", "steps=2", "--ranks", "2"]
+        assert "2 steps in" in python("-m", "ptdp.train", "--recipe", "tiny", *small)
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        assert "2 steps in" in python("-m", *torchrun, "-m", "ptdp.train", "--recipe", "tiny", *small[:-2])
+    finally:
+        shutil.rmtree(site / "kernels")
+
+
+@pytest.mark.slow
 def test_an_installed_copy_runs_judges_and_reports_from_any_folder(installed: Path, tmp_path: Path) -> None:
     def run(*words: str, code: int = errors.DONE) -> str:
         done = subprocess.run(

@@ -12,6 +12,7 @@ from benchmarks.exact.schedules import problem
 from ptdp_core.engine.sections import FIELDS, from_mapping
 from ptdp_core.engine.settings import Settings
 from ptdp_core.launch.local import RankError, launch
+from ptdp_core.packages import installation
 from ptdp_core.schedules import build, lower
 from results.records.errors import UnavailableError
 
@@ -91,7 +92,9 @@ def run(count: int, cases: Sequence[Case], in_rank: Callable[..., list[Any]]) ->
     Raises `UnavailableError` without torch.
     """
     if importlib.util.find_spec("torch") is None:
-        raise UnavailableError("the engine's exact checks need torch; pip install -e ., or name other sections")
+        raise UnavailableError(
+            f"the engine's exact checks need torch; try {installation('torch')}, or name other sections"
+        )
     problems = {name(case): _problem(case) for case in cases}
     runnable = [case for case in cases if not problems[name(case)]]
     quantities: dict[str, Quantities] = {label: {"order": {PROBLEM: why}} for label, why in problems.items() if why}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.exact.counts import release
 from benchmarks.exact.quantities import PROBLEM, Entry, Section, Value
 from ptdp_core.launch.local import RankError, launch
+from ptdp_core.packages import installation
 from results.records.errors import UnavailableError
 
 RANKS = 4
@@ -25,7 +26,9 @@ Usage = dict[str, dict[str, str]]  # by entry, by function
 def collect() -> Section:
     """Count what a run uses. Raises `UnavailableError` without torch."""
     if importlib.util.find_spec("torch") is None:
-        raise UnavailableError("the exact checks of resources need torch; pip install -e ., or name other sections")
+        raise UnavailableError(
+            f"the exact checks of resources need torch; try {installation('torch')}, or name other sections"
+        )
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
         try:
             alone = launch(_alone, 1, (folder,), process_group=False, timeout=TIMEOUT)

@@ -94,10 +94,14 @@ def build(project: Path, refs: Sequence[tuple[str, str, str]], folder: Path) -> 
 
 
 def dependencies(tree: Path, name: str) -> tuple[str, ...]:
-    """The dependencies in a tree's pyproject.toml, sorted. Raises `UnavailableError`, with `name`, for a bad file."""
+    """The dependencies in a tree's pyproject.toml, with its engine's, sorted.
+
+    Raises `UnavailableError`, with `name`, for a bad file.
+    """
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        return tuple(sorted(map(str, project.get("dependencies", ()))))
+        engine = project.get("optional-dependencies", {}).get("engine", ())
+        return tuple(sorted(map(str, (*project.get("dependencies", ()), *engine))))
     except (OSError, KeyError, ValueError, AttributeError) as error:
         raise UnavailableError(f"{name} does not build: its pyproject.toml cannot be used: {error}") from None
 

@@ -4,10 +4,10 @@
     ptdp-train --recipe tiny --set p=2 --set t=2 --ranks 4        four processes on this machine
     ptdp-train run.toml --set lr=3e-4                             a configuration file, changed
     ptdp-train --recipe tiny --schedule my.csv --ranks 4          with a pipeline schedule of one's own
-    torchrun --nproc-per-node 4 -m ptdp_core.launch --recipe tiny --set p=2 --set t=2
+    torchrun --nproc-per-node 4 -m ptdp.train --recipe tiny --set p=2 --set t=2
     ptdp-train --recipe gpt-175b --print-sbatch > job.sh          a Slurm batch script
 
-Also as `reproduce train` and `python -m ptdp_core.launch`. With --resume auto and a folder to save in, the same command
+Also as `reproduce train` and `python -m ptdp.train`. With --resume auto and a folder to save in, the same command
 line starts a run and goes on with it. SIGTERM ends a run after the step at hand, saved if there is such a folder, and
 so does a terminal that goes away.
 """
@@ -174,7 +174,7 @@ def run(
         return command.error("\n".join([line, *stack] if arguments.debug else [line + hint]), errors.INTERNAL)
     except (ValueError, EngineUnavailableError) as error:
         return command.error(str(error), CODES.get(type(error).__name__, errors.USAGE))
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         from ptdp_core.packages import not_installed  # imported here, as only errors need it
 
         missing = not_installed(error)

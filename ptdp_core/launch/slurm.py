@@ -124,7 +124,7 @@ def sbatch(settings: Settings, arguments: Sequence[str], job: BatchJob) -> str:
     If the run saves, the script goes on from what is saved: Slurm may restart it, or the user submit it again.
     """
     resume = ["--resume", "auto"] if settings.run.save and not settings.run.load else []
-    command = as_rank(["python", "-m", "ptdp_core.launch", *arguments, *resume])
+    command = as_rank(["python", "-m", "ptdp.train", *arguments, *resume])
     quoted = command.replace("'", "'\\''")
     on_gpus = settings.engine.device != "cpu"
     srun = f"srun --kill-on-bad-exit=1 bash -c '{quoted}'"

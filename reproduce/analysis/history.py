@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.runner import results_of
+from ptdp_core.packages import installation
 from reproduce.output import theme
 from results.records import Record
 from results.records.errors import UnavailableError
@@ -51,7 +52,7 @@ def change_points(values: Sequence[float]) -> dict[int, float]:
         import numpy
         import ruptures
     except ImportError:
-        raise UnavailableError("change points need ruptures; pip install 'ptdp[history]'") from None
+        raise UnavailableError(f"change points need ruptures; try {installation('ruptures')}") from None
     logs = numpy.log(numpy.asarray(values, dtype=float))
     # The median of the differences of neighbours knows the noise, and hardly the steps.
     sigma = max(1.4826 * float(numpy.median(numpy.abs(numpy.diff(logs)))) / math.sqrt(2), 1e-4)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import product
 from math import lcm
 
+from ptdp_core.packages import installation
 from ptdp_core.schedules import (
     Action,
     Schedule,
@@ -108,7 +109,7 @@ def exact(p: int, m: int, memory: Fraction, times: Times, start: Schedule, secon
     try:
         from ortools.sat.python import cp_model
     except ImportError:
-        raise UnavailableError("--exact needs OR-Tools; pip install 'ptdp[search]', or leave out --exact") from None
+        raise UnavailableError(f"--exact needs OR-Tools; try {installation('ortools')}, or leave out --exact") from None
     placement, v = start.placement, start.v
     denominator = lcm(*((Fraction(time) / v).denominator for time in times))
     t_f, t_b, t_w = (int(Fraction(time) / v * denominator) for time in times)

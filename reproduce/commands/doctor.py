@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.packages import installation
 from ptdp_core.simulator import load_cluster, simulate
 from reproduce.commands.options import add_json
 from reproduce.emulation import requirements
@@ -27,11 +28,10 @@ The simulated fidelity is tried: one iteration of the paper's 175-billion-parame
 network of two nodes is made and taken down. The exit code is 0 if the simulated fidelity works.
 
 """
-INSTALL = "pip install -e . in the project's folder"
 PACKAGES = ("numpy", "pandas", "seaborn", "jinja2", "tabulate", "jsonschema", "fastjsonschema", "rich")
 USEFUL = {
-    "scipy": f"reproduce accuracy --refit needs it: {INSTALL}",
-    "shtab": f"reproduce completion needs it: {INSTALL}",
+    "scipy": f"reproduce accuracy --refit needs it: {installation('scipy')}",
+    "shtab": f"reproduce completion needs it: {installation('shtab')}",
 }
 
 
@@ -63,7 +63,8 @@ def works(checks: Sequence[Check]) -> bool:
     return all(check.found is not None for check in checks if check.needed)
 
 
-def _package(name: str, get: str = INSTALL, needed: bool = True) -> Check:
+def _package(name: str, get: str = "", needed: bool = True) -> Check:
+    get = get or installation(name)
     try:
         return Check(name, importlib.metadata.version(name), get, needed)
     except importlib.metadata.PackageNotFoundError:
@@ -102,7 +103,7 @@ def _measurement() -> list[Check]:
         torch = importlib.import_module("torch")
     except Exception as error:  # a broken installation raises anything
         reason = "" if isinstance(error, ModuleNotFoundError) else f"{type(error).__name__}: {error}; "
-        return [Check("torch", None, reason + INSTALL)]
+        return [Check("torch", None, reason + installation("torch"))]
     host, devices = provenance.host(), torch.cuda.device_count() if torch.cuda.is_available() else 0
     memory = f", {host.memory_bytes / 1e9:.0f} GB" if host.memory_bytes else ""
     scales = [scale for scale, gpus in FIDELITIES["measured"].scales.items() if gpus <= devices]

@@ -53,8 +53,8 @@ def checkpoint_of(path: str) -> Path:
 def program() -> str:
     """How this program was started, as its messages should say it."""
     started = Path(sys.argv[0])
-    module = started.name == "__main__.py" and started.parent.name == "reproduce"
-    return "python -m reproduce" if module else "reproduce"
+    module = started.name == "__main__.py" and started.parent.name in ("reproduce", "ptdp")
+    return f"python -m {started.parent.name}" if module else "reproduce"
 
 
 def command_line(parsed: Namespace, *words: str) -> str:

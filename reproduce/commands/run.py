@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ptdp_core.launch import slurm
@@ -27,7 +28,7 @@ from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
 from reproduce.running.simulated import open_cluster
 from results import ROOT
-from results.records import VERDICTS, Metric, PointResult, errors, provenance
+from results.records import VERDICTS, Metric, PointResult, Record, errors, provenance
 from results.records.documents import print_document
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
@@ -116,17 +117,20 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     job = _job(parsed)
     plans = _plans(artifacts, parsed)
     if parsed.print_script:
-        print(_batch_script(plans, job, parsed.command), end="")
+        print(_batch_script(plans, job, parsed.command[len(parsed.program.split()) :]), end="")
         return errors.DONE
     if parsed.dry_run:
         return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
+    in_full = not (brief or parsed.quiet or parsed.json)
     expected = [expected_seconds(plan) for plan in plans]
     for index, plan in enumerate(plans):
         started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
         shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
+        # The tables stand there while the figure is drawn.
+        judged = partial(_print_result, plan, started) if in_full else None
         try:
-            done = runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export)
+            done = runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export, judged)
         except InvalidResultsError as error:
             print(f"reproduce: {error}", file=sys.stderr)
             codes.append(error.code)
@@ -136,7 +140,9 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
         if (brief or parsed.quiet) and not parsed.json:
             print(summary_line(done), flush=True)
         elif not parsed.json:
-            _print_run(done, time.monotonic() - started)
+            out = console(WIDTH)
+            out.print(files_line(done.files), soft_wrap=True)
+            out.print()
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
     if parsed.json:
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
@@ -166,16 +172,16 @@ def _job(parsed: Namespace) -> slurm.BatchJob:
         raise UsageError(str(error)) from None
 
 
-def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, command: Sequence[str]) -> str:
-    """A script that runs the command on an allocation with a task for every rank of the largest point.
+def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, arguments: Sequence[str]) -> str:
+    """A script that runs the command with these arguments, on as many tasks as the largest point has ranks.
 
     Raises `UsageError` for what is not measured, and for nodes that would not be full.
     """
     if any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"{PRINT_SCRIPT} is for measured runs; add --fidelity measured")
-    words = slurm.without_options(command[command.index("reproduce") + 1 :], PRINT_SCRIPT)
+    words = slurm.without_options(arguments, PRINT_SCRIPT)
     ranks = max(ranks_of(point.parameters) for plan in plans for point in plan.points)
-    again = shlex.join(["python", "-m", "reproduce", *words])
+    again = shlex.join(["python", "-m", "ptdp", *words])
     try:
         return slurm.script(ranks, job, plans[0].scale != "cpu", f"exec {again}")
     except ValueError as error:
@@ -264,12 +270,12 @@ def _as_json(done: Run) -> dict[str, Any]:
     }
 
 
-def _print_run(done: Run, seconds: float) -> None:
+def _print_result(plan: Plan, started: float, record: Record, computed: int) -> None:
     from reproduce.output.tables import claim_table, failures, origin_of, print_table, result_table
 
-    artifact, record, out = done.plan.artifact, done.record, console(WIDTH)
+    artifact, out, seconds = plan.artifact, console(WIDTH), time.monotonic() - started
     out.print(f"{artifact.label}: {artifact.title}", style="bold")
-    counts = f"{done.computed} points computed, {done.reused} reused"
+    counts = f"{computed} points computed, {len(plan.points) - computed} reused"
     out.print(f"{origin_of(record)}, scale {record.scale}: {counts}, {seconds:.1f} s")
     print_table(
         out, result_table(artifact, record), artifact.main.label[:1].upper() + artifact.main.label[1:], "table.md"
@@ -280,8 +286,6 @@ def _print_run(done: Run, seconds: float) -> None:
         print_table(out, claim_table(record), "Claims")
     for note in record.notes:
         out.print(note)
-    out.print(files_line(done.files), soft_wrap=True)
-    out.print()
 
 
 def summary_line(done: Run) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reproduce.commands.options import checkpoint_of, engine_errors
 
-HELP = """Writes config.json and model.safetensors (pip install safetensors), which `from_pretrained` of the package
+HELP = """Writes config.json and model.safetensors (the extra weights), which `from_pretrained` of the package
 transformers reads. The checkpoint may be of any (p, t, d, v); the model has to be a GPT-2 or a Llama.
 
 examples:

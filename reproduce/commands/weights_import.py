@@ -6,7 +6,7 @@ from pathlib import Path
 from reproduce.commands.options import engine_errors
 from results.records.errors import UsageError
 
-HELP = """Reads config.json and safetensors (pip install safetensors) of a GPT-2 or a Llama, and writes a checkpoint of
+HELP = """Reads config.json and safetensors (the extra weights) of a GPT-2 or a Llama, and writes a checkpoint of
 step 0 and a configuration file of the model. A training run at any (p, t, d, v) can begin with them.
 
 examples:

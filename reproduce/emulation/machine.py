@@ -6,6 +6,7 @@ import shutil
 import sys
 
 from ptdp_core.interrupts import held
+from ptdp_core.packages import installation
 from reproduce.emulation.network import Network, NetworkUnavailableError
 
 ELSEWHERE = ("/usr/sbin", "/sbin")
@@ -21,7 +22,7 @@ def requirements() -> tuple[str, ...]:
         return (f"emulated nodes are Linux network namespaces, and this is {sys.platform}",)
     missing = [_missing(tool) for tool in ("ip", "tc") if shutil.which(tool) is None]
     if importlib.util.find_spec("torch") is None:
-        missing.append("torch is not installed: pip install -e . in the project's folder")
+        missing.append(f"torch is not installed: {installation('torch')}")
     if not missing:
         try:
             with held(), Network(ranks=4, per_node=2, rate=1e6):

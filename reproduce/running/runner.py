@@ -128,13 +128,14 @@ def run(
     debug: bool = False,
     progress: AbstractContextManager[Callable[[str], None]] | None = None,
     export: Exporter | None = None,
+    judged: Callable[[Record, int], None] | None = None,
 ) -> Run:
     """Evaluate the plan's points, reusing unchanged ones of earlier records, and write the files.
 
     `fresh` computes all of them and does not look at earlier records. `progress` begins when the points do, and gives
-    what is called with the label of each that is finished. `export` makes what is written beside the record; without it
-    the record stands alone. Whatever ends the run early, what is finished is saved first. Raises `ReproduceError`,
-    `StorageError` and `InterruptedRun`.
+    what is called with the label of each that is finished. `judged` gets the record, and how many of its points were
+    computed, before `export` makes what is written beside it; without an exporter the record stands alone. Whatever
+    ends the run early, what is finished is saved first. Raises `ReproduceError`, `StorageError` and `InterruptedRun`.
     """
     evaluate = evaluator(plan, debug)
     require_folder(plan.folder)
@@ -147,6 +148,8 @@ def run(
                 on_point(point.label)
         points, claims, notes = judge_points(evaluate, session.points)
         record = replace(session.record("complete"), points=points, claims=claims, notes=notes)
+        if judged:
+            judged(record, session.computed)
         files = written(plan, record, export) if record in session.earlier else None
         files = files or write_results(plan, record, export)
     except BaseException as error:

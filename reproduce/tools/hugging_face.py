@@ -21,6 +21,7 @@ from ptdp_core.engine.files import read_json
 from ptdp_core.engine.model import EPSILON
 from ptdp_core.formulas import parameters
 from ptdp_core.layout import OUTPUT, WORD_EMBEDDING, chunk_parameters
+from ptdp_core.packages import missing
 
 Tensors = dict[str, torch.Tensor]
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -278,7 +279,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _package() -> Any:
     """The package's module for torch. Raises `EngineUnavailableError` where it is not installed."""
     if importlib.util.find_spec("safetensors") is None:
-        raise EngineUnavailableError("the package safetensors is not installed; needs it; try pip install safetensors")
+        raise EngineUnavailableError(missing("safetensors"))
     import safetensors.torch
 
     return safetensors.torch

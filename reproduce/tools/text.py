@@ -15,6 +15,7 @@ import numpy as np
 
 from ptdp_core.engine.data import BYTE_VOCAB, MEGATRON_DTYPES, MEGATRON_MAGIC, text_files
 from ptdp_core.engine.errors import EngineUnavailableError, not_writable
+from ptdp_core.packages import missing
 
 END = "<|endoftext|>"  # BPE's token 0, which ends a document; with bytes as tokens that is the byte 0
 MAX_VOCAB = 1 << 16
@@ -85,10 +86,7 @@ def _read(path: Path) -> str:
 def _package() -> Any:
     """The package tokenizers. Raises `EngineUnavailableError` where it is not installed."""
     if importlib.util.find_spec("tokenizers") is None:
-        raise EngineUnavailableError(
-            "the package tokenizers is not installed; needs it for more tokens than bytes; "
-            "try pip install tokenizers, or vocab=256"
-        )
+        raise EngineUnavailableError(f"{missing('tokenizers')}, or vocab=256")
     import tokenizers
 
     return tokenizers

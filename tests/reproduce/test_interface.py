@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import ptdp
 import reproduce
 from reproduce.analysis.planning.search import NEAR_TIE
 from results import ROOT
@@ -18,6 +19,7 @@ GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 12}
     "code",
     [
         "import reproduce",
+        "import ptdp",
         "from reproduce.cli import main; main(['list'])",
         "from reproduce.cli import main; main(['describe', 'fig_zero3'])",
         "from reproduce.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
@@ -34,6 +36,13 @@ def test_the_names_are_there_and_no_others() -> None:
     assert callable(reproduce.run)
     with pytest.raises(AttributeError, match="no attribute 'sumulate'"):
         reproduce.sumulate  # noqa: B018
+
+
+def test_ptdp_has_the_same_names() -> None:
+    assert set(ptdp.__all__) == set(reproduce.__all__)
+    assert all(getattr(ptdp, name) is getattr(reproduce, name) for name in ptdp.__all__)
+    with pytest.raises(AttributeError, match="module 'ptdp' has no attribute 'sumulate'"):
+        ptdp.sumulate  # noqa: B018
 
 
 def test_run_is_the_commands_run(tmp_path, figure_12):

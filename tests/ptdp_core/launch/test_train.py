@@ -333,7 +333,7 @@ def test_slurm_script(capsys: pytest.CaptureFixture[str]) -> None:
     assert "export SRUN_CPUS_PER_TASK=$((SLURM_CPUS_ON_NODE / 8))" in out.splitlines()
     assert "#SBATCH --exclusive" in out.splitlines()
     assert "cpus-per-task" not in out
-    assert "exec python -m ptdp_core.launch --recipe gpt-175b --set lr=1e-4" in out
+    assert "exec python -m ptdp.train --recipe gpt-175b --set lr=1e-4" in out
     assert not re.search(r"(?<![\w!])/\w", out)  # no absolute path, but for the first line's
     assert "--resume" not in out  # there is nothing saved to go on from
     assert main(["--recipe", "gpt-175b", "--print-sbatch", "--set", "save=x"]) == 0
@@ -350,7 +350,7 @@ def test_a_slurm_script_asks_for_what_it_is_told_to(capsys: pytest.CaptureFixtur
     for line in ("--nodes=24", "--ntasks-per-node=4", "--gpus-per-node=4", "--time=1-12:00:00", "--partition=gpu"):
         assert f"#SBATCH {line}" in out
     assert "#SBATCH --account=team" in out
-    assert "exec python -m ptdp_core.launch --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
+    assert "exec python -m ptdp.train --recipe gpt-175b" in out  # the job's command asks Slurm for nothing
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from reproduce.cli import main
 from reproduce.commands import COMMANDS
 from reproduce.experiment import catalog
+from reproduce.output import export
 from reproduce.running import simulated
 from results import ROOT
 from results.records import Record, errors
@@ -387,3 +388,17 @@ def test_a_package_that_was_there_before_us_is_an_error(name, foreign):
     assert done.returncode == errors.UNAVAILABLE
     assert str(foreign / name) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_tables_are_printed_before_the_figure_is_drawn(tmp_path, capsys, monkeypatch):
+    seen = []
+    contents = export.contents
+    monkeypatch.setattr(export, "contents", lambda *made: seen.append(capsys.readouterr().out) or contents(*made))
+    assert main(["table_zero3", "--results", str(tmp_path)]) == errors.DONE
+    assert "Claims" in seen[0]
+    assert capsys.readouterr().out.startswith("files: ")
+
+
+def test_the_second_word_of_a_command_is_corrected(capsys):
+    assert main(["bench", "rum"]) == errors.USAGE
+    assert "unrecognized arguments: rum; did you mean 'run'?" in capsys.readouterr().err

@@ -201,9 +201,7 @@ def test_a_script_for_slurm_without_gpus_or_absolute_paths(capsys):
     assert main([*MEASURED, *options]) == 0
     script = capsys.readouterr().out
     assert "#SBATCH --time=30\n#SBATCH --partition=gpu\n" in script
-    assert script.endswith(
-        "exec python -m reproduce fig_interleaved --fidelity measured --scale gpus --launcher slurm\n"
-    )
+    assert script.endswith("exec python -m ptdp fig_interleaved --fidelity measured --scale gpus --launcher slurm\n")
     assert str(ROOT) not in script
 
 

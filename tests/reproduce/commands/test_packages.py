@@ -6,10 +6,12 @@ import tomllib
 
 import pytest
 
-from ptdp_core.packages import PACKAGES, not_installed
+from ptdp_core import packages
+from ptdp_core.packages import EXTRAS, PACKAGES, not_installed
 from results import ROOT
 from results.records import errors
 
+ADVICE = "try pip install -e '.[engine]' in the project's folder"
 ABSENT = "import sys; sys.modules[{name!r}] = None; from {module} import main; sys.argv = {argv!r}; main()"
 
 
@@ -36,13 +38,13 @@ def without(name, module, *argv, folder):
 def test_without_torch_a_command_says_what_to_install(argv, tmp_path):
     (tmp_path / "text").write_text("words")
     done = without("torch", "reproduce.__main__", *argv, folder=tmp_path)
-    assert done.stderr == "reproduce: the package torch is not installed; needs it here; try pip install torch\n"
+    assert done.stderr == f"reproduce: the package torch is not installed; needs it here; {ADVICE}\n"
     assert done.returncode == errors.UNAVAILABLE
 
 
 def test_without_torch_ptdp_train_says_what_to_install(tmp_path):
     done = without("torch", "ptdp_core.launch.__main__", "--recipe", "tiny", folder=tmp_path)
-    assert done.stderr == "ptdp-train: the package torch is not installed; needs it here; try pip install torch\n"
+    assert done.stderr == f"ptdp-train: the package torch is not installed; needs it here; {ADVICE}\n"
     assert done.returncode == errors.UNAVAILABLE
 
 
@@ -52,11 +54,29 @@ def test_a_module_that_is_no_package_of_ours_is_a_bug():
     assert not_installed(ModuleNotFoundError("without a name")) is None
 
 
-def test_the_packages_are_those_that_the_project_depends_on():
+def test_the_packages_are_those_that_the_project_and_its_extras_depend_on():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["text"], *extras["weights"], *extras["history"]]
+    extras = {extra: project["optional-dependencies"][extra] for extra in EXTRAS.values()}
+    assert {name: extra for extra, (line,) in extras.items() for name in [line.partition(">=")[0]]} == EXTRAS
+    lines = [*project["dependencies"], *(line for (line,) in extras.values())]
     assert {line.partition(">=")[0] for line in lines} | {"matplotlib"} == set(PACKAGES)  # which comes with seaborn
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [("torch", "pip install 'ptdp[engine]'"), ("tabulate", "pip install ptdp")], ids=str
+)
+def test_an_installed_copy_is_told_what_to_install_beside_it(name, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "ROOT", tmp_path)
+    assert not_installed(ModuleNotFoundError(name=name)).endswith(f"; try {command}")
+
+
+@pytest.mark.parametrize("name", ["numpy", "pandas", "seaborn", "tabulate", "rich", "fastjsonschema"])
+def test_without_a_package_of_the_small_environment_a_command_says_what_to_install(name, tmp_path):
+    done = without(name, "reproduce.__main__", "fig_bubble", "--results", "results", folder=tmp_path)
+    missing = f"reproduce: the package {name} is not installed; needs it here; try pip install -e ."
+    assert done.stderr.splitlines()[-1] == f"{missing} in the project's folder"
+    assert "Traceback" not in done.stderr
+    assert done.returncode == errors.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

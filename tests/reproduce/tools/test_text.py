@@ -62,7 +62,7 @@ def test_what_is_wrong_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ValueError, match=r"has no x.tokenizer.json beside it; needs the tokenizer that its tokens"):
         tokenizer_beside(str(folder / "x.idx"), 300)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(EngineUnavailableError, match=r"tokenizers is not installed; .*; try pip install tokenizers"):
+    with pytest.raises(EngineUnavailableError, match=r"tokenizers is not .*; try pip install -e '.\[text\]'"):
         write_corpus([folder / "texts" / "a.txt"], folder / "x", 300)
     assert not list(folder.glob("x*"))
 
