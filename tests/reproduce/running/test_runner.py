@@ -243,7 +243,7 @@ def test_an_interrupted_fresh_run_can_be_resumed(small, counter, tmp_path):
 
 
 def test_further_files_are_written(small, tmp_path):
-    done = run(replace(small, files=lambda artifact, record: {"trace.json": b"{}"}), tmp_path)
+    done = run(replace(small, files=lambda artifact, record: {"trace.json": lambda: b"{}"}), tmp_path)
     assert (tmp_path / "fig_squares" / "derived" / "trace.json").read_bytes() == b"{}"
     assert done.files[-1].name == "trace.json"
 
