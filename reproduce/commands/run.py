@@ -5,10 +5,12 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
@@ -25,6 +27,7 @@ from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
+from reproduce.running.side_by_side import Say, SideBySide, cores
 from reproduce.running.simulated import open_cluster
 from results import ROOT
 from results.records import VERDICTS, Metric, PointResult, errors, provenance
@@ -121,15 +124,11 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     if parsed.dry_run:
         return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
-    expected = [expected_seconds(plan) for plan in plans]
-    for index, plan in enumerate(plans):
-        started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
-        shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
-        try:
-            done = runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export)
-        except InvalidResultsError as error:
-            print(f"reproduce: {error}", file=sys.stderr)
-            codes.append(error.code)
+    started = time.monotonic()
+    for done in (_side_by_side if brief and _can_be_side_by_side(plans, parsed) else _in_turn)(plans, parsed):
+        if isinstance(done, InvalidResultsError):
+            print(f"reproduce: {done}", file=sys.stderr)
+            codes.append(done.code)
             continue
         runs.append(done)
         codes.append(exit_code(done, parsed.strict))
@@ -137,6 +136,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
             print(summary_line(done), flush=True)
         elif not parsed.json:
             _print_run(done, time.monotonic() - started)
+        started = time.monotonic()
     code = next((c for c in (errors.INVALID_RESULTS, errors.POINTS_FAILED, errors.CONTRADICTED) if c in codes), 0)
     if parsed.json:
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
@@ -145,6 +145,48 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     elif runs and not parsed.quiet:
         _print_end(runs, parsed)
     return code
+
+
+def _in_turn(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans one after the other; an invalid earlier result stands in place of a run."""
+    expected = [expected_seconds(plan) for plan in plans]
+    for index, plan in enumerate(plans):
+        later = sum(map(sum, expected[index + 1 :]))
+        shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
+        try:
+            yield runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export)
+        except InvalidResultsError as error:
+            yield error
+
+
+def _can_be_side_by_side(plans: Sequence[Plan], parsed: Namespace) -> bool:
+    """Whether processes may share the plans: nothing is timed, no traceback is asked for, and there are cores."""
+    timed = any(FIDELITIES[plan.fidelity].timed for plan in plans)
+    return not timed and not parsed.debug and min(cores(), len(plans)) > 1
+
+
+def _side_by_side(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans in as many processes as there are cores, and give what `_in_turn` gives."""
+
+    def work(index: int, say: Say) -> tuple[Any, ...] | InvalidResultsError:
+        try:
+            done = runner.run(plans[index], parsed.command, parsed.fresh, progress=nullcontext(say), export=export)
+        except InvalidResultsError as error:
+            return error
+        return done.record, done.files, done.computed, done.reused
+
+    finished = 0
+    try:
+        with held(), SideBySide(work, min(cores(), len(plans))) as processes, allowed():
+            points = sum(len(plan.points) for plan in plans)
+            with progress(f"{len(plans)} artifacts", points, quiet=parsed.quiet) as on_point:
+                for plan, result in zip(plans, processes.results(len(plans), on_point), strict=True):
+                    yield result if isinstance(result, InvalidResultsError) else Run(plan, *result)
+                    finished += 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted: {finished} of {len(plans)} artifacts are finished, and what the others have is kept"
+        ) from None
 
 
 def version() -> str:
