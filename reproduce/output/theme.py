@@ -151,8 +151,6 @@ def figure_files(figure: "Figure", title: str, name: str = "figure", look: Figur
     files = {}
     if look.captioned:
         files[f"{name}.txt"] = f"{title}. {take_origin(figure)}.\n".encode()
-    lay_out(figure)
-    figure.set_layout_engine(None)  # once for all formats: for each that still has to, matplotlib draws twice
     for format in look.formats:
         files[f"{name}.{format}"] = figure_bytes(figure, format, title)
     return files
@@ -160,6 +158,8 @@ def figure_files(figure: "Figure", title: str, name: str = "figure", look: Figur
 
 def figure_bytes(figure: "Figure", format: str, title: str) -> bytes:
     """The figure as a file of that format, without the date."""
+    lay_out(figure)
+    figure.set_layout_engine(None)  # once for all formats: for each that still has to, matplotlib draws twice
     without_date: Mapping[str, Mapping[str, str | None]] = {
         "pdf": {"CreationDate": None, "Title": title},
         "png": {"Software": None},
