@@ -1,7 +1,7 @@
 """Section `artifacts`: what the files beside each artifact's record take to be made, and what an unchanged run takes.
 
-Tables and figures are made from the reference records, each in a fork of one process: how often figures are laid out,
-drawn and saved and fonts are reduced, what is imported, and how large record and tables are. Nothing is simulated for that.
+Tables and figures are made from the reference records, without simulating, each in a fork of one process: how often
+figures are laid out, drawn and saved and fonts reduced, what is imported, and how large record and tables are.
 One artifact is run twice, in which judging and writing are counted, too: an unchanged run does none of it.
 """
 
@@ -107,11 +107,11 @@ def collect() -> Section:
         lines = process.stderr.strip().splitlines() or ["it says nothing"]
         return {"artifacts": Entry({"order": {PROBLEM: f"files of artifacts: {lines[-1]}"}})}
     artifacts, (first, again) = json.loads(process.stdout)
-    runs = {f"reproduce {RUN_TWICE}": first, f"reproduce {RUN_TWICE}, unchanged": again}
-    return {
-        **{id: _of_files(*artifacts[id]) for id in sorted(artifacts)},
-        **{name: Entry({"parameters": {"exit code": code}, "calls": _done(done)}) for name, (done, code) in runs.items()},
-    }
+    section = {id: _of_files(*artifacts[id]) for id in sorted(artifacts)}
+    for name, (done, code) in (("first", first), ("unchanged", again)):
+        quantities = {"parameters": {"exit code": code}, "calls": _done(done)}
+        section[f"reproduce {RUN_TWICE}, {name}"] = Entry(quantities)
+    return section
 
 
 def _of_files(done: dict[str, int], modules: list[str], size: int) -> Entry:

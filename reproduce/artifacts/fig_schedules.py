@@ -88,7 +88,11 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, Callable[[], byt
             return theme.figure_files(figure, artifact.title, "timelines")
 
     traces = executed_timelines.files(record) if executed else {"trace.json": lambda: trace(_derived())}
-    return {**traces, "timelines.pdf": lambda: drawn()["timelines.pdf"], "timelines.png": lambda: drawn()["timelines.png"]}
+    return {
+        **traces,
+        "timelines.pdf": lambda: drawn()["timelines.pdf"],
+        "timelines.png": lambda: drawn()["timelines.png"],
+    }
 
 
 def _derived() -> list[Timeline]:
