@@ -69,8 +69,8 @@ STYLE: Mapping[str, Any] = {
 
 
 FORMATS = ("pdf", "png", "svg", "pgf")
-# Of a font: which letters combine, and how far apart they stand. A PDF's text has its places, and to reduce these tables
-# to the letters that it needs took most of the time of writing it.
+# Of a font: which letters combine, and how far apart they stand. A PDF's text has its places, and reducing these tables
+# to the letters that it needs took half the time of writing it.
 LAYOUT_TABLES = ("GDEF", "GPOS", "GSUB")
 # Both come with matplotlib, so that figures look alike on every machine; STIX is metrically a Times.
 FONTS: Mapping[str, Mapping[str, Any]] = {

@@ -4,8 +4,8 @@
         for result in processes.results(count, said):      # work(0, say), work(1, say), ... in this order
             ...
 
-A process says what it is doing by `say(text)`, for which `said(text)` is called here. What it raises is raised here. The
-processes end with this one, even if that is killed: each waits for work on a pipe of which only this one has the end.
+A process says what it is doing by `say(text)`, for which `said(text)` is called here. What it raises is raised here.
+The processes end with this one, even if that is killed: they wait for work on pipes of which only this one has the ends.
 """
 
 import os
