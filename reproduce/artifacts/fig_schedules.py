@@ -89,9 +89,9 @@ def files(artifact: Artifact, record: "Record") -> Mapping[str, Callable[[], byt
 
     traces = executed_timelines.files(record) if executed else {"trace.json": lambda: trace(_derived())}
     return {
-        **traces,
         "timelines.pdf": lambda: drawn()["timelines.pdf"],
         "timelines.png": lambda: drawn()["timelines.png"],
+        **traces,
     }
 
 

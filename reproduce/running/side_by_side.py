@@ -5,7 +5,7 @@
             ...
 
 A process says what it is doing by `say(text)`, for which `said(text)` is called here. What it raises is raised here.
-The processes end with this one, even if that is killed: they wait for work on pipes of which only this one has the ends.
+The processes end with this one, even if that is killed: they wait for work on pipes, whose ends are here.
 """
 
 import os
