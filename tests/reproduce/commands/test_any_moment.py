@@ -3,8 +3,8 @@
     python -m pytest -m slow -s tests/reproduce/commands/test_any_moment.py        60 moments, about 12 minutes
     PTDP_MOMENTS=200 PTDP_SEED=7 python -m pytest -m slow -s ...                   more, and other ones
 
-With -s it prints a row for every moment. The nightly run has other ones every night. A moment is drawn from the time that the run takes by itself, from the
-program's first own line on: what comes before is Python's start.
+With -s it prints a row for every moment; the nightly run has other ones every night. A moment is drawn from the time
+that the run takes by itself, from the program's first own line on: what comes before is Python's start.
 """
 
 import json
