@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,6 @@ from reproduce.running import runner
 from reproduce.running.evaluator import Plan
 from reproduce.running.fidelities import expected_seconds
 from reproduce.running.runner import RECORD, Run
-from reproduce.running.side_by_side import Say, SideBySide, cores
 from reproduce.running.simulated import open_cluster
 from results import ROOT
 from results.records import VERDICTS, Metric, PointResult, errors, provenance
@@ -125,7 +124,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
         return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
     started = time.monotonic()
-    for done in (_side_by_side if brief and _can_be_side_by_side(plans, parsed) else _in_turn)(plans, parsed):
+    for done in _runs(plans, parsed, brief):
         if isinstance(done, InvalidResultsError):
             print(f"reproduce: {done}", file=sys.stderr)
             codes.append(done.code)
@@ -147,8 +146,22 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     return code
 
 
+def _runs(plans: Sequence[Plan], parsed: Namespace, brief: bool) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans and give them in their order; an invalid earlier result stands in place of a run.
+
+    What is not timed and printed in brief, processes share, unless the traceback of an error is asked for.
+    """
+    timed = any(FIDELITIES[plan.fidelity].timed for plan in plans)
+    if brief and not timed and not parsed.debug:
+        from reproduce.running.side_by_side import cores  # imported here, as `multiprocessing` takes a while
+
+        if (processes := min(cores(), len(plans))) > 1:
+            return _side_by_side(plans, parsed, processes)
+    return _in_turn(plans, parsed)
+
+
 def _in_turn(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | InvalidResultsError]:
-    """Run the plans one after the other; an invalid earlier result stands in place of a run."""
+    """Run the plans one after the other."""
     expected = [expected_seconds(plan) for plan in plans]
     for index, plan in enumerate(plans):
         later = sum(map(sum, expected[index + 1 :]))
@@ -159,16 +172,11 @@ def _in_turn(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | Invalid
             yield error
 
 
-def _can_be_side_by_side(plans: Sequence[Plan], parsed: Namespace) -> bool:
-    """Whether processes may share the plans: nothing is timed, no traceback is asked for, and there are cores."""
-    timed = any(FIDELITIES[plan.fidelity].timed for plan in plans)
-    return not timed and not parsed.debug and min(cores(), len(plans)) > 1
+def _side_by_side(plans: Sequence[Plan], parsed: Namespace, processes: int) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans in so many processes."""
+    from reproduce.running.side_by_side import SideBySide
 
-
-def _side_by_side(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | InvalidResultsError]:
-    """Run the plans in as many processes as there are cores, and give what `_in_turn` gives."""
-
-    def work(index: int, say: Say) -> tuple[Any, ...] | InvalidResultsError:
+    def work(index: int, say: Callable[[str], None]) -> tuple[Any, ...] | InvalidResultsError:
         try:
             done = runner.run(plans[index], parsed.command, parsed.fresh, progress=nullcontext(say), export=export)
         except InvalidResultsError as error:
@@ -177,10 +185,10 @@ def _side_by_side(plans: Sequence[Plan], parsed: Namespace) -> Iterator[Run | In
 
     finished = 0
     try:
-        with held(), SideBySide(work, min(cores(), len(plans))) as processes, allowed():
+        with held(), SideBySide(work, processes) as started, allowed():
             points = sum(len(plan.points) for plan in plans)
             with progress(f"{len(plans)} artifacts", points, quiet=parsed.quiet) as on_point:
-                for plan, result in zip(plans, processes.results(len(plans), on_point), strict=True):
+                for plan, result in zip(plans, started.results(len(plans), on_point), strict=True):
                     yield result if isinstance(result, InvalidResultsError) else Run(plan, *result)
                     finished += 1
     except KeyboardInterrupt:
