@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ptdp_core import interrupts
-from reproduce.experiment import margins, predictions
+from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
 from reproduce.experiment.judging import accuracy, judge
@@ -309,6 +309,8 @@ def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, 
 @cache
 def _newest_source() -> int:
     """When the sources of all that a run writes last changed: programs, published numbers, clusters and margins."""
+    from reproduce.experiment import margins  # imported here, as `report` and `plot` only read records
+
     sources = [margins.FILE] if margins.FILE.exists() else []
     sources += [path for package in SOURCES for kind in SOURCE_KINDS for path in (ROOT / package).rglob(kind)]
     return max(path.stat().st_mtime_ns for path in sources)
