@@ -37,7 +37,7 @@ test: $(STAMP) ## run the test suite
 	$(RUN)/python -m pytest -n auto --dist worksteal
 
 slow: $(STAMP) ## run the tests that are not part of the default run
-	$(RUN)/python -m pytest -n auto --dist worksteal -m slow
+	$(RUN)/python -m pytest -n auto --dist worksteal -m slow --durations=40
 
 cov: $(STAMP) ## run the test suite and report which lines it reached (htmlcov/index.html)
 	$(RUN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html

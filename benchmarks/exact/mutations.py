@@ -25,7 +25,7 @@ from results.records import errors
 FILE = Path(__file__).with_suffix(".toml")
 COPIED = (
     *("kernels", "ptdp_core", "benchmarks", "reproduce"),
-    *("results/records", "results/schema", "results/reference/exact", "results/reference/accuracy"),
+    *("results/records", "results/schema", "results/reference"),
 )
 
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 from ptdp_core.config import ParallelConfig
 
-SECTIONS = ("simulated", "schedules", "growth", "layout", "startup", "page", "engine", "counts", "resources")
+SECTIONS = (
+    *("simulated", "schedules", "growth", "layout", "startup", "page", "artifacts"),
+    *("engine", "counts", "resources"),
+)
 
 # Each kind explains later ones: another order of actions sends other messages, which take another time. The first kind
 # has no quantities: it stands for an entry that is new or gone.

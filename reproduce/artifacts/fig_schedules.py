@@ -4,7 +4,8 @@ A schedule is data here, so one that is younger than the paper runs, simulates, 
 is of Qi et al., "Zero Bubble Pipeline Parallelism" (ICLR 2024). The configuration is Figure 12's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import build
@@ -15,9 +16,9 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
-from reproduce.output import theme
+from reproduce.output import theme, timeline_figure
 from reproduce.output.figures import line_plot
-from reproduce.output.timeline import from_schedule
+from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
 from results.records import RecordedTimeline
 
@@ -74,20 +75,30 @@ def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ..
     return executed_timelines.executed_and_predicted(emulation) if shown else ()
 
 
-def files(artifact: Artifact, record: "Record") -> Mapping[str, bytes]:
+def files(artifact: Artifact, record: "Record") -> Mapping[str, Callable[[], bytes]]:
     """The four schedules as timelines above each other, and as one trace: if emulated as executed, else as derived."""
-    from reproduce.output import timeline_figure
-
-    if record.fidelity == "emulated" and not any(point.timelines for point in record.points):
+    executed = record.fidelity == "emulated"
+    if executed and not any(point.timelines for point in record.points):
         return {}
-    with theme.style():
-        if record.fidelity == "emulated":
-            figure, traces = executed_timelines.draw(record), executed_timelines.files(record)
-        else:
-            sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
-            shown = [from_schedule(build(name, SHOWN_P, SHOWN_M, v)) for name, v in sizes]
-            figure, traces = timeline_figure.draw(shown), {"trace.json": trace(shown)}
-        return {**theme.figure_files(figure, artifact.title, "timelines"), **traces}
+
+    @cache
+    def drawn() -> Mapping[str, bytes]:
+        with theme.style():
+            figure = executed_timelines.draw(record) if executed else timeline_figure.draw(_derived())
+            return theme.figure_files(figure, artifact.title, "timelines")
+
+    traces = executed_timelines.files(record) if executed else {"trace.json": lambda: trace(_derived())}
+    return {
+        "timelines.pdf": lambda: drawn()["timelines.pdf"],
+        "timelines.png": lambda: drawn()["timelines.png"],
+        **traces,
+    }
+
+
+def _derived() -> list[Timeline]:
+    """The timelines of the four schedules, with passes of equal length."""
+    sizes = [(str(level.parameters["schedule"]), level.parameters["v"]) for level in _schedules(SHOWN_V)]
+    return [from_schedule(build(name, SHOWN_P, SHOWN_M, v)) for name, v in sizes]
 
 
 ARTIFACT = Artifact(

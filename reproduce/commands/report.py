@@ -23,6 +23,7 @@ from results.records.errors import DONE, InvalidResultsError, NothingSelectedErr
 
 ACCURACY = "accuracy"
 PLAN = "plan"
+HEAD = 1000  # bytes of a page within which it says what it is made from
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -36,14 +37,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Read the results, write the page, say where it is. Raises `ReproduceError` and `StorageError`."""
-    from reproduce.output.html.page import page
-
     results, out = parsed.results, parsed.out or parsed.results / "report.html"
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; needs a file; try --out {out / 'report.html'}")
     content = collect(results, parsed.program)
-    text = page(content)
-    atomic_write_bytes(out, text.encode("utf-8", "replace"))
+    if not _is_made_from(content, out):
+        from reproduce.output.html.page import page  # imported here, as it takes a while
+
+        atomic_write_bytes(out, page(content).encode("utf-8", "replace"))
     for line in content.left_out:
         print(f"reproduce: {line}", file=sys.stderr)
     have = sum(bool(entry.results) for entry in content.entries)
@@ -79,6 +80,15 @@ def collect(results: Path, program: str = "reproduce") -> ReportContents:
     if not report.shown and report.accuracy is None and not report.plans:
         raise NothingSelectedError(f"no results in {results}; run {report.command('all')} first")
     return report
+
+
+def _is_made_from(content: ReportContents, out: Path) -> bool:
+    """Whether a file is the page of this content already."""
+    try:
+        with out.open("rb") as file:
+            return f'content="sha256-{content.digest}"'.encode() in file.read(HEAD)
+    except OSError:  # there is none yet, or none that can be read
+        return False
 
 
 def _result(path: Path, id: str, artifact: Artifact | None = None) -> RecordFiles:

@@ -5,11 +5,13 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ptdp_core.interrupts import allowed, held
 from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
@@ -122,18 +124,10 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     if parsed.dry_run:
         return _print_plans(plans, parsed)
     runs, codes = [], [errors.DONE]
-    in_full = not (brief or parsed.quiet or parsed.json)
-    expected = [expected_seconds(plan) for plan in plans]
-    for index, plan in enumerate(plans):
-        started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
-        shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
-        # The tables stand there while the figure is drawn.
-        judged = partial(_print_result, plan, started) if in_full else None
-        try:
-            done = runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export, judged)
-        except InvalidResultsError as error:
-            print(f"reproduce: {error}", file=sys.stderr)
-            codes.append(error.code)
+    for done in _runs(plans, parsed, brief):
+        if isinstance(done, InvalidResultsError):
+            print(f"reproduce: {done}", file=sys.stderr)
+            codes.append(done.code)
             continue
         runs.append(done)
         codes.append(exit_code(done, parsed.strict))
@@ -151,6 +145,59 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     elif runs and not parsed.quiet:
         _print_end(runs, parsed)
     return code
+
+
+def _runs(plans: Sequence[Plan], parsed: Namespace, brief: bool) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans and give them in their order; an invalid earlier result stands in place of a run.
+
+    What is not timed and printed in brief, processes share, unless the traceback of an error is asked for.
+    """
+    timed = any(FIDELITIES[plan.fidelity].timed for plan in plans)
+    if brief and not timed and not parsed.debug:
+        from reproduce.running.side_by_side import cores  # imported here, as `multiprocessing` takes a while
+
+        if (processes := min(cores(), len(plans))) > 1:
+            return _side_by_side(plans, parsed, processes)
+    return _in_turn(plans, parsed, brief)
+
+
+def _in_turn(plans: Sequence[Plan], parsed: Namespace, brief: bool) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans one after the other, the tables of each printed while its figure is drawn unless `brief`."""
+    in_full = not (brief or parsed.quiet or parsed.json)
+    expected = [expected_seconds(plan) for plan in plans]
+    for index, plan in enumerate(plans):
+        started, later = time.monotonic(), sum(map(sum, expected[index + 1 :]))
+        shown = progress(plan.artifact.id, len(plan.points), expected[index], later, parsed.quiet)
+        judged = partial(_print_result, plan, started) if in_full else None
+        try:
+            yield runner.run(plan, parsed.command, parsed.fresh, parsed.debug, shown, export, judged)
+        except InvalidResultsError as error:
+            yield error
+
+
+def _side_by_side(plans: Sequence[Plan], parsed: Namespace, processes: int) -> Iterator[Run | InvalidResultsError]:
+    """Run the plans in so many processes."""
+    from reproduce.running.side_by_side import SideBySide
+
+    def work(index: int, say: Callable[[str], None]) -> tuple[Any, ...] | InvalidResultsError:
+        try:
+            done = runner.run(plans[index], parsed.command, parsed.fresh, progress=nullcontext(say), export=export)
+        except InvalidResultsError as error:
+            return error
+        return done.record, done.files, done.computed, done.reused
+
+    finished = 0
+    try:
+        with held(), SideBySide(work, processes) as started, allowed():
+            points = sum(len(plan.points) for plan in plans)
+            with progress(f"{len(plans)} artifacts", points, quiet=parsed.quiet) as on_point:
+                for plan, result in zip(plans, started.results(len(plans), on_point), strict=True):
+                    yield result if isinstance(result, InvalidResultsError) else Run(plan, *result)
+                    finished += 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted: {finished} of {len(plans)} artifacts are finished, and what the others have is kept"
+        ) from None
 
 
 def version() -> str:

@@ -65,7 +65,7 @@ class Artifact:
     - `looks`: color, marker and linestyle of series that a line chart should not choose itself
     - `notes`: further lines for the record, the table and the terminal, where it is not measured: these, or what
       `notes(results)` says
-    - `files(artifact, record)`: further files to write next to the record, by name
+    - `files(artifact, record)`: further files to write next to the record: by name, what makes each
     """
 
     id: str
@@ -90,7 +90,7 @@ class Artifact:
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: Callable[[Results], tuple[str, ...]] | tuple[str, ...] = out_of_memory
-    files: "Callable[[Artifact, Record], Mapping[str, bytes]] | None" = None
+    files: "Callable[[Artifact, Record], Mapping[str, Callable[[], bytes]]] | None" = None
 
     @property
     def place(self) -> str:

@@ -33,5 +33,5 @@ def contents(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
     return {
         **render(artifact, record),
         **dict(zip(TABLES, (text.encode() for text in tables), strict=True)),
-        **further,
+        **{name: make() for name, make in further.items()},
     }

@@ -249,7 +249,7 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
 
 def _fit_label(figure: "Figure", axes: "Axes") -> None:
     """Break a y label that is longer than its axis into lines, as few and as short as can be."""
-    figure.draw_without_rendering()
+    theme.lay_out(figure)
     label = axes.yaxis.label
     count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
     text = label.get_text()

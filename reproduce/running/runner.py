@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +41,8 @@ from results.records.provenance import collect
 RECORD = "record.json"
 PARTIAL = "partial.json"
 SAVE_EVERY_S = 1.0
+SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
+SOURCE_KINDS = ("*.py", "*.json", "*.toml")
 # What the fingerprint settles. A failure may have been of the moment; what is invalid is quickly found to be so again,
 # also by checks that the fingerprint does not cover.
 REUSED = ("ok", "oom")
@@ -146,12 +149,16 @@ def run(
                 if point.key not in session.results:
                     session.add(evaluate.evaluate(point))
                 on_point(point.label)
+        earlier = session.unchanged()
+        if earlier and (files := written(plan, earlier, export)):
+            if judged:
+                judged(earlier, 0)
+            return Run(plan, earlier, files, 0, len(plan.points))
         points, claims, notes = judge_points(evaluate, session.points)
         record = replace(session.record("complete"), points=points, claims=claims, notes=notes)
         if judged:
             judged(record, session.computed)
-        files = written(plan, record, export) if record in session.earlier else None
-        files = files or write_results(plan, record, export)
+        files = write_results(plan, record, export)
     except BaseException as error:
         with suppress(OSError, RecordError):
             session.save()
@@ -219,6 +226,17 @@ class _Session:
         """The finished points, in the plan's order."""
         return tuple(self.results[point.key] for point in self.plan.points if point.key in self.results)
 
+    def unchanged(self) -> Record | None:
+        """The earlier record of just these points, in which nothing is new but perhaps their claims; None without one.
+
+        On another cluster than the paper's its points have no published values.
+        """
+        latest = self.earlier[0] if self.earlier else None
+        if latest is None or self.computed or latest.state != "complete":
+            return None
+        without_paper = tuple(replace(point, paper={}) for point in self.points)
+        return latest if latest.points in (self.points, without_paper) else None
+
     def add(self, result: PointResult) -> None:
         """Keep a point that was computed; save now and then."""
         interrupts.check()
@@ -285,17 +303,22 @@ def written(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, 
     """The files that an earlier run wrote for this very record; None if one is missing, old or shows other columns."""
     names = export.names(plan.artifact, record) if export else ()
     files = tuple(plan.folder / name for name in (RECORD, *names))
-    sources = (
-        path
-        for package in ("reproduce", "ptdp_core", "benchmarks", "results/records")
-        for path in (ROOT / package).rglob("*.py")
-    )
     try:
         oldest = min(path.stat().st_mtime_ns for path in files)
     except OSError:
         return None
-    newer = oldest > max(path.stat().st_mtime_ns for path in sources)
+    newer = oldest > _newest_source()
     return files if newer and (not export or export.up_to_date(plan.artifact, record, plan.folder)) else None
+
+
+@cache
+def _newest_source() -> int:
+    """When the sources of all that a run writes last changed: programs, published numbers, clusters and margins."""
+    from reproduce.experiment import margins  # imported here, as `report` and `plot` only read records
+
+    sources = [margins.FILE] if margins.FILE.exists() else []
+    sources += [path for package in SOURCES for kind in SOURCE_KINDS for path in (ROOT / package).rglob(kind)]
+    return max(path.stat().st_mtime_ns for path in sources)
 
 
 def write_results(plan: Plan, record: Record, export: Exporter | None) -> tuple[Path, ...]:

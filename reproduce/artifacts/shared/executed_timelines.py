@@ -6,7 +6,7 @@ when each of its passes began and ended as executed, and as predicted. Other art
 same functions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ptdp_core.config import TrainingConfig
@@ -123,9 +123,9 @@ def draw_figure(artifact: Artifact, record: Record, *, after_flush: int) -> "Fig
     return timeline_figure.draw(shown, until=float(shown[0].flushes[0]) + after_flush)
 
 
-def figure_files(artifact: Artifact, record: Record) -> Mapping[str, bytes]:
+def figure_files(artifact: Artifact, record: Record) -> Mapping[str, Callable[[], bytes]]:
     """The drawn timelines as one trace file, a process for each."""
-    return files(record) if record.scale == LAPTOP else {"trace.json": trace(scheduled(record))}
+    return files(record) if record.scale == LAPTOP else {"trace.json": lambda: trace(scheduled(record))}
 
 
 def draw(record: Record) -> "Figure":
@@ -134,10 +134,11 @@ def draw(record: Record) -> "Figure":
     return timeline_figure.draw(executed, outlines=simulated)
 
 
-def files(record: Record) -> Mapping[str, bytes]:
+def files(record: Record) -> Mapping[str, Callable[[], bytes]]:
     """Both as one trace, a process each."""
     executed, simulated = _both(record)
-    return {"trace.json": trace([timeline for pair in zip(executed, simulated, strict=True) for timeline in pair])}
+    pairs = zip(executed, simulated, strict=True)
+    return {"trace.json": lambda: trace([timeline for pair in pairs for timeline in pair])}
 
 
 def notes(results: Results) -> tuple[str, ...]:

@@ -11,9 +11,13 @@ from typing import Any
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import Accuracy, accuracy
 from reproduce.output.answer import Answer, answer, claims_of
-from results.records import VERDICTS, Record
+from results import ROOT
+from results.records import VERDICTS, Record, digest_file, digest_files, fingerprint
 
 DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+READ = ("record.json", "table.csv")  # beside pictures; of other files the page has the names
+SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
+SOURCE_KINDS = (".py", ".json", ".toml", ".html", ".css", ".js")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -43,6 +47,13 @@ class RecordFiles:
         """
         shown = (path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN))
         return {path: png_image(path) for path in shown}
+
+    @property
+    def digests(self) -> dict[str, Any]:
+        """The files by name, each with a digest of what the page shows of it."""
+        read = {path.name: digest_file(path) for path in self.files if path.name in READ}
+        shown = {path.name: picture for path, picture in self.pictures.items()}
+        return {path.name: None for path in self.files} | read | shown
 
     @property
     def place(self) -> str:
@@ -93,6 +104,20 @@ class ReportContents:
     def answer(self) -> Answer:
         """Whether the paper holds, by these results."""
         return answer(claims_of(result.record for _, result in self.shown))
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that the page is made of: the results' files, the program's words and the sources."""
+        extra = [self.accuracy] if self.accuracy else []
+        results = {result.place: result for result in (*(result for _, result in self.shown), *extra, *self.plans)}
+        sources = (path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in SOURCE_KINDS)
+        return fingerprint(
+            {
+                "program": [self.program, *self.options],
+                "sources": digest_files(sources),
+                "results": {place: result.digests for place, result in results.items()},
+            }
+        )
 
     def verdicts(self, entry: ArtifactResults) -> dict[str, int]:
         """How many claims of an artifact have which verdict."""

@@ -1,11 +1,15 @@
 """The mutation suite: it applies to the sources as they are, and every mutation is named."""
 
+from collections import defaultdict
+
 import pytest
 
 from benchmarks.exact import mutations
 from benchmarks.exact.quantities import SECTIONS
 from results import ROOT
 from results.records import errors
+
+MOST = 10
 
 
 def test_every_mutation_changes_one_place_of_todays_sources() -> None:
@@ -30,7 +34,16 @@ def test_a_refactoring_must_be_the_only_headline() -> None:
     assert mutations.naming(mutation, ["operators (counts): ...", "moved (counts): ..."]) == ""
 
 
+def parts() -> list[list[str]]:
+    """All mutations, those of the same sections together: at most `MOST` of them, so that cores share the work."""
+    by_sections = defaultdict(list)
+    for mutation in mutations.read().values():
+        by_sections[tuple(mutation.sections)].append(mutation.name)
+    return [names[start : start + MOST] for names in by_sections.values() for start in range(0, len(names), MOST)]
+
+
 @pytest.mark.slow
-def test_every_mutation_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code = mutations.main([])
+@pytest.mark.parametrize("names", parts(), ids=lambda names: names[0])
+def test_every_mutation_is_named(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code = mutations.main(names)
     assert code == errors.DONE, capsys.readouterr().out

@@ -17,6 +17,7 @@ from results.records import errors
 SLOW = (
     "engine",
     "startup",
+    "artifacts",
     "counts",
     "schedules",
     "growth",

@@ -154,7 +154,7 @@ def test_the_schedules_figure_draws_what_was_emulated(emulation, tmp_path, monke
     ]
     saved = []
     monkeypatch.setattr(theme, "figure_bytes", lambda figure, *options: saved.append(figure) or b"")
-    files = artifact.files(artifact, record)
+    files = {name: make() for name, make in artifact.files(artifact, record).items()}
     assert set(files) == {"timelines.pdf", "timelines.png", "trace.json"}
     panels = saved[0].axes
     for axes, point in zip(panels, drawn, strict=True):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -272,6 +273,29 @@ def test_the_same_results_give_the_same_page(results, page_of):
     first = (results / "report.html").read_bytes()
     page_of(results)
     assert (results / "report.html").read_bytes() == first
+
+
+def test_a_page_is_written_again_only_if_something_that_it_shows_has_changed(results, page_of, change):
+    page, folder = results / "report.html", results / "fig_interleaved" / "simulated"
+
+    def is_written() -> bool:
+        os.utime(page, (0, 0))
+        page_of(results)
+        return page.stat().st_mtime > 0
+
+    page_of(results)
+    assert not is_written()
+    (folder / "timelines.png").write_bytes((folder / "figure.png").read_bytes())
+    assert is_written()
+    assert not is_written()
+    change(lambda record: replace(record, notes=("something new",)))
+    assert is_written()
+    (folder / "table.csv").write_text("a,b\n")
+    assert is_written()
+    (folder / "figure.pdf").unlink()
+    assert is_written()
+    page.write_text("<html>")
+    assert is_written()
 
 
 @pytest.mark.slow

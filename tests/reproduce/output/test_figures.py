@@ -1,13 +1,21 @@
 """What a figure contains: the record's numbers, labels with units, the origin; and that nothing overlaps."""
 
 import os
+import re
 import struct
 import subprocess
 import sys
+import zlib
+from collections import Counter
 from dataclasses import replace
+from io import BytesIO
 
 import matplotlib.colors
 import pytest
+from fontTools.subset import Options
+from fontTools.ttLib import TTFont
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from reproduce.artifacts import fig_bubble, fig_interleaved
 from reproduce.experiment.judging import accuracy
@@ -291,3 +299,37 @@ def test_a_cpu_run_that_reverses_the_paper_says_so():
 def test_ticks_too_close_to_be_read_lose_their_label():
     assert figures._apart([384, 560, 640, 768, 2240], ["a", "b", "c", "d", "e"]) == ["a", "b", "", "d", "e"]
     assert figures._apart([640, 384, 560, 2240], ["c", "a", "b", "e"]) == ["", "a", "b", "e"]
+
+
+def test_a_figure_is_laid_out_once_and_drawn_once_for_each_format(figure_12, monkeypatch):
+    counts = Counter()
+
+    def counted(owner, name):
+        function = getattr(owner, name)
+
+        def count(*arguments, **options):
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, count)
+
+    with theme.style():
+        drawn = drawn_from(figure_12.record)
+        counted(Figure, "draw")
+        counted(ConstrainedLayoutEngine, "execute")
+        theme.figure_files(drawn, "Figure 12", look=theme.FigureLook(formats=("pdf", "png", "svg")))
+    assert counts == {"draw": 3, "execute": 1}
+
+
+def test_fonts_in_a_pdf_have_their_letters_but_no_tables_to_lay_out_text(figure_12):
+    with theme.style():
+        drawn = drawn_from(figure_12.record)
+        pdf = theme.figure_bytes(drawn, "pdf", "Figure 12")
+    streams = re.findall(rb"/Length1 \d+[^>]*>>\nstream\n(.*?)\nendstream", pdf, re.DOTALL)
+    fonts = [TTFont(BytesIO(zlib.decompress(stream))) for stream in streams]
+    assert fonts
+    for font in fonts:
+        assert {"glyf", "hmtx", "fpgm"} <= set(font.keys())
+        assert not set(theme.LAYOUT_TABLES) & set(font.keys())
+        assert len(font.getGlyphOrder()) > 40
+    assert set(theme.LAYOUT_TABLES).isdisjoint(Options().drop_tables)  # other users of the library get theirs

@@ -55,6 +55,23 @@ def test_a_second_run_computes_nothing_and_changes_nothing(small, counter, tmp_p
     assert contents(tmp_path / "fig_squares" / "derived") == before
 
 
+def test_an_unchanged_run_judges_and_draws_nothing(small, tmp_path, monkeypatch):
+    first = run(small, tmp_path)
+    monkeypatch.setattr(runner, "judge", None)
+    monkeypatch.setattr(export, "contents", None)
+    again = run(small, tmp_path)
+    assert (again.record, again.files) == (first.record, first.files)
+
+
+def test_claims_are_judged_again_once_published_values_or_sources_have_changed(small, tmp_path, monkeypatch):
+    run(small, tmp_path)
+    changed = replace(small, claims=[])
+    assert len(run(changed, tmp_path).record.claims) == 1  # the claims' sources are as they were
+    later = max(path.stat().st_mtime_ns for path in (tmp_path / "fig_squares" / "derived").iterdir())
+    monkeypatch.setattr(runner, "_newest_source", lambda: later)
+    assert run(changed, tmp_path).record.claims == ()
+
+
 def test_fresh_computes_everything(small, counter, tmp_path):
     run(small, tmp_path)
     counter.calls.clear()
@@ -243,7 +260,7 @@ def test_an_interrupted_fresh_run_can_be_resumed(small, counter, tmp_path):
 
 
 def test_further_files_are_written(small, tmp_path):
-    done = run(replace(small, files=lambda artifact, record: {"trace.json": b"{}"}), tmp_path)
+    done = run(replace(small, files=lambda artifact, record: {"trace.json": lambda: b"{}"}), tmp_path)
     assert (tmp_path / "fig_squares" / "derived" / "trace.json").read_bytes() == b"{}"
     assert done.files[-1].name == "trace.json"
 
