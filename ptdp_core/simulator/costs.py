@@ -3,9 +3,11 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import fsum
+from typing import TypeVar
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import layer_weights
@@ -15,8 +17,8 @@ from ptdp_core.layout import (
     RankGrid,
     layer_parameters,
     layer_passes,
-    longest_chunk,
     rank_elements,
+    rank_kinds,
     recomputation_gathers,
     stage_layers,
     table_elements,
@@ -24,6 +26,7 @@ from ptdp_core.layout import (
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 from ptdp_core.simulator.software import Software
@@ -32,6 +35,8 @@ from ptdp_core.simulator.software import Software
 NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,53 @@ class StageTimes:
         return self.backward - self.weight_gradient
 
 
+class Stages(tuple[StageTimes, ...]):
+    """The times of the p*v stages, in model order.
+
+    Most stages are one object, so that what is computed of a stage is computed a few times only.
+    """
+
+    @cached_property
+    def _different(self) -> tuple[list[StageTimes], list[int]]:
+        """The stages that are different objects, and by stage the number of its object."""
+        numbers: dict[int, int] = {}
+        of = [numbers.setdefault(id(stage), len(numbers)) for stage in self]
+        return list({id(stage): stage for stage in self}.values()), of
+
+    def each(self, what: Callable[[StageTimes], T]) -> list[T]:
+        """`what` of each stage, in model order."""
+        different, of = self._different
+        values = list(map(what, different))
+        return [values[number] for number in of]
+
+    @cached_property
+    def forward(self) -> list[int]:
+        """Picoseconds of each stage's forward pass."""
+        return self.each(lambda stage: round(stage.forward * PICOSECONDS))
+
+    @cached_property
+    def backward(self) -> list[int]:
+        """Picoseconds of each stage's backward pass."""
+        return self.each(lambda stage: round(stage.backward * PICOSECONDS))
+
+    @cached_property
+    def weight_gradient(self) -> list[int]:
+        """Picoseconds of the part of each stage's backward pass that a split one does later."""
+        return self.each(lambda stage: round(stage.weight_gradient * PICOSECONDS))
+
+    @cached_property
+    def phases(self) -> dict[str, float]:
+        """Seconds of a microbatch by phase (`estimate.PHASES`), over all stages."""
+        parts: dict[str, Callable[[StageTimes], float]] = {
+            "forward": lambda stage: stage.layers_forward,
+            "recompute": lambda stage: stage.recompute,
+            "backward": lambda stage: stage.layers_backward,
+            "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
+            "host": lambda stage: stage.fetch,
+        }
+        return {phase: fsum(self.each(part)) for phase, part in parts.items()}
+
+
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -77,7 +129,7 @@ class CostModel:
         self.software = cluster.software if software is None else software
         self.kernels = KernelModel(cluster)
         self.network = NetworkModel(cluster)
-        self._stages: dict[tuple[object, ...], list[StageTimes]] = {}
+        self._stages: dict[tuple[object, ...], Stages] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._boundaries: dict[tuple[object, ...], set[bool]] = {}
 
@@ -123,13 +175,13 @@ class CostModel:
         in_precision = work.traffic_bytes - work.wide_bytes
         return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
-    def stages(self, config: TrainingConfig) -> list[StageTimes]:
+    def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
         parallel = config.parallel
         others = (value for name, value in vars(parallel).items() if name not in NOT_IN_PASSES)
         passes = (config.model, parallel.m == 1, *others)
         if passes not in self._stages:
-            self._stages[passes] = self._stage_times(config)
+            self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
 
     def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
@@ -137,8 +189,11 @@ class CostModel:
         parallel = config.parallel
         key = (config.model, parallel.t, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._sizes:
-            layers = (longest_chunk(config, rank) for rank in range(parallel.p))
-            self._sizes[key] = list(zip(rank_elements(config), layers, strict=True))
+            kinds = rank_kinds(config.model.layers, parallel.placement)
+            layers = [max(chunks) for chunks in kinds.chunks]
+            self._sizes[key] = [
+                (count, layers[kind]) for count, kind in zip(rank_elements(config), kinds.of, strict=True)
+            ]
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:

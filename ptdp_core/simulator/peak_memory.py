@@ -36,16 +36,26 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
     if config.parallel.data_parallel == "zero3":
         return sum(zero3_memory(config, model.cluster).values())
+    return sum(fullest_memory(config, model, rank_stash_fronts(config)).values())
+
+
+def fullest_memory(
+    config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]
+) -> dict[str, int]:
+    """The bytes by use on the fullest GPU at its peak, which is in the `schedules.stash_fronts` of its pipeline rank."""
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
     # Of ranks that are otherwise alike, only the one that stashes most is looked at.
     stashes: dict[tuple[int, int, bool, int], int] = {}
-    for rank, front in enumerate(rank_stash_fronts(config)):
+    for rank, front in enumerate(stash_fronts):
         for stash, deferred in front:
             alike = *sizes[rank], rank == last, deferred
             stashes[alike] = max(stash, stashes.get(alike, 0))
     return max(
-        sum(rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred).values())
-        for (count, layers, computes_loss, deferred), stash in stashes.items()
+        (
+            rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred)
+            for (count, layers, computes_loss, deferred), stash in stashes.items()
+        ),
+        key=lambda memory: sum(memory.values()),
     )
 
 
