@@ -42,7 +42,7 @@ def peak_memory(config: TrainingConfig, model: CostModel) -> int:
 def fullest_memory(
     config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]
 ) -> dict[str, int]:
-    """The bytes by use on the fullest GPU at its peak, which is in the `schedules.stash_fronts` of its pipeline rank."""
+    """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
     # Of ranks that are otherwise alike, only the one that stashes most is looked at.
     stashes: dict[tuple[int, int, bool, int], int] = {}

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ptdp_core.schedules import TimelineEvent, build, definition, exists, stash_fronts
 from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
+from ptdp_core.simulator.native import NATIVE
 
 
 class Flush(NamedTuple):
@@ -68,16 +69,67 @@ class Compiled(NamedTuple):
 def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
     for short in short_batches(name, p, m, v):
-        compiled = compiled_schedule(name, p, short, v)
-        done = execute_blocking(compiled.events, costs)
+        executed = _executed_natively(name, p, short, v, costs) or _executed(name, p, short, v, costs)
         if short == m:
-            return _result(compiled, short, done, costs)
-        shift = _steady_shift(compiled, done)
-        if shift is not None:
+            return Flush(executed.ends, executed.communication, executed.stash_fronts, m)
+        if executed.shift is not None:
             q = definition(name).period
             assert q is not None
-            return _result(compiled, short, done, costs, (m - short) // q(p), shift)
+            periods = (m - short) // q(p)
+            ends = tuple([end + periods * executed.shift for end in executed.ends])
+            pairs = zip(executed.communication, executed.repeated, strict=True)
+            return Flush(ends, tuple([once + periods * more for once, more in pairs]), executed.stash_fronts, short)
     raise AssertionError("the last batch tried is the whole")
+
+
+class Executed(NamedTuple):
+    """An executed batch: see `Flush`. `shift` is the length of a period if the batch has settled into one, and
+    `repeated[r]` how long the exchanges of rank r in a period would take."""
+
+    ends: tuple[int, ...]
+    communication: tuple[int, ...]
+    repeated: tuple[int, ...]
+    shift: int | None
+    stash_fronts: tuple[list[tuple[int, int]], ...]
+
+
+def _executed_natively(name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
+    compiled = _native_program(name, p, m, v)
+    if NATIVE is None or compiled is None:
+        return None
+    program, fronts = compiled
+    passes = costs.forward, costs.backward, costs.weight_gradient
+    try:
+        executed = NATIVE.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
+    except OverflowError:  # a cost of more than 64 bits
+        return None
+    return Executed(*executed, fronts) if executed is not None else None
+
+
+@lru_cache(maxsize=512)
+def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
+    if NATIVE is None:
+        return None
+    schedule, period = build(name, p, m, v), definition(name).period
+    ranks, rank_of = schedule.ranks, schedule.placement.ranks
+    return NATIVE.compile(ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
+
+
+def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
+    """The same in Python."""
+    compiled = compiled_schedule(name, p, m, v)
+    done, durations = execute_blocking(compiled.events, costs), compiled.events.durations(costs)
+
+    def exchanging(kinds: Counter[int]) -> int:
+        return sum([durations[kind] * number for kind, number in kinds.items()])
+
+    return Executed(
+        tuple([done[end] for end in compiled.events.ends]),
+        tuple(map(exchanging, compiled.kinds)),
+        tuple(exchanging(stretch.kinds) for stretch in compiled.stretches),
+        _steady_shift(compiled, done),
+        compiled.stash_fronts,
+    )
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
@@ -186,21 +238,6 @@ def _steady_shift(compiled: Compiled, done: list[int]) -> int | None:
         if len(shifts) != 1:
             return None
     return shifts.pop()
-
-
-def _result(compiled: Compiled, m: int, done: list[int], costs: Costs, periods: int = 0, shift: int = 0) -> Flush:
-    """The executed batch of m microbatches, with so many more periods of its steady state, each of length `shift`."""
-    durations = compiled.events.durations(costs)
-
-    def exchanging(kinds: Counter[int]) -> int:
-        return sum([durations[kind] * number for kind, number in kinds.items()])
-
-    communication = [exchanging(kinds) for kinds in compiled.kinds]
-    if periods:
-        repeated = (exchanging(stretch.kinds) for stretch in compiled.stretches)
-        communication = [once + periods * more for once, more in zip(communication, repeated, strict=True)]
-    ends = [done[end] + periods * shift for end in compiled.events.ends]
-    return Flush(tuple(ends), tuple(communication), compiled.stash_fronts, m)
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:
