@@ -18,7 +18,8 @@ import gc
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -110,9 +111,11 @@ def _executed_natively(name: str, p: int, m: int, v: int, costs: Costs) -> Execu
 def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
     if NATIVE is None:
         return None
-    schedule, period = build(name, p, m, v), definition(name).period
-    ranks, rank_of = schedule.ranks, schedule.placement.ranks
-    return NATIVE.compile(ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
+    period = definition(name).period
+    with _no_collection():
+        schedule = build(name, p, m, v)
+    rank_of = schedule.placement.ranks
+    return NATIVE.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
 
 
 def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
@@ -158,14 +161,21 @@ def least_passes(name: str, p: int, m: int, v: int) -> int:
 @lru_cache(maxsize=512)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
-    collects = gc.isenabled()
-    gc.disable()  # it would look through every new tuple several times, and find no cycle
-    try:
+    with _no_collection():
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
         kinds = tuple(_counted(events, steps) for steps in events.ranks)
         return Compiled(events, tuple(stash_fronts(schedule)), kinds, stretches)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pauses the garbage collector, which would look through every new tuple several times, and find no cycle."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collects:
             gc.enable()
