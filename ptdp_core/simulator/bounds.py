@@ -4,12 +4,9 @@ They are cheap, so that a search need not simulate a configuration that cannot w
 that differ in schedule and sharding alone, time and memory are bounded at once, which is cheaper still.
 """
 
-from collections.abc import Sequence
-from math import fsum
-
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
-from ptdp_core.simulator.costs import CostModel, StageTimes
+from ptdp_core.simulator.costs import CostModel, Stages
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 
@@ -32,9 +29,8 @@ def family_least_time(config: TrainingConfig, model: CostModel) -> float:
 
     Some pipeline rank has at least the mean of all passes' work.
     """
-    work = fsum(stage.forward + stage.backward for stage in model.stages(config))
     parallel = config.parallel
-    return (parallel.m * work / parallel.p + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+    return (parallel.m * model.stages(config).work / parallel.p + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
 def least_time(config: TrainingConfig, model: CostModel) -> float:
@@ -50,7 +46,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     parallel, cluster, placement = config.parallel, model.cluster, config.parallel.placement
     p, m = parallel.p, parallel.m
     stages = model.stages(config)
-    forward, backward = [s.forward for s in stages], [s.backward for s in stages]
+    forward, backward = stages.seconds
     crossing = model.boundary_kinds(config)
     single, double = (
         min((model.message(config, between, k) for between in crossing), default=0.0) + cluster.exchange_host_time
@@ -81,7 +77,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     return (flush + reduction + step + cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
-def _formula_time(config: TrainingConfig, stages: Sequence[StageTimes]) -> float:
+def _formula_time(config: TrainingConfig, stages: Stages) -> float:
     """Seconds of the pipeline flush by the formula of a schedule with split passes; 0 where it covers these not.
 
     Every stage is as fast as the fastest: a table's execution takes no longer if a pass gets shorter.
@@ -89,9 +85,8 @@ def _formula_time(config: TrainingConfig, stages: Sequence[StageTimes]) -> float
     parallel, schedule = config.parallel, definition(config.parallel.schedule)
     if not schedule.splits or schedule.bubble is None:
         return 0.0
-    different = {id(stage): stage for stage in stages}.values()  # most stages are alike
     forward, weights, inputs = (
-        int(min(getattr(stage, part) for stage in different) * PICOSECONDS)
+        int(min(getattr(stage, part) for stage in stages.different) * PICOSECONDS)
         for part in ("forward", "weight_gradient", "input_gradient")
     )
     if weights > min(forward, inputs):

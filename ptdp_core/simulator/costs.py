@@ -3,7 +3,7 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
@@ -33,6 +33,8 @@ from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
+# Nor do these to the times of a layer, of the embedding and of the logits.
+NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v")
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 
@@ -78,17 +80,30 @@ class Stages(tuple[StageTimes, ...]):
     """
 
     @cached_property
-    def _different(self) -> tuple[list[StageTimes], list[int]]:
-        """The stages that are different objects, and by stage the number of its object."""
-        numbers: dict[int, int] = {}
-        of = [numbers.setdefault(id(stage), len(numbers)) for stage in self]
-        return list({id(stage): stage for stage in self}.values()), of
+    def different(self) -> list[StageTimes]:
+        """The stages that are different objects."""
+        return list({id(stage): stage for stage in self}.values())
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """By stage its place among those that are `different`."""
+        places = {id(stage): place for place, stage in enumerate(self.different)}
+        return [places[id(stage)] for stage in self]
 
     def each(self, what: Callable[[StageTimes], T]) -> list[T]:
         """`what` of each stage, in model order."""
-        different, of = self._different
-        values = list(map(what, different))
-        return [values[number] for number in of]
+        values = list(map(what, self.different))
+        return [values[number] for number in self._numbers]
+
+    @cached_property
+    def work(self) -> float:
+        """Seconds of all passes of one microbatch."""
+        return fsum(self.each(lambda stage: stage.forward + stage.backward))
+
+    @cached_property
+    def seconds(self) -> tuple[list[float], list[float]]:
+        """Seconds of each stage's forward pass, and of its backward pass."""
+        return self.each(lambda stage: stage.forward), self.each(lambda stage: stage.backward)
 
     @cached_property
     def forward(self) -> list[int]:
@@ -118,6 +133,12 @@ class Stages(tuple[StageTimes, ...]):
         return {phase: fsum(self.each(part)) for phase, part in parts.items()}
 
 
+def _fields(config: TrainingConfig, but: tuple[str, ...]) -> tuple[object, ...]:
+    """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some."""
+    parallel = config.parallel
+    return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in but])
+
+
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -130,6 +151,7 @@ class CostModel:
         self.kernels = KernelModel(cluster)
         self.network = NetworkModel(cluster)
         self._stages: dict[tuple[object, ...], Stages] = {}
+        self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._boundaries: dict[tuple[object, ...], set[bool]] = {}
 
@@ -177,9 +199,7 @@ class CostModel:
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
-        parallel = config.parallel
-        others = (value for name, value in vars(parallel).items() if name not in NOT_IN_PASSES)
-        passes = (config.model, parallel.m == 1, *others)
+        passes = _fields(config, but=NOT_IN_PASSES)
         if passes not in self._stages:
             self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
@@ -197,25 +217,53 @@ class CostModel:
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
+        parts = _fields(config, but=NOT_IN_PARTS)
+        if parts not in self._parts:
+            self._parts[parts] = self._layer_times(config), *self._end_times(config)
+        layer, embedding, logits = self._parts[parts]
+        lengths = list(map(len, stage_layers(config.model.layers, config.parallel.p * config.parallel.v)))
+        by_length = {
+            k: StageTimes(
+                layer.fetch,
+                k * layer.layers_forward,
+                k * layer.recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
+                k * layer.layers_backward,
+                weight_gradient=k * layer.weight_gradient,
+            )
+            for k in set(lengths)
+        }
+        stages = [by_length[k] for k in lengths]
+        for stage, end in ((0, embedding), (-1, logits)):
+            before = stages[stage]
+            stages[stage] = replace(
+                before,
+                extra_forward=before.extra_forward + end.extra_forward,
+                extra_backward=before.extra_backward + end.extra_backward,
+                weight_gradient=before.weight_gradient + end.weight_gradient,
+            )
+        return stages
+
+    def _accumulated(
+        self, config: TrainingConfig, backward: operators.Work, parameters: float, tensors: int
+    ) -> operators.Work:
+        """The work of a backward pass, and the addition of its weights' gradients to their sum, if there is one."""
+        if config.parallel.m == 1 or self.software.fused_accumulation:
+            return backward
+        return backward + operators.gradient_accumulation(parameters, tensors)
+
+    def _layer_times(self, config: TrainingConfig) -> StageTimes:
+        """The times of a stage of one layer, without what is restored for its recomputation."""
         model, parallel = config.model, config.parallel
         b, t = parallel.b, parallel.t
-        sequence = {"sequence_parallel": parallel.sequence_parallel}
         group = tensor_group(t, self.cluster.gpus_per_node)
-        table = table_elements(config)
-
-        def accumulated(backward: operators.Work, parameters: float, tensors: int) -> operators.Work:
-            if parallel.m == 1 or self.software.fused_accumulation:
-                return backward
-            return backward + operators.gradient_accumulation(parameters, tensors)
-
-        how = sequence | {"scores": parallel.writes_scores}
+        how = {"sequence_parallel": parallel.sequence_parallel, "scores": parallel.writes_scores}
         layer_forward = operators.layer_forward(model, b, t, **how)
         layer_backward = operators.layer_backward(model, b, t, **how)
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
             layer_backward += operators.unfused_backward(model, b, t, scores=parallel.writes_scores)
         weights_and_tensors = layer_weights(model) / t, len(layer_parameters(model, 0))
-        layer_backward = accumulated(layer_backward, *weights_and_tensors)
+        layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
         hidden = self._hidden(config, group)
         backward, recompute = self.seconds(layer_backward, group, hidden), 0.0
         if parallel.recompute == "full":
@@ -230,44 +278,34 @@ class CostModel:
         if parallel.recompute == "full" or parallel.recomputes_attention:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
-        weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *weights_and_tensors), group)
-        fetch = self.cluster.microbatch_host_time
-        lengths = list(map(len, stage_layers(model.layers, parallel.p * parallel.v)))
-        by_length = {
-            k: StageTimes(
-                fetch,
-                k * forward,
-                k * recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
-                k * backward,
-                weight_gradient=k * weights,
-            )
-            for k in set(lengths)
-        }
-        stages = [by_length[k] for k in lengths]
+        weight_gradients = self._accumulated(
+            config, operators.layer_weight_gradients(model, b, t), *weights_and_tensors
+        )
+        weights = self.seconds(weight_gradients, group)
+        return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
+
+    def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
+        """The times that the embedding adds to the first stage, and logits and loss to the last one."""
+        model, b, t = config.model, config.parallel.b, config.parallel.t
+        sequence = {"sequence_parallel": config.parallel.sequence_parallel}
+        group = tensor_group(t, self.cluster.gpus_per_node)
+        table = table_elements(config)
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
-        for stage, into, out_of, weight_gradient in (
+        for into, out_of, weight_gradient in (
             (
-                0,
                 operators.embedding_forward(model, b, t, **sequence),
                 operators.embedding_backward(model, b, t, **sequence),
                 operators.Work(),
             ),
             (
-                -1,
                 operators.logits_forward(model, b, t, **sequence),
                 operators.logits_backward(model, b, t, **sequence),
                 operators.logits_weight_gradient(model, b, t),
             ),
         ):
-            before = stages[stage]
-            both, later = (accumulated(work, table, 1) for work in (out_of, weight_gradient))
-            stages[stage] = replace(
-                before,
-                extra_forward=before.extra_forward + self.seconds(into, group),
-                extra_backward=before.extra_backward + self.seconds(both, group),
-                weight_gradient=before.weight_gradient + self.seconds(later, group),
-            )
-        return stages
+            both, later = (self._accumulated(config, work, table, 1) for work in (out_of, weight_gradient))
+            passes = [self.seconds(work, group) for work in (into, both, later)]
+            yield StageTimes(0.0, 0.0, 0.0, 0.0, *passes)
 
     def message_bytes(self, config: TrainingConfig) -> int:
         """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1).
