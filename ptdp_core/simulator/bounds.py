@@ -47,7 +47,7 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     p, m = parallel.p, parallel.m
     stages = model.stages(config)
     forward, backward = stages.seconds
-    crossing = model.boundary_kinds(config)
+    crossing = set(model.boundaries_between_nodes(config))
     single, double = (
         min((model.message(config, between, k) for between in crossing), default=0.0) + cluster.exchange_host_time
         for k in (1, 2)

@@ -153,7 +153,7 @@ class CostModel:
         self._stages: dict[tuple[object, ...], Stages] = {}
         self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-        self._boundaries: dict[tuple[object, ...], set[bool]] = {}
+        self._boundaries: dict[tuple[object, ...], list[bool]] = {}
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
@@ -315,17 +315,13 @@ class CostModel:
         return self.cluster.element_bytes * Boundary.of(config).message_elements
 
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
-        """For each boundary between two stages, whether its messages leave the node."""
-        grid, pairs = RankGrid.of(config.parallel), config.parallel.placement.boundaries
-        leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
-        return [leaving[pair] for pair in pairs]
-
-    def boundary_kinds(self, config: TrainingConfig) -> set[bool]:
-        """Which kinds of boundary exist, True for those whose messages leave the node, False for the others; cached."""
+        """For each boundary between two stages, whether its messages leave the node; cached."""
         parallel = config.parallel
         key = (parallel.t, parallel.d, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._boundaries:
-            self._boundaries[key] = set(self.boundaries_between_nodes(config))
+            grid, pairs = RankGrid.of(parallel), parallel.placement.boundaries
+            leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
+            self._boundaries[key] = [leaving[pair] for pair in pairs]
         return self._boundaries[key]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:

@@ -7,7 +7,7 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import build, definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.memory import moment_bytes, rank_memory
 from ptdp_core.simulator.steady_state import short_batches
 from ptdp_core.simulator.zero3 import zero3_memory
 
@@ -16,6 +16,12 @@ def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, in
     """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from its table."""
     parallel = config.parallel
     return _stash_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v)
+
+
+def has_stash_formula(name: str) -> bool:
+    """Whether a schedule's formula says what each rank holds; otherwise its table is made to find out."""
+    schedule = definition(name)
+    return schedule.stash is not None and not schedule.splits
 
 
 @lru_cache(maxsize=4096)
@@ -44,19 +50,18 @@ def fullest_memory(
 ) -> dict[str, int]:
     """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
-    # Of ranks that are otherwise alike, only the one that stashes most is looked at.
-    stashes: dict[tuple[int, int, bool, int], int] = {}
+    # Of ranks that are otherwise alike, only the one that holds most is looked at.
+    moments: dict[tuple[int, int, bool], set[tuple[int, int]]] = {}
     for rank, front in enumerate(stash_fronts):
-        for stash, deferred in front:
-            alike = *sizes[rank], rank == last, deferred
-            stashes[alike] = max(stash, stashes.get(alike, 0))
-    return max(
-        (
+        moments.setdefault((*sizes[rank], rank == last), set()).update(front)
+    memories = []
+    for (count, layers, computes_loss), held in moments.items():
+        stashed, put_off = moment_bytes(config, model.cluster, layers, computes_loss)
+        stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
+        memories.append(
             rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred)
-            for (count, layers, computes_loss, deferred), stash in stashes.items()
-        ),
-        key=lambda memory: sum(memory.values()),
-    )
+        )
+    return max(memories, key=lambda memory: sum(memory.values()))
 
 
 def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:

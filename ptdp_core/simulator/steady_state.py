@@ -73,11 +73,13 @@ def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
         executed = _executed_natively(name, p, short, v, costs) or _executed(name, p, short, v, costs)
         if short == m:
             return Flush(executed.ends, executed.communication, executed.stash_fronts, m)
-        if executed.shift is not None:
-            q = definition(name).period
-            assert q is not None
-            periods = (m - short) // q(p)
-            ends = tuple([end + periods * executed.shift for end in executed.ends])
+        period = definition(name).period
+        assert period is not None
+        # A rank that is alone never waits, so that each microbatch adds the time of its passes.
+        shift = executed.shift if p > 1 else period(p) * (sum(costs.forward) + sum(costs.backward))
+        if shift is not None:
+            periods = (m - short) // period(p)
+            ends = tuple([end + periods * shift for end in executed.ends])
             pairs = zip(executed.communication, executed.repeated, strict=True)
             return Flush(ends, tuple([once + periods * more for once, more in pairs]), executed.stash_fronts, short)
     raise AssertionError("the last batch tried is the whole")
@@ -129,7 +131,7 @@ def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
     return Executed(
         tuple([done[end] for end in compiled.events.ends]),
         tuple(map(exchanging, compiled.kinds)),
-        tuple(exchanging(stretch.kinds) for stretch in compiled.stretches),
+        tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
         _steady_shift(compiled, done),
         compiled.stash_fronts,
     )
@@ -139,10 +141,10 @@ def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
 
     Each has the passes with which the fullest rank fills its stash, some periods, and some passes more, as the ranks do
-    not begin and end to repeat at the same moment. Without messages nothing repeats.
+    not begin and end to repeat at the same moment.
     """
     schedule = definition(name)
-    if schedule.period is None or p == 1:
+    if schedule.period is None:
         return [m]
     q = schedule.period(p)
     stash = max(schedule.stash(p, m, v)) if schedule.stash else p * v
