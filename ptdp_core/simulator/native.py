@@ -5,9 +5,10 @@ in Python, with the same result to the picosecond, and more slowly. PTDP_NATIVE=
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 
 class Native(Protocol):
@@ -46,7 +47,22 @@ def _load() -> Native | None:
         loaded: Any = import_module("_ptdp_native")
     except ImportError:
         return None
-    return loaded  # type: ignore[no-any-return]
+    return cast(Native, loaded)
 
 
-NATIVE = _load()
+_chosen = [_load()]
+
+
+def native() -> Native | None:
+    """The compiled loops, or None where Python runs instead."""
+    return _chosen[-1]
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Within it everything runs in Python: to compare the two, and to count what Python executes."""
+    _chosen.append(None)
+    try:
+        yield
+    finally:
+        _chosen.pop()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from ptdp_core.schedules import TimelineEvent, build, definition, exists, stash_fronts
 from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
-from ptdp_core.simulator.native import NATIVE
+from ptdp_core.simulator.native import Native, native
 
 
 class Flush(NamedTuple):
@@ -70,7 +70,7 @@ class Compiled(NamedTuple):
 def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
     for short in short_batches(name, p, m, v):
-        executed = _executed_natively(name, p, short, v, costs) or _executed(name, p, short, v, costs)
+        executed = _executed(name, p, short, v, costs)
         if short == m:
             return Flush(executed.ends, executed.communication, executed.stash_fronts, m)
         period = definition(name).period
@@ -96,32 +96,37 @@ class Executed(NamedTuple):
     stash_fronts: tuple[list[tuple[int, int]], ...]
 
 
-def _executed_natively(name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
-    compiled = _native_program(name, p, m, v)
-    if NATIVE is None or compiled is None:
+def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
+    """Execute m microbatches, compiled if that is possible."""
+    compiled = native()
+    return (compiled and _executed_by(compiled, name, p, m, v, costs)) or _executed_in_python(name, p, m, v, costs)
+
+
+def _executed_by(compiled: Native, name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
+    known = _native_program(compiled, name, p, m, v)
+    if known is None:
         return None
-    program, fronts = compiled
+    program, fronts = known
     passes = costs.forward, costs.backward, costs.weight_gradient
     try:
-        executed = NATIVE.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
+        executed = compiled.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
     except OverflowError:  # a cost of more than 64 bits
         return None
     return Executed(*executed, fronts) if executed is not None else None
 
 
 @lru_cache(maxsize=512)
-def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
-    if NATIVE is None:
-        return None
+def _native_program(
+    compiled: Native, name: str, p: int, m: int, v: int
+) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
     period = definition(name).period
     with _no_collection():
-        schedule = build(name, p, m, v)
-    rank_of = schedule.placement.ranks
-    return NATIVE.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
+        schedule = definition(name).table(p, m, v)  # not `build`, which would keep all of its objects
+        rank_of = schedule.placement.ranks
+        return compiled.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
 
 
-def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
-    """The same in Python."""
+def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
     compiled = compiled_schedule(name, p, m, v)
     done, durations = execute_blocking(compiled.events, costs), compiled.events.durations(costs)
 
