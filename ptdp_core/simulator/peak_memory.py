@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import build, definition, stash_fronts
+from ptdp_core.schedules import definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.memory import moment_bytes, rank_memory
-from ptdp_core.simulator.steady_state import short_batches
+from ptdp_core.simulator.steady_state import no_collection, short_batches
 from ptdp_core.simulator.zero3 import zero3_memory
 
 
@@ -16,12 +16,6 @@ def rank_stash_fronts(config: TrainingConfig) -> Sequence[Sequence[tuple[int, in
     """`schedules.stash_fronts` of every rank: by the schedule's formula where there is one, else from its table."""
     parallel = config.parallel
     return _stash_fronts(parallel.schedule, parallel.p, parallel.m, parallel.v)
-
-
-def has_stash_formula(name: str) -> bool:
-    """Whether a schedule's formula says what each rank holds; otherwise its table is made to find out."""
-    schedule = definition(name)
-    return schedule.stash is not None and not schedule.splits
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +29,8 @@ def _stash_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 @lru_cache(maxsize=512)
 def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
-    return stash_fronts(build(name, p, m, v))
+    with no_collection():
+        return stash_fronts(definition(name).table(p, m, v))  # not `build`, which would keep all of its objects
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:

@@ -120,7 +120,7 @@ def _native_program(
     compiled: Native, name: str, p: int, m: int, v: int
 ) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
     period = definition(name).period
-    with _no_collection():
+    with no_collection():
         schedule = definition(name).table(p, m, v)  # not `build`, which would keep all of its objects
         rank_of = schedule.placement.ranks
         return compiled.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
@@ -168,7 +168,7 @@ def least_passes(name: str, p: int, m: int, v: int) -> int:
 @lru_cache(maxsize=512)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
-    with _no_collection():
+    with no_collection():
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
@@ -177,7 +177,7 @@ def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Pauses the garbage collector, which would look through every new tuple several times, and find no cycle."""
     collects = gc.isenabled()
     gc.disable()

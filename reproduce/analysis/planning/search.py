@@ -24,7 +24,7 @@ from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
 from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
-from ptdp_core.simulator.peak_memory import fits, has_stash_formula, peak_memory
+from ptdp_core.simulator.peak_memory import fits, peak_memory
 from ptdp_core.simulator.simulate import simulate
 from ptdp_core.simulator.steady_state import least_passes
 from reproduce.analysis.planning.space import (
@@ -170,12 +170,10 @@ def search(
                 heappush(waiting, (max(least, least_time(config, model)), next(tie), config))
         elif is_too_long(first):
             too_long += 1
-        elif (has_stash_formula(first.parallel.schedule) and not fits(first, model, cluster)) or not (
-            estimate := simulate(first, cluster)
-        ).fits:
+        elif not fits(first, model, cluster):
             too_large += 1
         else:
-            estimates.append(estimate)
+            estimates.append(simulate(first, cluster))
             if not is_tight(estimates[-1], cluster, headroom):
                 insort(roomy, estimates[-1].iteration_time)
             on_step(len(estimates))
