@@ -6,6 +6,7 @@ All times in seconds. A stage is one model chunk; stage 0 also embeds, the last 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from math import fsum
 from typing import TypeVar
 
@@ -106,6 +107,12 @@ class Stages(tuple[StageTimes, ...]):
         return self.each(lambda stage: stage.forward), self.each(lambda stage: stage.backward)
 
     @cached_property
+    def seconds_before(self) -> tuple[list[float], list[float]]:
+        """For each stage, seconds of the forward passes of all stages before it, and of their backward passes."""
+        forward, backward = (list(accumulate(times, initial=0.0)) for times in self.seconds)
+        return forward, backward
+
+    @cached_property
     def forward(self) -> list[int]:
         """Picoseconds of each stage's forward pass."""
         return self.each(lambda stage: round(stage.forward * PICOSECONDS))
@@ -133,10 +140,10 @@ class Stages(tuple[StageTimes, ...]):
         return {phase: fsum(self.each(part)) for phase, part in parts.items()}
 
 
-def _fields(config: TrainingConfig, but: tuple[str, ...]) -> tuple[object, ...]:
+def fields_but(config: TrainingConfig, names: tuple[str, ...]) -> tuple[object, ...]:
     """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some."""
     parallel = config.parallel
-    return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in but])
+    return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
 
 
 class CostModel:
@@ -154,6 +161,7 @@ class CostModel:
         self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
+        self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
@@ -199,7 +207,7 @@ class CostModel:
 
     def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
-        passes = _fields(config, but=NOT_IN_PASSES)
+        passes = fields_but(config, NOT_IN_PASSES)
         if passes not in self._stages:
             self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
@@ -217,7 +225,7 @@ class CostModel:
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
-        parts = _fields(config, but=NOT_IN_PARTS)
+        parts = fields_but(config, NOT_IN_PARTS)
         if parts not in self._parts:
             self._parts[parts] = self._layer_times(config), *self._end_times(config)
         layer, embedding, logits = self._parts[parts]
