@@ -2,10 +2,11 @@
 
 import json
 import sys
+from collections.abc import Hashable
 from dataclasses import MISSING, Field, field, fields
 from functools import lru_cache
 from textwrap import fill
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ptdp_core.errors import ConfigurationError
 
@@ -74,14 +75,17 @@ def check_fields(part: Any) -> None:
 
     What several fields must be together is checked by the classes themselves.
     """
-    for item in _fields(type(part)):
+    for item in _fields(cast(Hashable, type(part))):
         value = getattr(part, item.name)
         is_default = type(value) is type(item.default) and value == item.default
         if not is_default and (problem := _problem(item, value)):
             raise ConfigurationError(f"{item.name}={value!r} is {problem}")
 
 
-_fields = lru_cache(maxsize=64)(fields)
+@lru_cache(maxsize=64)
+def _fields(part: Hashable) -> tuple[Field[Any], ...]:
+    """The fields of a configuration class."""
+    return fields(cast(Any, part))
 
 
 def _problem(item: Field[Any], value: object) -> str:

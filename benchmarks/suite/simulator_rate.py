@@ -19,9 +19,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
-from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, Parameter, attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
+from benchmarks.suite.simulator_rate_peer import calculon_time
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.native import native
@@ -66,12 +67,12 @@ SETS = {"paper's points": paper_points, "random": random_points}
 def passes(configurations: str, at_most: int | None, with_calculon: bool) -> dict[str, list[float]]:
     """Time passes over a set, or over its first `at_most`, ours and Calculon's in turn: seconds per configuration."""
     simulated, cluster = SETS[configurations]()[:at_most], load_cluster()
-    times: dict[str, list[float]] = {"cold": [], "warm": []} | ({CALCULON: []} if with_calculon else {})
+    times: dict[str, list[float]] = {name: [] for name in ("cold", "warm", *([CALCULON] if with_calculon else []))}
+    if with_calculon:
+        calculon_time(simulated[0])  # imports it, which is not part of a pass
     for name in ("cold", *["warm"] * WARM_PASSES):
         times[name].append(_one_pass(simulated, lambda configuration: simulate(configuration, cluster)))
         if with_calculon:
-            from benchmarks.suite.simulator_rate_peer import calculon_time
-
             times[CALCULON].append(_one_pass(simulated, calculon_time))
     return times
 
@@ -83,7 +84,8 @@ def points(setup: Setup) -> Iterator[PointResult]:
         processes, at_most = (1, 10) if setup.quick else (PROCESSES, None)
         timed = Once(partial(_measure, configurations, processes, at_most, peer))
         for name in ("cold", "warm", *([CALCULON] if peer else [])):
-            parameters = {"caches": name, "configurations": configurations, "compiled": native() is not None}
+            parameters: dict[str, Parameter] = {"caches": name, "configurations": configurations}
+            parameters["compiled"] = native() is not None
             yield attempted(setup, name, configurations, parameters, partial(_metrics, timed, name))
 
 

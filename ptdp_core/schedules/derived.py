@@ -26,7 +26,7 @@ FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
 _LENGTH = {"F": FORWARD, "B": BACKWARD, "I": BACKWARD - WEIGHTS, "W": WEIGHTS}
 
 
-class Group(NamedTuple):
+class DerivedGroup(NamedTuple):
     """An exchange of a rank: its moment, the places in its row of the passes that made what it sends, and of those that
     use what it receives, in the order in which the messages were chosen, which is the same on both ranks."""
 
@@ -35,7 +35,7 @@ class Group(NamedTuple):
     receives: list[int]
 
 
-def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[Group]]]:
+def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[DerivedGroup]]]:
     """When each pass starts, and the groups in the order of their moments, by rank.
 
     A message joins a group only while the group has fewer than `most` messages. A group comes before the passes that
@@ -46,7 +46,7 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[G
         {start + 1 for action, start in zip(actions, row, strict=True) if action[0] == "B"}
         for actions, row in zip(schedule.ranks, starts, strict=True)
     ]
-    groups: list[dict[int, Group]] = [{} for _ in starts]  # by moment
+    groups: list[dict[int, DerivedGroup]] = [{} for _ in starts]  # by moment
     moments: list[list[int]] = [[] for _ in starts]
 
     def joined(ends: tuple[int, int], first: int, last: int) -> int | None:
@@ -75,7 +75,7 @@ def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[G
             moment = alone(ends, made, used)
         for rank in ends:
             if moment not in groups[rank]:
-                groups[rank][moment] = Group(moment, [], [])
+                groups[rank][moment] = DerivedGroup(moment, [], [])
                 insort(moments[rank], moment)
         groups[source][moment].sends.append(k)
         groups[destination][moment].receives.append(i)

@@ -23,7 +23,7 @@ from itertools import compress, islice, pairwise
 from typing import TypeVar
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
-from ptdp_core.schedules.derived import Group, derived
+from ptdp_core.schedules.derived import DerivedGroup, derived
 from ptdp_core.schedules.placement import StagePlacement
 from ptdp_core.schedules.program import (
     MODES,
@@ -97,7 +97,7 @@ def _derived_groups(
     outputs: Sequence[M | None],
     inputs: Sequence[M | None],
     starts: Sequence[int],
-    derived_groups: Iterable[Group],
+    derived_groups: Iterable[DerivedGroup],
 ) -> Groups[M]:
     """The groups that were derived from the table, each before the passes that start at its moment."""
     groups: Groups[M] = [([], [], [])]

@@ -227,7 +227,8 @@ class CostModel:
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
         parts = fields_but(config, NOT_IN_PARTS)
         if parts not in self._parts:
-            self._parts[parts] = self._layer_times(config), *self._end_times(config)
+            embedding, logits = self._end_times(config)
+            self._parts[parts] = self._layer_times(config), embedding, logits
         layer, embedding, logits = self._parts[parts]
         lengths = list(map(len, stage_layers(config.model.layers, config.parallel.p * config.parallel.v)))
         by_length = {

@@ -103,7 +103,7 @@ def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
 
 
 def _executed_by(compiled: Native, name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
-    known = _native_program(compiled, name, p, m, v)
+    known = _native_program(name, p, m, v)
     if known is None:
         return None
     program, fronts = known
@@ -116,10 +116,9 @@ def _executed_by(compiled: Native, name: str, p: int, m: int, v: int, costs: Cos
 
 
 @lru_cache(maxsize=512)
-def _native_program(
-    compiled: Native, name: str, p: int, m: int, v: int
-) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
-    period = definition(name).period
+def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
+    compiled, period = native(), definition(name).period
+    assert compiled is not None
     with no_collection():
         schedule = definition(name).table(p, m, v)  # not `build`, which would keep all of its objects
         rank_of = schedule.placement.ranks
