@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import inf
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import definition, stash_fronts
@@ -61,4 +62,17 @@ def fullest_memory(
 
 def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:
     """Whether the fullest GPU's memory suffices."""
-    return peak_memory(config, model) <= cluster.usable_memory
+    return _most_memory(config, model) <= cluster.usable_memory or peak_memory(config, model) <= cluster.usable_memory
+
+
+def _most_memory(config: TrainingConfig, model: CostModel) -> float:
+    """An upper bound on `peak_memory` by the formula of a schedule with split passes, without its table.
+
+    The formula bounds the microbatches stashed and deferred together, so that one moment with all of them stashed, and
+    one with all of them deferred, bound all moments. Infinite for other schedules.
+    """
+    parallel, schedule = config.parallel, definition(config.parallel.schedule)
+    if schedule.stash is None or not schedule.splits:
+        return inf
+    fronts = [[(stash, 0), (0, stash)] for stash in schedule.stash(parallel.p, parallel.m, parallel.v)]
+    return sum(fullest_memory(config, model, fronts).values())
