@@ -39,8 +39,8 @@ from reproduce.analysis.planning.space import (
     families,
 )
 
-# Passes of the part of a schedule that has to be executed, at less than 1 us each where the simulator is compiled. Up to
-# 64 pipeline ranks and 2,048 microbatches no schedule has more.
+# Passes of the part of a schedule that has to be executed, at 1 to 10 us each, tables included. Up to 64 pipeline ranks
+# and 2,048 microbatches no schedule has more.
 MAX_PASSES = 4_000_000
 # The share of the memory to fill that a configuration should leave free: peaks are less sure than times.
 HEADROOM = 0.10
