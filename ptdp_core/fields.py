@@ -2,9 +2,11 @@
 
 import json
 import sys
+from collections.abc import Hashable
 from dataclasses import MISSING, Field, field, fields
+from functools import lru_cache
 from textwrap import fill
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ptdp_core.errors import ConfigurationError
 
@@ -73,14 +75,33 @@ def check_fields(part: Any) -> None:
 
     What several fields must be together is checked by the classes themselves.
     """
-    for item in fields(part):
+    for item in _fields(cast(Hashable, type(part))):
         value = getattr(part, item.name)
         is_default = type(value) is type(item.default) and value == item.default
         if not is_default and (problem := _problem(item, value)):
             raise ConfigurationError(f"{item.name}={value!r} is {problem}")
 
 
+@lru_cache(maxsize=64)
+def _fields(part: Hashable) -> tuple[Field[Any], ...]:
+    """The fields of a configuration class."""
+    return fields(cast(Any, part))
+
+
 def _problem(item: Field[Any], value: object) -> str:
+    """See `_problem_of`; searches make many configurations with the same few values."""
+    try:
+        return _known_problem(item, value)
+    except TypeError:  # a value that cannot be hashed, such as a list
+        return _problem_of(item, value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _known_problem(item: Field[Any], value: object) -> str:
+    return _problem_of(item, value)
+
+
+def _problem_of(item: Field[Any], value: object) -> str:
     """What an error says that a value is, what is needed, and a fix; empty if the field may have the value."""
     name, rule, types = item.name, item.metadata, get_args(item.type) or (item.type,)
     if rule["choices"]:

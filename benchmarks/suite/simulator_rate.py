@@ -4,30 +4,38 @@ There are two sets of configurations: the paper's points, which are all simulate
 figures (`paper_points.json`, as `reproduce simulate` reads them), and random ones, no two with the same schedule. The
 first pass of a process is *cold*: every schedule is built, lowered and compiled. Later passes are *warm*, as in a
 search over configurations, where schedules recur.
+
+Where Calculon can be imported (Isaev et al., SC 2023; it computes an iteration from closed formulas), it answers the
+random configurations, too: in the same process, after each of our passes.
 """
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
-from benchmarks.harness.points import Once, attempted, rate, seconds
+from benchmarks.harness.points import Once, Parameter, attempted, rate, seconds
 from benchmarks.harness.setup import Setup
 from benchmarks.harness.timing import Samples
+from benchmarks.suite.simulator_rate_peer import calculon_time
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.simulator import Cluster, load_cluster, simulate
+from ptdp_core.simulator import load_cluster, simulate
+from ptdp_core.simulator.native import native
 from results.records import Metric, PointResult
 
 PAPER_POINTS = Path(__file__).parents[1] / "paper_points.json"
 RANDOM, SEED = 300, 2021
-WARM_PASSES = 2  # in each process
+WARM_PASSES, PROCESSES = 2, 5  # passes in each process, one after the other
+CALCULON = "calculon"
 NOTES = (
     "One core; a fresh process per cold pass, followed by warm ones. time: per configuration.",
     "cold: every schedule is built, lowered and compiled; warm: schedules recur, as in a search.",
+    "calculon: where it can be imported, the same random configurations, after each of our passes.",
     f"random: {RANDOM} seeded configurations, p a power of 2 up to 64, m up to 512, v up to 4, no (p, m, v) twice.",
 )
 
@@ -56,35 +64,45 @@ def random_points(number: int = RANDOM, seed: int = SEED) -> list[TrainingConfig
 SETS = {"paper's points": paper_points, "random": random_points}
 
 
-def passes(configurations: str, number: int, at_most: int | None) -> list[float]:
-    """Time `number` passes over a set, or over its first `at_most`: seconds per configuration; the first is cold."""
+def passes(configurations: str, at_most: int | None, with_calculon: bool) -> dict[str, list[float]]:
+    """Time passes over a set, or over its first `at_most`, ours and Calculon's in turn: seconds per configuration."""
     simulated, cluster = SETS[configurations]()[:at_most], load_cluster()
-    return [_one_pass(simulated, cluster) / len(simulated) for _ in range(number)]
+    times: dict[str, list[float]] = {name: [] for name in ("cold", "warm", *([CALCULON] if with_calculon else []))}
+    if with_calculon:
+        calculon_time(simulated[0])  # imports it, which is not part of a pass
+    for name in ("cold", *["warm"] * WARM_PASSES):
+        times[name].append(_one_pass(simulated, lambda configuration: simulate(configuration, cluster)))
+        if with_calculon:
+            times[CALCULON].append(_one_pass(simulated, calculon_time))
+    return times
 
 
 def points(setup: Setup) -> Iterator[PointResult]:
     """Yield the cold and the warm rate over each set."""
     for configurations in SETS:
-        timed = Once(partial(_measure, configurations, 1 if setup.quick else 3, 10 if setup.quick else None))
-        for name in ("cold", "warm"):
-            parameters = {"caches": name, "configurations": configurations}
+        peer = configurations == "random" and find_spec(CALCULON) is not None
+        processes, at_most = (1, 10) if setup.quick else (PROCESSES, None)
+        timed = Once(partial(_measure, configurations, processes, at_most, peer))
+        for name in ("cold", "warm", *([CALCULON] if peer else [])):
+            parameters: dict[str, Parameter] = {"caches": name, "configurations": configurations}
+            parameters["compiled"] = native() is not None
             yield attempted(setup, name, configurations, parameters, partial(_metrics, timed, name))
 
 
-def _one_pass(configurations: list[TrainingConfig], cluster: Cluster) -> float:
+def _one_pass(configurations: Sequence[TrainingConfig], answer: Callable[[TrainingConfig], object]) -> float:
     start = time.perf_counter()
     for configuration in configurations:
-        simulate(configuration, cluster)
-    return time.perf_counter() - start
+        answer(configuration)
+    return (time.perf_counter() - start) / len(configurations)
 
 
-def _measure(configurations: str, processes: int, at_most: int | None) -> dict[str, Samples]:
-    """Cold and warm samples of a set; only a fresh process has a cold pass, so each is started for one."""
+def _measure(configurations: str, processes: int, at_most: int | None, with_calculon: bool) -> dict[str, Samples]:
+    """The samples of a set, by whose they are; only a fresh process has a cold pass, so each is started for one."""
     rows = []
     for _ in range(processes):
         with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
-            rows.append(fresh.submit(passes, configurations, 1 + WARM_PASSES, at_most).result())
-    return {"cold": Samples(tuple(row[0] for row in rows)), "warm": Samples(tuple(s for row in rows for s in row[1:]))}
+            rows.append(fresh.submit(passes, configurations, at_most, with_calculon).result())
+    return {name: Samples(tuple(time for row in rows for time in row[name])) for name in rows[0]}
 
 
 def _metrics(timed: Once[dict[str, Samples]], name: str) -> dict[str, Metric]:

@@ -44,7 +44,7 @@ from ptdp_core.layout.parameters import (
     table_elements,
     whole_elements,
 )
-from ptdp_core.layout.stages import chunk_layers, longest_chunk, stage_layers
+from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_layers
 
 __all__ = [
     "ACTIVATION",
@@ -62,6 +62,7 @@ __all__ = [
     "Parameter",
     "PassCollectives",
     "RankGrid",
+    "RankKinds",
     "ShardSpec",
     "Transfer",
     "all_reduces",
@@ -75,9 +76,9 @@ __all__ = [
     "layer_parameters",
     "layer_passes",
     "logits_passes",
-    "longest_chunk",
     "node_of",
     "rank_elements",
+    "rank_kinds",
     "recomputation_gathers",
     "stage_layers",
     "stage_passes",

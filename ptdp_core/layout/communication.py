@@ -21,7 +21,7 @@ from ptdp_core.layout.parameters import (
     table_elements,
     whole_elements,
 )
-from ptdp_core.layout.stages import stage_layers
+from ptdp_core.layout.stages import rank_kinds, stage_layers
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
 ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
@@ -233,14 +233,17 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             )
         return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
 
-    return tuple(
+    kinds = rank_kinds(config.model.layers, config.parallel.placement)
+    elements, whole = rank_elements(config), whole_elements(config)
+    by_kind = [
         (
-            *data_parallel(elements),
-            *((Collective(ALL_REDUCE, "tp", whole, GRADIENT),) if config.parallel.sequence_shards > 1 else ()),
+            *data_parallel(elements[pp]),
+            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if config.parallel.sequence_shards > 1 else ()),
             *((embedding,) if pp in reducing else ()),
         )
-        for pp, (elements, whole) in enumerate(zip(rank_elements(config), whole_elements(config), strict=True))
-    )
+        for pp in kinds.ranks
+    ]
+    return tuple(by_kind[kind] for kind in kinds.of)
 
 
 class Transfer(NamedTuple):

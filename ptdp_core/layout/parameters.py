@@ -11,7 +11,7 @@ from math import prod
 
 from ptdp_core.config import ModelConfig, TrainingConfig, padded_vocab
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.layout.stages import chunk_layers
+from ptdp_core.layout.stages import rank_kinds
 
 COLUMN, ROW = 0, 1
 WORD_EMBEDDING = "embedding.word.weight"
@@ -175,11 +175,21 @@ def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
     return layer, embedding, output, output_and_table
 
 
+@lru_cache(maxsize=256)
+def _whole_elements_by_part(model: ModelConfig) -> tuple[int, int, int]:
+    """The elements that every tensor rank holds whole: of a layer, the embedding and the output."""
+    parts = (layer_parameters(model, 0), embedding_parameters(model, 1), output_parameters(model, 1, True))
+    layer, embedding, output = (sum(item.elements for item in part if item.split is None) for part in parts)
+    return layer, embedding, output
+
+
 def rank_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
-    ranks = [layer * sum(map(len, chunk_layers(model.layers, placement, pp))) for pp in range(parallel.p)]
+    kinds = rank_kinds(model.layers, placement)
+    by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
+    ranks = [by_kind[kind] for kind in kinds.of]
     ranks[placement.first] += embedding
     ranks[placement.last] += output if placement.first == placement.last else output_and_table
     return ranks
@@ -190,12 +200,11 @@ def whole_elements(config: TrainingConfig) -> list[int]:
 
     These are those of norms, the biases of row-parallel linears, and the table of positions.
     """
-    model, parallel, placement = config.model, config.parallel, config.parallel.placement
-    layer, embedding, output = (
-        sum(parameter.elements for parameter in part if parameter.split is None)
-        for part in (layer_parameters(model, 0), embedding_parameters(model, 1), output_parameters(model, 1, True))
-    )
-    ranks = [layer * sum(map(len, chunk_layers(model.layers, placement, pp))) for pp in range(parallel.p)]
+    model, placement = config.model, config.parallel.placement
+    layer, embedding, output = _whole_elements_by_part(model)
+    kinds = rank_kinds(model.layers, placement)
+    by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
+    ranks = [by_kind[kind] for kind in kinds.of]
     ranks[placement.first] += embedding
     ranks[placement.last] += output
     return ranks

@@ -2,13 +2,13 @@
 
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
-from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import StagePlacement
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     """The layers of each stage, in model order. Where `stages` does not divide `layers`, some stages have one less.
 
@@ -27,9 +27,33 @@ def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     return tuple(range(stop - size, stop) for size, stop in zip(sizes, stops, strict=True))
 
 
-def longest_chunk(config: TrainingConfig, pp: int) -> int:
-    """The number of layers in the longest model chunk of pipeline rank pp."""
-    return max(map(len, chunk_layers(config.model.layers, config.parallel.placement, pp)))
+class RankKinds(NamedTuple):
+    """Which pipeline ranks are alike: as many layers and messages, and the same end of the model, if any.
+
+    - `of[pp]`: the kind of rank pp, an index into the others
+    - `ranks`: the first rank of each kind
+    - `chunks`: the number of layers of each of its model chunks
+    """
+
+    of: tuple[int, ...]
+    ranks: tuple[int, ...]
+    chunks: tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=1024)
+def rank_kinds(layers: int, placement: StagePlacement) -> RankKinds:
+    """The kinds of pipeline ranks of a model with so many layers."""
+    lengths = list(map(len, stage_layers(layers, placement.p * placement.v)))
+    kinds: dict[tuple[tuple[int, ...], int, bool, bool], int] = {}
+    of, ranks = [], []
+    for pp, stages in enumerate(placement.stages):
+        chunks = tuple([lengths[stage] for stage in stages])
+        kind = (chunks, placement.sends(pp), pp == placement.first, pp == placement.last)
+        if kind not in kinds:
+            kinds[kind] = len(kinds)
+            ranks.append(pp)
+        of.append(kinds[kind])
+    return RankKinds(tuple(of), tuple(ranks), tuple(kind[0] for kind in kinds))
 
 
 def chunk_layers(layers: int, placement: StagePlacement, pp: int) -> tuple[range, ...]:

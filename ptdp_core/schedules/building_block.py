@@ -8,14 +8,16 @@ The repeated blocks are then squeezed: each rank runs its passes in that order a
 would wait otherwise. It starts no F while its memory is full.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from ptdp_core.schedules.actions import Action
 from ptdp_core.schedules.definition import Definition, Order, Time, split_on_v
-from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 from ptdp_core.schedules.placement import wave
 
 PERIOD = 6
+_NEVER = 1 << 62
+_NOTHING = Action("", 0, 0)
 
 
 def from_block(
@@ -52,19 +54,35 @@ def from_block(
 
 
 def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
-    """Return each rank's order for m microbatches, with at most `most` chunks' activations held on a rank."""
-    placement = wave(len(blocks), 2)
-    ranks: list[list[Action]] = []
-    for block, (first, last) in zip(blocks, placement.stages, strict=True):
+    """Return each rank's order for m microbatches, with at most `most` chunks' activations held on a rank.
+
+    If a block leaves all ranks waiting, the order is incomplete, which `checks.check_complete` finds.
+    """
+    p = len(blocks)
+    waiting: list[deque[Action]] = []  # by rank, F and I in the order of their slots
+    for block, (first, last) in zip(blocks, wave(p, 2).stages, strict=True):
         kinds = zip("FFII", (first, last, last, first), block, strict=True)
         slots = [(slot + PERIOD * i, Action(kind, g, i)) for kind, g, slot in kinds for i in range(m)]
-        ranks.append([action for _, action in sorted(slots)])
-
-    def offers(rank: int, partial: PartialSchedule) -> list[Action]:
-        done = partial.passes[rank]
-        following = ranks[rank][done : done + 1]
-        if following and following[0].kind == "F" and partial.stash[rank] >= most:
-            following = []
-        return [*following, *partial.deferred[rank][:1]]
-
-    return list_schedule(placement, m, (1, 1, 1), offers)
+        waiting.append(deque([action for _, action in sorted(slots)]))
+    deferred: list[deque[Action]] = [deque() for _ in blocks]  # by rank, the W of its I
+    ranks: list[list[Action]] = [[] for _ in blocks]
+    stash = [0] * p
+    # The slots in which the outputs of F and of I exist, by stage and microbatch; outside of the pipeline in any.
+    forward, backward = ([*([_NEVER] * m for _ in range(2 * p)), [0] * m] for _ in "FI")
+    now, before = 0, -1
+    while (passes := sum(map(len, ranks))) > before:
+        for rank, row in enumerate(ranks):
+            kind, g, i = waiting[rank][0] if waiting[rank] else _NOTHING
+            if kind == "F" and stash[rank] < most and forward[g - 1][i] <= now:
+                forward[g][i] = now + 1
+                stash[rank] += 1
+                row.append(waiting[rank].popleft())
+            elif kind == "I" and forward[g][i] <= now and backward[g + 1][i] <= now:
+                backward[g][i] = now + 1
+                deferred[rank].append(Action("W", g, i))
+                row.append(waiting[rank].popleft())
+            elif deferred[rank]:
+                stash[rank] -= 1
+                row.append(deferred[rank].popleft())
+        now, before = now + 1, passes
+    return ranks

@@ -4,12 +4,13 @@ A new schedule is a module of `ptdp_core/schedules/zoo` that calls its definitio
 configurations, the simulator, the engine, the command line, the drawings, the tests) finds it through `registry.py`.
 """
 
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, count, repeat
+from operator import itemgetter
 from typing import Any
 
 from ptdp_core.schedules.actions import Action, Schedule
@@ -159,11 +160,12 @@ def split(actions: Iterable[Action], deferred: int) -> list[Action]:
     row: list[Action] = []
     weights: list[Action] = []
     for action in actions:
-        if action.kind == "F":
+        kind, stage, microbatch = action
+        if kind == "F":
             row.append(action)
         else:
-            row.append(action._replace(kind="I"))
-            weights.append(action._replace(kind="W"))
+            row.append(_action(("I", stage, microbatch)))
+            weights.append(_action(("W", stage, microbatch)))
             if len(weights) > deferred:
                 row.append(weights[-1 - deferred])
     return row + weights[max(len(weights) - deferred, 0) :]
@@ -175,18 +177,18 @@ def numbered(words: Iterable[str], stages: Sequence[int]) -> list[Action]:
     The n-th F of a chunk is that of microbatch n - 1, and so is its n-th backward pass (B or I). A W belongs to the
     oldest I of its chunk whose W is still to come, a 'W' without a chunk to the oldest such I of all chunks.
     """
-    done: Counter[tuple[bool, str]] = Counter()  # forward passes, and backward ones, by chunk
-    deferred: list[tuple[str, Action]] = []
-    row = []
-    for kind, chunk in ((word[0], word[1:]) for word in words):
+    chunks = [str(chunk) for chunk in range(len(stages))]
+    numbers = {(forward, chunk): count() for forward in (True, False) for chunk in chunks}
+    deferred: dict[str, deque[tuple[int, Action]]] = {chunk: deque() for chunk in chunks}
+    row: list[Action] = []  # whose places stand with the deferred
+    for word in words:
+        kind, chunk = word[0], word[1:]
         if kind == "W":
-            oldest = next(item for item in deferred if chunk in ("", item[0]))
-            deferred.remove(oldest)
-            row.append(oldest[1])
+            waiting = deferred[chunk] if chunk else min(filter(None, deferred.values()), key=itemgetter(0))
+            row.append(waiting.popleft()[1])
             continue
-        action = Action(kind, stages[int(chunk)], done[kind == "F", chunk])
-        done[kind == "F", chunk] += 1
-        row.append(action)
+        stage, microbatch = stages[int(chunk)], next(numbers[kind == "F", chunk])
         if kind == "I":
-            deferred.append((chunk, action._replace(kind="W")))
+            deferred[chunk].append((len(row), _action(("W", stage, microbatch))))
+        row.append(_action((kind, stage, microbatch)))
     return row

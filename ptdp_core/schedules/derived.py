@@ -12,110 +12,134 @@ already has a group, so that there are few groups, else the latest of all. If th
 waits for the other, for as short a time as possible.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from heapq import merge
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ptdp_core.schedules.actions import Action, Schedule
-from ptdp_core.schedules.definition import Time
+from ptdp_core.schedules.actions import Schedule
 from ptdp_core.schedules.execution import execute
-from ptdp_core.schedules.program import Compute, Exchange, Instruction, Message, message_into
 
 # The times of the passes by which moments are chosen: a backward pass takes as long as two forward passes, each of its
-# halves as long as one.
+# halves as long as one. So only a B has a moment in its midst, and whoever meets it there waits for one unit.
 FORWARD, BACKWARD, WEIGHTS = 1, 2, 1
-
-_At = tuple[Time, int, Instruction]
-
-
-class _Ranks:
-    """The times of each rank's passes, and the moments of its groups that have been chosen so far."""
-
-    def __init__(self, schedule: Schedule, most: int) -> None:
-        self.most = most
-        self.passes = execute(schedule, FORWARD, BACKWARD, WEIGHTS)
-        self.starts = [[event.start for event in row] for row in self.passes]
-        self.moments: list[list[Time]] = [[] for _ in self.passes]
-        self.groups: dict[tuple[int, Time], list[Message]] = defaultdict(list)  # by rank and moment
-
-    def pass_around(self, rank: int, moment: Time) -> tuple[Time, Time] | None:
-        """The start and the end of the pass that a rank is inside of at a moment; None if it is between two passes."""
-        i = bisect_left(self.starts[rank], moment) - 1
-        if i < 0 or self.passes[rank][i].end <= moment:
-            return None
-        return self.passes[rank][i].start, self.passes[rank][i].end
-
-    def join(self, message: Message, first: Time, last: Time) -> Time | None:
-        """The latest moment from `first` to `last` at which either rank has a group with room, and both are free."""
-        ends = (message.source, message.destination)
-        moments = [self.moments[rank] for rank in ends]
-        candidates = {m for row in moments for m in row[bisect_left(row, first) : bisect_right(row, last)]}
-        for moment in sorted(candidates, reverse=True):
-            if all(self.has_room(rank, moment) and self.pass_around(rank, moment) is None for rank in ends):
-                return moment
-        return None
-
-    def has_room(self, rank: int, moment: Time) -> bool:
-        return len(self.groups.get((rank, moment), ())) < self.most
-
-    def alone(self, message: Message, first: Time, last: Time) -> Time:
-        """The moment from `first` to `last` with the shortest wait of one rank for the other, the latest of several."""
-        best, moment = first, last
-        shortest: Time | None = None
-        while moment >= first:
-            around = [self.pass_around(rank, moment) for rank in (message.source, message.destination)]
-            inside = [interval for interval in around if interval is not None]
-            wait = max((end - moment for _, end in inside), default=0)
-            if shortest is None or wait < shortest:
-                best, shortest = moment, wait
-            if not inside:
-                break
-            moment = min(start for start, _ in inside)
-        return best
-
-    def add(self, message: Message, moment: Time) -> None:
-        for rank in (message.source, message.destination):
-            if (rank, moment) not in self.groups:
-                insort(self.moments[rank], moment)
-            self.groups[rank, moment].append(message)
+_LENGTH = {"F": FORWARD, "B": BACKWARD, "I": BACKWARD - WEIGHTS, "W": WEIGHTS}
 
 
-def derived(schedule: Schedule, most: int) -> Iterator[Iterator[Instruction]]:
-    """The instructions of each rank. A message joins a group only while the group has fewer than `most` messages.
+class DerivedGroup(NamedTuple):
+    """An exchange of a rank: its moment, the places in its row of the passes that made what it sends, and of those that
+    use what it receives, in the order in which the messages were chosen, which is the same on both ranks."""
 
-    Raises `ValueError` if the table cannot run.
+    moment: int
+    sends: list[int]
+    receives: list[int]
+
+
+def derived(schedule: Schedule, most: int) -> tuple[list[list[int]], list[list[DerivedGroup]]]:
+    """When each pass starts, and the groups in the order of their moments, by rank.
+
+    A message joins a group only while the group has fewer than `most` messages. A group comes before the passes that
+    start at its moment. Raises `ValueError` if the table cannot run.
     """
-    ranks = _Ranks(schedule, most)
-    passes = [
-        (action, event)
-        for actions, row in zip(schedule.ranks, ranks.passes, strict=True)
-        for action, event in zip(actions, row, strict=True)
+    starts = _starts(schedule)
+    midst = [
+        {start + 1 for action, start in zip(actions, row, strict=True) if action[0] == "B"}
+        for actions, row in zip(schedule.ranks, starts, strict=True)
     ]
-    output_exists = {action.output: event.end for action, event in passes}
-    messages = sorted(
-        (event.start, output_exists[message.made_by], message)
-        for action, event in passes
-        if (message := message_into(action, schedule.placement))
-    )
-    for used, first, message in messages:
-        moment = ranks.join(message, first, used)
-        ranks.add(message, ranks.alone(message, first, used) if moment is None else moment)
-    for rank in range(schedule.p):
-        yield _instructions(schedule.ranks[rank], ranks, rank)
+    groups: list[dict[int, DerivedGroup]] = [{} for _ in starts]  # by moment
+    moments: list[list[int]] = [[] for _ in starts]
+
+    def joined(ends: tuple[int, int], first: int, last: int) -> int | None:
+        """The latest moment from `first` to `last` at which one of two ranks has a group, with room and both free."""
+        one, other = ends
+        i, j = bisect_right(moments[one], last) - 1, bisect_right(moments[other], last) - 1
+        while True:
+            moment = max(moments[one][i] if i >= 0 else -1, moments[other][j] if j >= 0 else -1)
+            if moment < first:
+                return None
+            room = all(moment not in groups[rank] or sum(map(len, groups[rank][moment][1:])) < most for rank in ends)
+            if room and moment not in midst[one] and moment not in midst[other]:
+                return moment
+            i -= i >= 0 and moments[one][i] == moment
+            j -= j >= 0 and moments[other][j] == moment
+
+    def alone(ends: tuple[int, int], first: int, last: int) -> int:
+        """The latest moment from `first` to `last` at which both ranks are free; if there is none, `last`."""
+        free = (moment for moment in range(last, first - 1, -1) if not any(moment in midst[rank] for rank in ends))
+        return next(free, last)
+
+    for used, made, _, _, _, (source, k), (destination, i) in sorted(_messages(schedule, starts)):
+        ends = source, destination
+        moment = joined(ends, made, used)
+        if moment is None:
+            moment = alone(ends, made, used)
+        for rank in ends:
+            if moment not in groups[rank]:
+                groups[rank][moment] = DerivedGroup(moment, [], [])
+                insort(moments[rank], moment)
+        groups[source][moment].sends.append(k)
+        groups[destination][moment].receives.append(i)
+    return starts, [[of_rank[moment] for moment in row] for of_rank, row in zip(groups, moments, strict=True)]
 
 
-def _instructions(actions: Sequence[Action], ranks: _Ranks, rank: int) -> Iterator[Instruction]:
-    """A rank's passes and groups in the order of their moments, a group before a pass that starts at its moment."""
-    passes: Iterator[_At] = (
-        (start, 1, Compute(action)) for action, start in zip(actions, ranks.starts[rank], strict=True)
-    )
-    groups: Iterator[_At] = ((moment, 0, _group(ranks.groups[rank, moment], rank)) for moment in ranks.moments[rank])
-    for _, _, instruction in merge(groups, passes, key=lambda timed: timed[:2]):
-        yield instruction
+def _messages(
+    schedule: Schedule, starts: Sequence[Sequence[int]]
+) -> list[tuple[int, int, str, int, int, tuple[int, int], tuple[int, int]]]:
+    """The messages: when each is used and made, its name (`Message`), and rank and place of the two passes."""
+    rank_of, m, stages = schedule.placement.ranks, schedule.m, schedule.stages
+    makers: list[tuple[int, tuple[int, int]]] = [(0, (0, 0))] * (2 * stages * m)
+    for rank, (actions, row) in enumerate(zip(schedule.ranks, starts, strict=True)):
+        for i, (kind, stage, microbatch) in enumerate(actions):
+            if kind != "W":
+                makers[_output(kind, stage, stages) * m + microbatch] = row[i] + _LENGTH[kind], (rank, i)
+    messages = []
+    for rank, (actions, row) in enumerate(zip(schedule.ranks, starts, strict=True)):
+        for i, (kind, stage, microbatch) in enumerate(actions):
+            source = stage - 1 if kind == "F" else stage + 1
+            if kind != "W" and 0 <= source < stages and rank_of[source] != rank:
+                made, maker = makers[_output(kind, source, stages) * m + microbatch]
+                letter = "F" if kind == "F" else "B"
+                messages.append((row[i], made, letter, source, microbatch, maker, (rank, i)))
+    return messages
 
 
-def _group(messages: list[Message], rank: int) -> Exchange:
-    """The exchange of these messages, in the order in which they were chosen, which is the same on both ranks."""
-    sends = tuple(message for message in messages if message.source == rank)
-    return Exchange(sends, tuple(message for message in messages if message.source != rank))
+def _output(kind: str, stage: int, stages: int) -> int:
+    """A number for what a stage's passes of a kind make: activations (F), or gradients of the input (B, I)."""
+    return stage if kind == "F" else stages + stage
+
+
+def _starts(schedule: Schedule) -> list[list[int]]:
+    """When each pass of each rank starts if the table is run: `execution.execute` for whole units."""
+    stages, m = schedule.stages, schedule.m
+    ends = [-1] * (2 * stages * m)
+    waiting: dict[int, list[int]] = defaultdict(list)
+    starts: list[list[int]] = [[] for _ in schedule.ranks]
+    clocks, ready = [0] * schedule.p, list(range(schedule.p))
+    while ready:
+        rank = ready.pop()
+        actions, row, clock = schedule.ranks[rank], starts[rank], clocks[rank]
+        while len(row) < len(actions):
+            kind, stage, microbatch = actions[len(row)]
+            forward, backward = stage * m + microbatch, (stages + stage) * m + microbatch
+            needed = [backward] if kind == "W" else [] if kind == "F" else [forward]
+            if kind == "F" and stage:
+                needed.append(forward - m)
+            elif kind in "BI" and stage < stages - 1:
+                needed.append(backward + m)
+            missing = next((output for output in needed if ends[output] < 0), None)
+            if missing is not None:
+                waiting[missing].append(rank)
+                break
+            for output in needed:
+                clock = max(clock, ends[output])
+            row.append(clock)
+            clock += _LENGTH[kind]
+            if kind != "W":
+                made = forward if kind == "F" else backward
+                ends[made] = clock
+                if made in waiting:
+                    ready += waiting.pop(made)
+        clocks[rank] = clock
+    if any(len(row) < len(actions) for row, actions in zip(starts, schedule.ranks, strict=True)):
+        execute(schedule, FORWARD, BACKWARD, WEIGHTS)  # says where it is stuck
+    return starts

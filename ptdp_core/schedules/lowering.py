@@ -16,13 +16,14 @@ The schedule's `exchanges` says how a blocking program groups its messages: as t
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, islice, pairwise
 from typing import TypeVar
 
 from ptdp_core.schedules.actions import WEIGHT_GRADIENT, Action, Schedule
-from ptdp_core.schedules.derived import derived
+from ptdp_core.schedules.derived import DerivedGroup, derived
 from ptdp_core.schedules.placement import StagePlacement
 from ptdp_core.schedules.program import (
     MODES,
@@ -63,8 +64,6 @@ def lower(schedule: Schedule, mode: str) -> Program:
     ranks: Iterable[Iterable[Instruction]]
     if mode == "overlapped":
         ranks = _overlapped(schedule)
-    elif schedule.exchanges == "derived":
-        ranks = derived(schedule, MESSAGES_AT_ONCE["derived"])
     else:
         ranks = map(_instructions, blocking_groups(schedule, partial(_messages, place=schedule.placement)))
     return Program(mode, schedule, tuple(map(tuple, ranks)))
@@ -77,16 +76,10 @@ def _messages(actions: Sequence[Action], place: StagePlacement) -> tuple[list[Me
 def blocking_groups(schedule: Schedule, messages: Messages[M]) -> Iterator[Groups[M]]:
     """The exchanges of each rank of a blocking program, and what it computes after each. The first one is empty."""
     if schedule.exchanges == "derived":
-        for instructions in derived(schedule, MESSAGES_AT_ONCE["derived"]):
-            groups: Groups[M] = [([], [], [])]
-            for instruction in instructions:
-                if isinstance(instruction, Compute):
-                    groups[-1][2].append(instruction.action)
-                else:
-                    sends, _ = messages([message.made_by for message in instruction.sends])
-                    _, receives = messages([message.used_by for message in instruction.receives])
-                    groups.append((_present(sends), _present(receives), []))
-            yield groups
+        for actions, starts, groups in zip(
+            schedule.ranks, *derived(schedule, MESSAGES_AT_ONCE["derived"]), strict=True
+        ):
+            yield _derived_groups(actions, *messages(actions), starts, groups)
     elif schedule.exchanges == "slots":
         yield from (_blocking_slots(actions, *messages(actions)) for actions in schedule.ranks)
     else:
@@ -99,8 +92,27 @@ def blocking_groups(schedule: Schedule, messages: Messages[M]) -> Iterator[Group
         yield from (_blocking_neighbours(*rank, then) for rank in ranks)
 
 
-def _present(messages: Iterable[M | None]) -> list[M]:
-    return [message for message in messages if message is not None]
+def _derived_groups(
+    actions: Sequence[Action],
+    outputs: Sequence[M | None],
+    inputs: Sequence[M | None],
+    starts: Sequence[int],
+    derived_groups: Iterable[DerivedGroup],
+) -> Groups[M]:
+    """The groups that were derived from the table, each before the passes that start at its moment."""
+    groups: Groups[M] = [([], [], [])]
+    first = 0
+    for moment, sends, receives in derived_groups:
+        after = bisect_left(starts, moment, first)
+        groups[-1][2].extend(actions[first:after])
+        groups.append((_present(outputs, sends), _present(inputs, receives), []))
+        first = after
+    groups[-1][2].extend(actions[first:])
+    return groups
+
+
+def _present(messages: Sequence[M | None], places: Iterable[int]) -> list[M]:
+    return [message for place in places if (message := messages[place]) is not None]
 
 
 def _instructions(groups: Groups[Message]) -> Iterator[Instruction]:

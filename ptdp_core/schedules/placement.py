@@ -6,6 +6,7 @@ A model split into p*v stages runs on p pipeline ranks, each of which holds v of
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ class StagePlacement:
     def tied_ranks(self) -> tuple[int, int] | None:
         """The ranks of the first and of the last stage, whose embedding is tied; None if one stage is both."""
         return (self.first, self.last) if len(self.ranks) > 1 else None
+
+    @cached_property
+    def crossings(self) -> tuple[int, ...]:
+        """For each stage, how many of the boundaries before it are between two ranks."""
+        return tuple(accumulate((self.is_received(stage) for stage in range(len(self.ranks))), initial=0))[1:]
 
     def sends(self, rank: int) -> int:
         """The number of messages that a rank sends for each microbatch: activations and gradients, to other ranks."""

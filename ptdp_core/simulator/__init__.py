@@ -5,7 +5,8 @@
 - `software.py`: optional features of a training program that the paper's code does not have
 - `operators.py`: the work of a GPU (GEMMs, bytes, all-reduces); `kernels.py` and `network.py`: its cost
 - `costs.py`: times of stages, messages, reductions and the optimizer of one configuration; `memory.py`: its bytes
-- `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly
+- `executor.py`: event-driven execution of a lowered schedule; `steady_state.py`: the same for any length, exactly;
+  `native.c` and `native.py`: both compiled, where they could be
 
     estimate = simulate(TrainingConfig(ModelConfig(...), ParallelConfig(...)), load_cluster("selene"))
 """

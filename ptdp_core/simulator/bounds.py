@@ -4,17 +4,18 @@ They are cheap, so that a search need not simulate a configuration that cannot w
 that differ in schedule and sharding alone, time and memory are bounded at once, which is cheaper still.
 """
 
-from collections.abc import Sequence
-from math import fsum
+from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
-from ptdp_core.simulator.costs import CostModel, StageTimes
+from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, placement_of
+from ptdp_core.simulator.costs import CostModel, Stages, fields_but
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
 
 # The executor rounds every duration to whole picoseconds; none is shorter than a microsecond.
 _ROUNDING = 1e-6
+# What does not matter to the bound on a flush, besides B, whose microbatches do.
+NOT_IN_FLUSH = ("B", "data_parallel", "sharded_optimizer")
 
 
 def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
@@ -32,9 +33,8 @@ def family_least_time(config: TrainingConfig, model: CostModel) -> float:
 
     Some pipeline rank has at least the mean of all passes' work.
     """
-    work = fsum(stage.forward + stage.backward for stage in model.stages(config))
     parallel = config.parallel
-    return (parallel.m * work / parallel.p + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+    return (parallel.m * model.stages(config).work / parallel.p + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
 def least_time(config: TrainingConfig, model: CostModel) -> float:
@@ -47,41 +47,52 @@ def least_time(config: TrainingConfig, model: CostModel) -> float:
     part. Where backward passes are split, R's last pass may be a W, so that what follows it is not counted; but if the
     schedule's own formula covers its bubble, the time with the shortest passes and no messages is a bound, too.
     """
-    parallel, cluster, placement = config.parallel, model.cluster, config.parallel.placement
-    p, m = parallel.p, parallel.m
+    parallel, placement = config.parallel, config.parallel.placement
+    same = (parallel.m, *fields_but(config, NOT_IN_FLUSH))
+    if same not in model.least_flushes:
+        model.least_flushes[same] = _least_flush(config, model)
     stages = model.stages(config)
-    forward, backward = [s.forward for s in stages], [s.backward for s in stages]
-    crossing = model.boundary_kinds(config)
-    single, double = (
-        min((model.message(config, between, k) for between in crossing), default=0.0) + cluster.exchange_host_time
-        for k in (1, 2)
-    )
-    gather = model.gather(config)
-    hop = single + gather
-    flush = 0.0
-    splits = definition(parallel.schedule).splits
-    for rank in {placement.first, max(p - 2, 0), p - 1}:
-        alone, paired = _receives(config, rank)
-        work = m * sum(forward[stage] + backward[stage] for stage in placement.stages[rank])
-        # Which receives are paired is known by the stash, where passes are split on the first rank only.
-        waits = 0.0 if splits and rank != placement.first else alone * hop + paired * (double + 2 * gather)
-        first = placement.stages[rank][0]
-        hops = sum(map(placement.is_sent, range(first)))
-        way = sum(forward[:first]) + max(hops - 1, 0) * hop
-        if not splits:
-            way += sum(backward[:first]) + hops * hop
-        flush = max(flush, way + work + waits)
-    flush = max(flush, _formula_time(config, stages))
     sizes, ends = model.rank_sizes(config), {placement.first, placement.last}
     last_backward = model.last_backward(config, stages, placement.first)
     reduction = model.data_parallel(config, sizes[placement.first][0], last_backward)
     if len(ends) == 2:
         reduction += model.embedding_reduction(config)
     step = max(model.optimizer(config, sizes[rank][0]) + model.weight_gather(config, sizes[rank][0]) for rank in ends)
-    return (flush + reduction + step + cluster.iteration_host_time) * (1 - _ROUNDING)
+    flush = model.least_flushes[same]
+    return (flush + reduction + step + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
-def _formula_time(config: TrainingConfig, stages: Sequence[StageTimes]) -> float:
+def _least_flush(config: TrainingConfig, model: CostModel) -> float:
+    """A lower bound on the seconds of the pipeline flush, by the first part of `least_time`."""
+    parallel, placement = config.parallel, config.parallel.placement
+    p, m = parallel.p, parallel.m
+    stages = model.stages(config)
+    forward, backward = stages.seconds
+    forward_before, backward_before = stages.seconds_before
+    crossing = set(model.boundaries_between_nodes(config))
+    single, double = (
+        min((model.message(config, between, k) for between in crossing), default=0.0) + model.cluster.exchange_host_time
+        for k in (1, 2)
+    )
+    gather = model.gather(config)
+    hop = single + gather
+    flush = _formula_time(config, stages)
+    splits = definition(parallel.schedule).splits
+    for rank in {placement.first, max(p - 2, 0), p - 1}:
+        alone, paired = _receives(parallel.schedule, p, m, parallel.v, rank)
+        work = m * sum(forward[stage] + backward[stage] for stage in placement.stages[rank])
+        # Which receives are paired is known by the stash, where passes are split on the first rank only.
+        waits = 0.0 if splits and rank != placement.first else alone * hop + paired * (double + 2 * gather)
+        first = placement.stages[rank][0]
+        hops = placement.crossings[first]
+        way = forward_before[first] + max(hops - 1, 0) * hop
+        if not splits:
+            way += backward_before[first] + hops * hop
+        flush = max(flush, way + work + waits)
+    return flush
+
+
+def _formula_time(config: TrainingConfig, stages: Stages) -> float:
     """Seconds of the pipeline flush by the formula of a schedule with split passes; 0 where it covers these not.
 
     Every stage is as fast as the fastest: a table's execution takes no longer if a pass gets shorter.
@@ -89,9 +100,8 @@ def _formula_time(config: TrainingConfig, stages: Sequence[StageTimes]) -> float
     parallel, schedule = config.parallel, definition(config.parallel.schedule)
     if not schedule.splits or schedule.bubble is None:
         return 0.0
-    different = {id(stage): stage for stage in stages}.values()  # most stages are alike
     forward, weights, inputs = (
-        int(min(getattr(stage, part) for stage in different) * PICOSECONDS)
+        int(min(getattr(stage, part) for stage in stages.different) * PICOSECONDS)
         for part in ("forward", "weight_gradient", "input_gradient")
     )
     if weights > min(forward, inputs):
@@ -101,14 +111,14 @@ def _formula_time(config: TrainingConfig, stages: Sequence[StageTimes]) -> float
     return 0.0 if bubble is None else float(m * v * (forward + inputs + weights) + bubble) / PICOSECONDS
 
 
-def _receives(config: TrainingConfig, rank: int) -> tuple[int, int]:
+@lru_cache(maxsize=4096)
+def _receives(name: str, p: int, m: int, v: int, rank: int) -> tuple[int, int]:
     """The numbers of groups in which a rank receives one tensor, and two (an activation and a gradient).
 
     It may receive two only in a steady state with 'slots'. The groups of 'derived' exchanges are not known before
     these are derived, and none of them is counted.
     """
-    parallel, placement, schedule = config.parallel, config.parallel.placement, definition(config.parallel.schedule)
-    p, m, v = parallel.p, parallel.m, parallel.v
+    schedule, placement = definition(name), placement_of(name, p, v)
     if schedule.exchanges == "derived":
         return 0, 0
     activations, gradients = (

@@ -3,9 +3,12 @@
 All times in seconds. A stage is one model chunk; stage 0 also embeds, the last stage also computes logits and loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from math import fsum
+from typing import TypeVar
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import layer_weights
@@ -15,8 +18,8 @@ from ptdp_core.layout import (
     RankGrid,
     layer_parameters,
     layer_passes,
-    longest_chunk,
     rank_elements,
+    rank_kinds,
     recomputation_gathers,
     stage_layers,
     table_elements,
@@ -24,14 +27,19 @@ from ptdp_core.layout import (
 from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
 from ptdp_core.simulator.network import Group, NetworkModel, data_group, tensor_group
 from ptdp_core.simulator.software import Software
 
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
+# Nor do these to the times of a layer, of the embedding and of the logits.
+NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v")
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,78 @@ class StageTimes:
         return self.backward - self.weight_gradient
 
 
+class Stages(tuple[StageTimes, ...]):
+    """The times of the p*v stages, in model order.
+
+    Most stages are one object, so that what is computed of a stage is computed a few times only.
+    """
+
+    @cached_property
+    def different(self) -> list[StageTimes]:
+        """The stages that are different objects."""
+        return list({id(stage): stage for stage in self}.values())
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """By stage its place among those that are `different`."""
+        places = {id(stage): place for place, stage in enumerate(self.different)}
+        return [places[id(stage)] for stage in self]
+
+    def each(self, what: Callable[[StageTimes], T]) -> list[T]:
+        """`what` of each stage, in model order."""
+        values = list(map(what, self.different))
+        return [values[number] for number in self._numbers]
+
+    @cached_property
+    def work(self) -> float:
+        """Seconds of all passes of one microbatch."""
+        return fsum(self.each(lambda stage: stage.forward + stage.backward))
+
+    @cached_property
+    def seconds(self) -> tuple[list[float], list[float]]:
+        """Seconds of each stage's forward pass, and of its backward pass."""
+        return self.each(lambda stage: stage.forward), self.each(lambda stage: stage.backward)
+
+    @cached_property
+    def seconds_before(self) -> tuple[list[float], list[float]]:
+        """For each stage, seconds of the forward passes of all stages before it, and of their backward passes."""
+        forward, backward = (list(accumulate(times, initial=0.0)) for times in self.seconds)
+        return forward, backward
+
+    @cached_property
+    def forward(self) -> list[int]:
+        """Picoseconds of each stage's forward pass."""
+        return self.each(lambda stage: round(stage.forward * PICOSECONDS))
+
+    @cached_property
+    def backward(self) -> list[int]:
+        """Picoseconds of each stage's backward pass."""
+        return self.each(lambda stage: round(stage.backward * PICOSECONDS))
+
+    @cached_property
+    def weight_gradient(self) -> list[int]:
+        """Picoseconds of the part of each stage's backward pass that a split one does later."""
+        return self.each(lambda stage: round(stage.weight_gradient * PICOSECONDS))
+
+    @cached_property
+    def phases(self) -> dict[str, float]:
+        """Seconds of a microbatch by phase (`estimate.PHASES`), over all stages."""
+        parts: dict[str, Callable[[StageTimes], float]] = {
+            "forward": lambda stage: stage.layers_forward,
+            "recompute": lambda stage: stage.recompute,
+            "backward": lambda stage: stage.layers_backward,
+            "embedding_and_logits": lambda stage: stage.extra_forward + stage.extra_backward,
+            "host": lambda stage: stage.fetch,
+        }
+        return {phase: fsum(self.each(part)) for phase, part in parts.items()}
+
+
+def fields_but(config: TrainingConfig, names: tuple[str, ...]) -> tuple[object, ...]:
+    """The model, whether gradients are summed over microbatches, and all fields of the parallelism but some."""
+    parallel = config.parallel
+    return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
+
+
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -77,9 +157,11 @@ class CostModel:
         self.software = cluster.software if software is None else software
         self.kernels = KernelModel(cluster)
         self.network = NetworkModel(cluster)
-        self._stages: dict[tuple[object, ...], list[StageTimes]] = {}
+        self._stages: dict[tuple[object, ...], Stages] = {}
+        self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-        self._boundaries: dict[tuple[object, ...], set[bool]] = {}
+        self._boundaries: dict[tuple[object, ...], list[bool]] = {}
+        self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
 
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
@@ -123,13 +205,11 @@ class CostModel:
         in_precision = work.traffic_bytes - work.wide_bytes
         return work.traffic_bytes + (self.cluster.element_bytes / FP16_BYTES - 1) * in_precision
 
-    def stages(self, config: TrainingConfig) -> list[StageTimes]:
+    def stages(self, config: TrainingConfig) -> Stages:
         """The times of the p*v stages, in model order; cached for configurations with the same passes."""
-        parallel = config.parallel
-        others = (value for name, value in vars(parallel).items() if name not in NOT_IN_PASSES)
-        passes = (config.model, parallel.m == 1, *others)
+        passes = fields_but(config, NOT_IN_PASSES)
         if passes not in self._stages:
-            self._stages[passes] = self._stage_times(config)
+            self._stages[passes] = Stages(self._stage_times(config))
         return self._stages[passes]
 
     def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
@@ -137,30 +217,62 @@ class CostModel:
         parallel = config.parallel
         key = (config.model, parallel.t, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._sizes:
-            layers = (longest_chunk(config, rank) for rank in range(parallel.p))
-            self._sizes[key] = list(zip(rank_elements(config), layers, strict=True))
+            kinds = rank_kinds(config.model.layers, parallel.placement)
+            layers = [max(chunks) for chunks in kinds.chunks]
+            self._sizes[key] = [
+                (count, layers[kind]) for count, kind in zip(rank_elements(config), kinds.of, strict=True)
+            ]
         return self._sizes[key]
 
     def _stage_times(self, config: TrainingConfig) -> list[StageTimes]:
+        parts = fields_but(config, NOT_IN_PARTS)
+        if parts not in self._parts:
+            embedding, logits = self._end_times(config)
+            self._parts[parts] = self._layer_times(config), embedding, logits
+        layer, embedding, logits = self._parts[parts]
+        lengths = list(map(len, stage_layers(config.model.layers, config.parallel.p * config.parallel.v)))
+        by_length = {
+            k: StageTimes(
+                layer.fetch,
+                k * layer.layers_forward,
+                k * layer.recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
+                k * layer.layers_backward,
+                weight_gradient=k * layer.weight_gradient,
+            )
+            for k in set(lengths)
+        }
+        stages = [by_length[k] for k in lengths]
+        for stage, end in ((0, embedding), (-1, logits)):
+            before = stages[stage]
+            stages[stage] = replace(
+                before,
+                extra_forward=before.extra_forward + end.extra_forward,
+                extra_backward=before.extra_backward + end.extra_backward,
+                weight_gradient=before.weight_gradient + end.weight_gradient,
+            )
+        return stages
+
+    def _accumulated(
+        self, config: TrainingConfig, backward: operators.Work, parameters: float, tensors: int
+    ) -> operators.Work:
+        """The work of a backward pass, and the addition of its weights' gradients to their sum, if there is one."""
+        if config.parallel.m == 1 or self.software.fused_accumulation:
+            return backward
+        return backward + operators.gradient_accumulation(parameters, tensors)
+
+    def _layer_times(self, config: TrainingConfig) -> StageTimes:
+        """The times of a stage of one layer, without what is restored for its recomputation."""
         model, parallel = config.model, config.parallel
         b, t = parallel.b, parallel.t
-        sequence = {"sequence_parallel": parallel.sequence_parallel}
         group = tensor_group(t, self.cluster.gpus_per_node)
-        table = table_elements(config)
-
-        def accumulated(backward: operators.Work, parameters: float, tensors: int) -> operators.Work:
-            if parallel.m == 1 or self.software.fused_accumulation:
-                return backward
-            return backward + operators.gradient_accumulation(parameters, tensors)
-
-        how = sequence | {"scores": parallel.writes_scores}
+        how = {"sequence_parallel": parallel.sequence_parallel, "scores": parallel.writes_scores}
         layer_forward = operators.layer_forward(model, b, t, **how)
         layer_backward = operators.layer_backward(model, b, t, **how)
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
             layer_backward += operators.unfused_backward(model, b, t, scores=parallel.writes_scores)
         weights_and_tensors = layer_weights(model) / t, len(layer_parameters(model, 0))
-        layer_backward = accumulated(layer_backward, *weights_and_tensors)
+        layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
         hidden = self._hidden(config, group)
         backward, recompute = self.seconds(layer_backward, group, hidden), 0.0
         if parallel.recompute == "full":
@@ -175,44 +287,34 @@ class CostModel:
         if parallel.recompute == "full" or parallel.recomputes_attention:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
-        weights = self.seconds(accumulated(operators.layer_weight_gradients(model, b, t), *weights_and_tensors), group)
-        fetch = self.cluster.microbatch_host_time
-        lengths = list(map(len, stage_layers(model.layers, parallel.p * parallel.v)))
-        by_length = {
-            k: StageTimes(
-                fetch,
-                k * forward,
-                k * recompute + fsum(self._gathered(config, call) for call in recomputation_gathers(config, k)),
-                k * backward,
-                weight_gradient=k * weights,
-            )
-            for k in set(lengths)
-        }
-        stages = [by_length[k] for k in lengths]
+        weight_gradients = self._accumulated(
+            config, operators.layer_weight_gradients(model, b, t), *weights_and_tensors
+        )
+        weights = self.seconds(weight_gradients, group)
+        return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
+
+    def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
+        """The times that the embedding adds to the first stage, and logits and loss to the last one."""
+        model, b, t = config.model, config.parallel.b, config.parallel.t
+        sequence = {"sequence_parallel": config.parallel.sequence_parallel}
+        group = tensor_group(t, self.cluster.gpus_per_node)
+        table = table_elements(config)
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
-        for stage, into, out_of, weight_gradient in (
+        for into, out_of, weight_gradient in (
             (
-                0,
                 operators.embedding_forward(model, b, t, **sequence),
                 operators.embedding_backward(model, b, t, **sequence),
                 operators.Work(),
             ),
             (
-                -1,
                 operators.logits_forward(model, b, t, **sequence),
                 operators.logits_backward(model, b, t, **sequence),
                 operators.logits_weight_gradient(model, b, t),
             ),
         ):
-            before = stages[stage]
-            both, later = (accumulated(work, table, 1) for work in (out_of, weight_gradient))
-            stages[stage] = replace(
-                before,
-                extra_forward=before.extra_forward + self.seconds(into, group),
-                extra_backward=before.extra_backward + self.seconds(both, group),
-                weight_gradient=before.weight_gradient + self.seconds(later, group),
-            )
-        return stages
+            both, later = (self._accumulated(config, work, table, 1) for work in (out_of, weight_gradient))
+            passes = [self.seconds(work, group) for work in (into, both, later)]
+            yield StageTimes(0.0, 0.0, 0.0, 0.0, *passes)
 
     def message_bytes(self, config: TrainingConfig) -> int:
         """Bytes one GPU sends per boundary tensor: bsh elements, or bsh/t with scatter/gather (Section 4.1).
@@ -222,17 +324,13 @@ class CostModel:
         return self.cluster.element_bytes * Boundary.of(config).message_elements
 
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
-        """For each boundary between two stages, whether its messages leave the node."""
-        grid, pairs = RankGrid.of(config.parallel), config.parallel.placement.boundaries
-        leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
-        return [leaving[pair] for pair in pairs]
-
-    def boundary_kinds(self, config: TrainingConfig) -> set[bool]:
-        """Which kinds of boundary exist, True for those whose messages leave the node, False for the others; cached."""
+        """For each boundary between two stages, whether its messages leave the node; cached."""
         parallel = config.parallel
         key = (parallel.t, parallel.d, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._boundaries:
-            self._boundaries[key] = set(self.boundaries_between_nodes(config))
+            grid, pairs = RankGrid.of(parallel), parallel.placement.boundaries
+            leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
+            self._boundaries[key] = [leaving[pair] for pair in pairs]
         return self._boundaries[key]
 
     def message(self, config: TrainingConfig, between_nodes: bool, concurrent: int) -> float:

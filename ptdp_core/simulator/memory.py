@@ -133,6 +133,15 @@ def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
     return max(layers, logits)
 
 
+def moment_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> tuple[int, int]:
+    """Bytes in fp16 that a stashed microbatch of a chunk of so many layers adds to `rank_memory`, and a deferred one.
+
+    Of two moments the one with more of these together has more memory.
+    """
+    sent = layer_input_bytes(config) if config.parallel.p > 1 else 0
+    return stash_bytes(config, cluster, layers) + sent, deferred_bytes(config, cluster, layers, computes_loss)
+
+
 def rank_memory(
     config: TrainingConfig,
     cluster: Cluster,

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import inf
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import build, definition, stash_fronts
+from ptdp_core.schedules import definition, stash_fronts
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.costs import CostModel
-from ptdp_core.simulator.memory import rank_memory
-from ptdp_core.simulator.steady_state import short_batches
+from ptdp_core.simulator.memory import moment_bytes, rank_memory
+from ptdp_core.simulator.steady_state import no_collection, short_batches
 from ptdp_core.simulator.zero3 import zero3_memory
 
 
@@ -29,26 +30,49 @@ def _stash_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 
 @lru_cache(maxsize=512)
 def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[int, int]]]:
-    return stash_fronts(build(name, p, m, v))
+    with no_collection():
+        return stash_fronts(definition(name).table(p, m, v))  # not `build`, which would keep all of its objects
 
 
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
     if config.parallel.data_parallel == "zero3":
         return sum(zero3_memory(config, model.cluster).values())
+    return sum(fullest_memory(config, model, rank_stash_fronts(config)).values())
+
+
+def fullest_memory(
+    config: TrainingConfig, model: CostModel, stash_fronts: Sequence[Sequence[tuple[int, int]]]
+) -> dict[str, int]:
+    """The bytes by use on the fullest GPU at its peak, which is in its rank's `schedules.stash_fronts`."""
     sizes, last = model.rank_sizes(config), config.parallel.placement.last
-    # Of ranks that are otherwise alike, only the one that stashes most is looked at.
-    stashes: dict[tuple[int, int, bool, int], int] = {}
-    for rank, front in enumerate(rank_stash_fronts(config)):
-        for stash, deferred in front:
-            alike = *sizes[rank], rank == last, deferred
-            stashes[alike] = max(stash, stashes.get(alike, 0))
-    return max(
-        sum(rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred).values())
-        for (count, layers, computes_loss, deferred), stash in stashes.items()
-    )
+    # Of ranks that are otherwise alike, only the one that holds most is looked at.
+    moments: dict[tuple[int, int, bool], set[tuple[int, int]]] = {}
+    for rank, front in enumerate(stash_fronts):
+        moments.setdefault((*sizes[rank], rank == last), set()).update(front)
+    memories = []
+    for (count, layers, computes_loss), held in moments.items():
+        stashed, put_off = moment_bytes(config, model.cluster, layers, computes_loss)
+        stash, deferred = max(sorted(held), key=lambda moment: moment[0] * stashed + moment[1] * put_off)
+        memories.append(
+            rank_memory(config, model.cluster, count, layers, stash, computes_loss, model.software, deferred)
+        )
+    return max(memories, key=lambda memory: sum(memory.values()))
 
 
 def fits(config: TrainingConfig, model: CostModel, cluster: Cluster) -> bool:
     """Whether the fullest GPU's memory suffices."""
-    return peak_memory(config, model) <= cluster.usable_memory
+    return _most_memory(config, model) <= cluster.usable_memory or peak_memory(config, model) <= cluster.usable_memory
+
+
+def _most_memory(config: TrainingConfig, model: CostModel) -> float:
+    """An upper bound on `peak_memory` by the formula of a schedule with split passes, without its table.
+
+    The formula bounds the microbatches stashed and deferred together, so that one moment with all of them stashed, and
+    one with all of them deferred, bound all moments. Infinite for other schedules.
+    """
+    parallel, schedule = config.parallel, definition(config.parallel.schedule)
+    if schedule.stash is None or not schedule.splits:
+        return inf
+    fronts = [[(stash, 0), (0, stash)] for stash in schedule.stash(parallel.p, parallel.m, parallel.v)]
+    return sum(fullest_memory(config, model, fronts).values())

@@ -9,20 +9,20 @@ from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
-    chunk_layers,
     layer_passes,
-    longest_chunk,
     rank_elements,
+    rank_kinds,
     recomputation_gathers,
     step_collectives,
     whole_elements,
 )
 from ptdp_core.schedules import TimelineEvent
 from ptdp_core.simulator.cluster import Cluster
-from ptdp_core.simulator.costs import CostModel, StageTimes
+from ptdp_core.simulator.costs import CostModel, Stages
 from ptdp_core.simulator.estimate import BUBBLE_CAUSES, PHASES, Estimate
 from ptdp_core.simulator.executor import PICOSECONDS, Costs
 from ptdp_core.simulator.memory import rank_memory
+from ptdp_core.simulator.peak_memory import fullest_memory
 from ptdp_core.simulator.software import Software
 from ptdp_core.simulator.steady_state import Flush, flush, pipeline_timeline
 from ptdp_core.simulator.zero3 import simulate_zero3
@@ -61,23 +61,9 @@ def simulate(
     costs = _picoseconds(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
-    parameters = rank_elements(config)
-
-    reduction = [
-        model.data_parallel(config, count, model.last_backward(config, stages, rank))
-        for rank, count in enumerate(parameters)
-    ]
-    for rank, count in enumerate(whole_elements(config)):
-        reduction[rank] += model.sequence_reduction(config, count)
-    first, last = parallel.placement.first, parallel.placement.last
-    if first != last:
-        embedding = model.embedding_reduction(config)
-        reduction[first] += embedding
-        reduction[last] += embedding
+    reduction, steps, gathers = _after_the_flush(model, config, stages)
     # The gradient norm joins all ranks of a model replica before any of them steps (clip_grad = 1.0).
     step_start = max(end + reduce for end, reduce in zip(flush_s, reduction, strict=True))
-    steps = [model.optimizer(config, count) for count in parameters]
-    gathers = [model.weight_gather(config, count) for count in parameters]
     last_step = max(step + gather for step, gather in zip(steps, gathers, strict=True))
     iteration_time = step_start + last_step + cluster.iteration_host_time
 
@@ -90,8 +76,7 @@ def simulate(
         saved = step_start - max(end / PICOSECONDS + reduce for end, reduce in zip(without, reduction, strict=True))
         message_waiting = saved - phases["pipeline_communication"]
         causes = _bubble_times(parallel, free, phases["bubble"], message_waiting)
-    memories = rank_memories(config, cluster, pipeline.stash_fronts, model.software)
-    memory = max(memories, key=lambda rank: sum(rank.values()))
+    memory = fullest_memory(config, model, pipeline.stash_fronts)
     peak = sum(memory.values())
     return Estimate(
         config=config,
@@ -109,7 +94,29 @@ def simulate(
     )
 
 
-def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[StageTimes]) -> Costs:
+def _after_the_flush(
+    model: CostModel, config: TrainingConfig, stages: Stages
+) -> tuple[list[float], list[float], list[float]]:
+    """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
+    placement = config.parallel.placement
+    kinds = rank_kinds(config.model.layers, placement)
+    parameters, whole = rank_elements(config), whole_elements(config)
+    ends = {placement.first, placement.last}
+    embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
+    times = []
+    for rank in kinds.ranks:
+        reduction = model.data_parallel(config, parameters[rank], model.last_backward(config, stages, rank))
+        reduction += model.sequence_reduction(config, whole[rank])
+        if rank in ends:
+            reduction += embedding
+        times.append(
+            (reduction, model.optimizer(config, parameters[rank]), model.weight_gather(config, parameters[rank]))
+        )
+    reductions, steps, gathers = ([times[kind][part] for kind in kinds.of] for part in range(3))
+    return reductions, steps, gathers
+
+
+def _picoseconds(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
     boundaries = model.boundaries_between_nodes(config)
 
     def wire(concurrent: int) -> list[int]:
@@ -117,12 +124,12 @@ def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[Stag
         return [times[between] for between in boundaries]
 
     return Costs(
-        forward=[round(stage.forward * PICOSECONDS) for stage in stages],
-        backward=[round(stage.backward * PICOSECONDS) for stage in stages],
+        forward=stages.forward,
+        backward=stages.backward,
         message=(wire(1), wire(2)),
         gather=round(model.gather(config) * PICOSECONDS),
         exchange=round(model.cluster.exchange_host_time * PICOSECONDS),
-        weight_gradient=[round(stage.weight_gradient * PICOSECONDS) for stage in stages],
+        weight_gradient=stages.weight_gradient,
     )
 
 
@@ -130,22 +137,19 @@ def _phases(
     config: TrainingConfig,
     cluster: Cluster,
     iteration_time: float,
-    stages: Sequence[StageTimes],
+    stages: Stages,
     pipeline: Flush,
     data_parallel: Sequence[float],
     steps: Sequence[float],
 ) -> dict[str, float]:
     """The seconds of each phase, mean over pipeline ranks. The bubble is the rest of the iteration."""
     p, m = config.parallel.p, config.parallel.m
-    phases = {
-        "forward": fsum(stage.layers_forward for stage in stages) * m / p,
-        "recompute": fsum(stage.recompute for stage in stages) * m / p,
-        "backward": fsum(stage.layers_backward for stage in stages) * m / p,
-        "embedding_and_logits": fsum(stage.extra_forward + stage.extra_backward for stage in stages) * m / p,
+    phases = {phase: seconds * m / p for phase, seconds in stages.phases.items()}
+    phases |= {
         "pipeline_communication": sum(pipeline.communication) / PICOSECONDS / p,
         "data_parallel": fsum(data_parallel) / p,
         "optimizer": fsum(steps) / p,
-        "host": cluster.iteration_host_time + fsum(stage.fetch for stage in stages) * m / p,
+        "host": cluster.iteration_host_time + phases["host"],
     }
     phases["bubble"] = iteration_time - fsum(phases.values())
     return {name: phases[name] for name in PHASES}
@@ -173,6 +177,7 @@ def rank_memories(
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
     last, parameters = config.parallel.placement.last, rank_elements(config)
+    kinds = rank_kinds(config.model.layers, config.parallel.placement)
     return [
         max(
             (
@@ -180,7 +185,7 @@ def rank_memories(
                     config,
                     cluster,
                     parameters=parameters[rank],
-                    layers=longest_chunk(config, rank),
+                    layers=max(kinds.chunks[kinds.of[rank]]),
                     stash=stash,
                     deferred=deferred,
                     computes_loss=rank == last,
@@ -207,8 +212,9 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
-    for pp, once in enumerate(step_collectives(config)):
-        chunks = [len(layers) for layers in chunk_layers(model.layers, placement, pp)]
+    kinds, once_by_rank = rank_kinds(model.layers, placement), step_collectives(config)
+    for pp, chunks in zip(kinds.ranks, kinds.chunks, strict=True):
+        once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for layers in chunks for call in recomputation_gathers(config, layers))
         messages = m * placement.sends(pp)
         rank = {

@@ -18,13 +18,15 @@ import gc
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate, islice
 from typing import NamedTuple
 
 from ptdp_core.schedules import TimelineEvent, build, definition, exists, stash_fronts
 from ptdp_core.simulator.executor import Costs, Events, compile_blocking, execute_blocking
+from ptdp_core.simulator.native import Native, native
 
 
 class Flush(NamedTuple):
@@ -68,26 +70,85 @@ class Compiled(NamedTuple):
 def flush(name: str, p: int, m: int, v: int, costs: Costs) -> Flush:
     """Execute a blocking schedule of m microbatches (Section 2.2), by its periodic steady state where there is one."""
     for short in short_batches(name, p, m, v):
-        compiled = compiled_schedule(name, p, short, v)
-        done = execute_blocking(compiled.events, costs)
+        executed = _executed(name, p, short, v, costs)
         if short == m:
-            return _result(compiled, short, done, costs)
-        shift = _steady_shift(compiled, done)
+            return Flush(executed.ends, executed.communication, executed.stash_fronts, m)
+        period = definition(name).period
+        assert period is not None
+        # A rank that is alone never waits, so that each microbatch adds the time of its passes.
+        shift = executed.shift if p > 1 else period(p) * (sum(costs.forward) + sum(costs.backward))
         if shift is not None:
-            q = definition(name).period
-            assert q is not None
-            return _result(compiled, short, done, costs, (m - short) // q(p), shift)
+            periods = (m - short) // period(p)
+            ends = tuple([end + periods * shift for end in executed.ends])
+            pairs = zip(executed.communication, executed.repeated, strict=True)
+            return Flush(ends, tuple([once + periods * more for once, more in pairs]), executed.stash_fronts, short)
     raise AssertionError("the last batch tried is the whole")
+
+
+class Executed(NamedTuple):
+    """An executed batch: see `Flush`. `shift` is the length of a period if the batch has settled into one, and
+    `repeated[r]` how long the exchanges of rank r in a period would take."""
+
+    ends: tuple[int, ...]
+    communication: tuple[int, ...]
+    repeated: tuple[int, ...]
+    shift: int | None
+    stash_fronts: tuple[list[tuple[int, int]], ...]
+
+
+def _executed(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
+    """Execute m microbatches, compiled if that is possible."""
+    compiled = native()
+    return (compiled and _executed_by(compiled, name, p, m, v, costs)) or _executed_in_python(name, p, m, v, costs)
+
+
+def _executed_by(compiled: Native, name: str, p: int, m: int, v: int, costs: Costs) -> Executed | None:
+    known = _native_program(name, p, m, v)
+    if known is None:
+        return None
+    program, fronts = known
+    passes = costs.forward, costs.backward, costs.weight_gradient
+    try:
+        executed = compiled.execute(program, *passes, *costs.message, costs.gather, costs.exchange)
+    except OverflowError:  # a cost of more than 64 bits
+        return None
+    return Executed(*executed, fronts) if executed is not None else None
+
+
+@lru_cache(maxsize=512)
+def _native_program(name: str, p: int, m: int, v: int) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
+    compiled, period = native(), definition(name).period
+    assert compiled is not None
+    with no_collection():
+        schedule = definition(name).table(p, m, v)  # not `build`, which would keep all of its objects
+        rank_of = schedule.placement.ranks
+        return compiled.compile(schedule.ranks, rank_of, m, schedule.exchanges, period(p) if period is not None else 0)
+
+
+def _executed_in_python(name: str, p: int, m: int, v: int, costs: Costs) -> Executed:
+    compiled = compiled_schedule(name, p, m, v)
+    done, durations = execute_blocking(compiled.events, costs), compiled.events.durations(costs)
+
+    def exchanging(kinds: Counter[int]) -> int:
+        return sum([durations[kind] * number for kind, number in kinds.items()])
+
+    return Executed(
+        tuple([done[end] for end in compiled.events.ends]),
+        tuple(map(exchanging, compiled.kinds)),
+        tuple(exchanging(stretch.kinds) for stretch in compiled.stretches) or (0,) * p,
+        _steady_shift(compiled, done),
+        compiled.stash_fronts,
+    )
 
 
 def short_batches(name: str, p: int, m: int, v: int) -> list[int]:
     """The sizes of the batches to try, in microbatches: just long enough to settle, then longer, in the end the whole.
 
     Each has the passes with which the fullest rank fills its stash, some periods, and some passes more, as the ranks do
-    not begin and end to repeat at the same moment. Without messages nothing repeats.
+    not begin and end to repeat at the same moment.
     """
     schedule = definition(name)
-    if schedule.period is None or p == 1:
+    if schedule.period is None:
         return [m]
     q = schedule.period(p)
     stash = max(schedule.stash(p, m, v)) if schedule.stash else p * v
@@ -106,14 +167,21 @@ def least_passes(name: str, p: int, m: int, v: int) -> int:
 @lru_cache(maxsize=512)
 def compiled_schedule(name: str, p: int, m: int, v: int) -> Compiled:
     """The compiled blocking program of a schedule."""
-    collects = gc.isenabled()
-    gc.disable()  # it would look through every new tuple several times, and find no cycle
-    try:
+    with no_collection():
         schedule, period = build(name, p, m, v), definition(name).period
         events = compile_blocking(schedule)
         stretches = _stretches(events, m, period(p)) if period is not None else ()
         kinds = tuple(_counted(events, steps) for steps in events.ranks)
         return Compiled(events, tuple(stash_fronts(schedule)), kinds, stretches)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Pauses the garbage collector, which would look through every new tuple several times, and find no cycle."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collects:
             gc.enable()
@@ -186,21 +254,6 @@ def _steady_shift(compiled: Compiled, done: list[int]) -> int | None:
         if len(shifts) != 1:
             return None
     return shifts.pop()
-
-
-def _result(compiled: Compiled, m: int, done: list[int], costs: Costs, periods: int = 0, shift: int = 0) -> Flush:
-    """The executed batch of m microbatches, with so many more periods of its steady state, each of length `shift`."""
-    durations = compiled.events.durations(costs)
-
-    def exchanging(kinds: Counter[int]) -> int:
-        return sum([durations[kind] * number for kind, number in kinds.items()])
-
-    communication = [exchanging(kinds) for kinds in compiled.kinds]
-    if periods:
-        repeated = (exchanging(stretch.kinds) for stretch in compiled.stretches)
-        communication = [once + periods * more for once, more in zip(communication, repeated, strict=True)]
-    ends = [done[end] + periods * shift for end in compiled.events.ends]
-    return Flush(tuple(ends), tuple(communication), compiled.stash_fronts, m)
 
 
 def pipeline_timeline(name: str, p: int, m: int, v: int, costs: Costs) -> list[list[TimelineEvent[int]]]:

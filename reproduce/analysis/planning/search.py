@@ -18,7 +18,6 @@ from math import fsum
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import definition
 from ptdp_core.simulator import operators
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.cluster import Cluster
@@ -27,7 +26,7 @@ from ptdp_core.simulator.estimate import Estimate
 from ptdp_core.simulator.network import tensor_group
 from ptdp_core.simulator.peak_memory import fits, peak_memory
 from ptdp_core.simulator.simulate import simulate
-from ptdp_core.simulator.steady_state import least_passes, short_batches
+from ptdp_core.simulator.steady_state import least_passes
 from reproduce.analysis.planning.space import (
     LARGEST_TENSOR_GROUP_NODES,
     PAPERS_TECHNIQUES,
@@ -40,9 +39,9 @@ from reproduce.analysis.planning.space import (
     families,
 )
 
-# Passes of the part of a schedule that has to be executed, at about 10 us each, cold; and passes that it may come to
-# before it settles, where the groups of messages have to be derived first, at about 50 us each.
-MAX_PASSES, MAX_DERIVED = 100_000, 12_000
+# Passes of the part of a schedule that has to be executed, at 1 to 10 us each, tables included. Up to 64 pipeline ranks
+# and 2,048 microbatches no schedule has more.
+MAX_PASSES = 4_000_000
 # The share of the memory to fill that a configuration should leave free: peaks are less sure than times.
 HEADROOM = 0.10
 # Times that differ by no more are taken as equal: it is far inside the margin of a ratio of two (docs/margins.md).
@@ -184,11 +183,8 @@ def search(
 
 def is_too_long(config: TrainingConfig) -> bool:
     """Whether a search leaves a configuration out since too much of its schedule has to be executed."""
-    parallel, schedule = config.parallel, definition(config.parallel.schedule)
-    if schedule.exchanges != "derived":
-        return least_passes(parallel.schedule, parallel.p, parallel.m, parallel.v) > MAX_PASSES
-    longest = short_batches(schedule.name, parallel.p, parallel.m, parallel.v)[-2:][0]
-    return schedule.passes(parallel.p, longest, parallel.v) > MAX_DERIVED
+    parallel = config.parallel
+    return least_passes(parallel.schedule, parallel.p, parallel.m, parallel.v) > MAX_PASSES
 
 
 class MemoryFit(NamedTuple):

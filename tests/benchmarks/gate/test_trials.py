@@ -22,7 +22,7 @@ class Fake:
 
     def __init__(self, trees: dict[str, Tree], benchmarks: list[run.GateBenchmark]) -> None:
         source = (trees[HEAD].folder / "ptdp_core/simulator/simulate.py").read_text()
-        self.factor = self.slow if source.count("memories = rank_memories(") == 2 else 1.0
+        self.factor = self.slow if source.count("memory = fullest_memory(") == 2 else 1.0
         self.rng = np.random.default_rng(0)
 
     def lacking(self) -> dict[str, str]:

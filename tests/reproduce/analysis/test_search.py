@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.schedules import definition, exists, names
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
@@ -199,6 +200,26 @@ def test_schedules_too_long_to_execute_are_counted(job, monkeypatch):
     result = search(job, CLUSTER, 3, SOME)
     assert result.too_long > 0
     assert result.legal == result.too_large + result.too_long + result.discarded + len(result.ranked)
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_schedule_is_too_long_up_to_64_ranks_and_2048_microbatches(name):
+    least, most = definition(name).chunks
+    for v in {least, min(most or 8, 8)}:
+        if exists(name, 64, 2048, v):
+            model = ModelConfig(64 * v, 1024, 16)
+            parallel = ParallelConfig(p=64, v=v, B=2048, schedule=name)
+            assert not searching.is_too_long(TrainingConfig(model, parallel))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if definition(name).splits])
+def test_what_fits_is_decided_by_the_peak_whether_or_not_a_formula_says_so_first(name):
+    v = definition(name).chunks[0]
+    for t, m, recompute in itertools.product((1, 2, 4, 8), (8, 24), ("full", "none")):
+        model = ModelConfig(16 * v, 8192, 64)
+        parallel = ParallelConfig(p=4, v=v, t=t, B=m, schedule=name, recompute=recompute)
+        config = TrainingConfig(model, parallel)
+        assert fits(config, COSTS, CLUSTER) == (peak_memory(config, COSTS) <= CLUSTER.usable_memory)
 
 
 def test_nothing_legal_and_nothing_that_fits_are_no_errors():

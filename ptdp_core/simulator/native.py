@@ -1,0 +1,68 @@
+"""The compiled form of the simulator's inner loops, where it was built (`native.c`).
+
+An installation builds it if the machine has a C compiler. In a browser, or where there is no compiler, everything runs
+in Python, with the same result to the picosecond, and more slowly. PTDP_NATIVE=0 chooses Python.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+
+class Native(Protocol):
+    """What `native.c` offers. Both functions return None for what they cannot do; Python then does it, or says why."""
+
+    def compile(
+        self, ranks: tuple[tuple[Any, ...], ...], rank_of: tuple[int, ...], m: int, exchanges: str, q: int, /
+    ) -> tuple[object, tuple[list[tuple[int, int]], ...]] | None:
+        """A schedule's table as a program, with its `schedules.stash_fronts`.
+
+        `rank_of` is the rank of each stage, q the number of microbatches of a period, 0 if there is none.
+        """
+
+    def execute(
+        self,
+        program: object,
+        forward: Sequence[int],
+        backward: Sequence[int],
+        weight_gradient: Sequence[int],
+        alone: Sequence[int],
+        shared: Sequence[int],
+        gather: int,
+        exchange: int,
+        /,
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int | None] | None:
+        """The end of each rank, the time of its exchanges, that of a period; and a period's length if it settles.
+
+        The costs are those of `executor.Costs`, in picoseconds.
+        """
+
+
+def _load() -> Native | None:
+    if os.environ.get("PTDP_NATIVE") == "0":
+        return None
+    try:
+        loaded: Any = import_module("_ptdp_native")
+    except ImportError:
+        return None
+    return cast(Native, loaded)
+
+
+_chosen = [_load()]
+
+
+def native() -> Native | None:
+    """The compiled loops, or None where Python runs instead."""
+    return _chosen[-1]
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Within it everything runs in Python: to compare the two, and to count what Python executes."""
+    _chosen.append(None)
+    try:
+        yield
+    finally:
+        _chosen.pop()
