@@ -5,6 +5,7 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     for size, letter, meaning in sizes:
         parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{meaning} of a model of your own")
     parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
-    parser.add_argument("--batch", type=int, metavar="B", help="global batch size, in sequences")
+    parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
     options.add_cluster(parser)
     parser.add_argument(
         "--headroom",
@@ -63,6 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a GPU's memory to fill, what should stay free (default 10)",
     )
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
+    options.add_run(parser)
     options.add_columns(parser)
     options.add_json(parser)
     options.add_results(parser)
@@ -81,12 +83,14 @@ def run(parsed: Namespace) -> int:
     from results.records.provenance import collect
 
     started = datetime.now(UTC)
+    run = options.run_of(parsed)
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
+    plan = replace(plan, run=run, sensitivity=parsed.sensitivity)
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)
     if parsed.json:
@@ -124,6 +128,8 @@ def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
     print_table(out, plan_text.ranking(plan, columns), title, "table.md")
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
+    for table, title in plan_text.further_tables(plan):
+        print_table(out, table, title, "table.md")
     for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
         out.print(_wrapped(line, out.width))
     out.print(files_line([folder / name for name in plan_record.FILES]), soft_wrap=True)
