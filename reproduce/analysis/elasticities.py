@@ -101,11 +101,10 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
 
     return Table(
         [
-            Column("change", key("change")),
+            Column("change", lambda row: row["change"] + ("" if row["fits"] else " (does not fit)")),
             Column("iteration", key("iteration_time"), "s", ".3f"),
             Column("tokens/s", key("faster_by"), "%", "+z.1f", 0.01),
             Column("gain or loss", bar),
-            Column("", lambda row: "" if row["fits"] else "does not fit in memory"),
         ],
         rows,
     )

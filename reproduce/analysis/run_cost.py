@@ -20,6 +20,7 @@ DAY = 24 * HOUR
 ORIGIN = "derived"
 LEAST_SHARE = 0.01  # of the time, that trains: with less a run takes for ever, and so does its simulation
 NAMES = ("run_time", "gpu_time", "cost", "energy")
+SHOWN = ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization", *NAMES)
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,11 @@ def run_metrics(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, Met
     return metrics
 
 
-def table(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Table:
-    """Runs by their labels, from their documents: a column for each number that is known of one of them."""
-    shown = [{"of": label, **of_run, "sure": _sure(of_run)} for label, of_run in rows]
+def table(rows: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> Table:
+    """Runs, from their labels, the metrics of their iterations and their documents: what is known of one of them."""
+    shown = [{"of": label, **metrics, **of_run, "sure": _sure(of_run)} for label, metrics, of_run in rows]
     columns = [Column("of", key("of"))]
-    columns += [quantity_column(METRICS[name], key(name)) for name in NAMES if any(row[name] for row in shown)]
+    columns += [quantity_column(METRICS[name], key(name)) for name in SHOWN if any(row[name] for row in shown)]
     if any(row["sure"] for row in shown):
         columns.append(Column("days, interval", key("sure")))
     return Table(columns, shown)
@@ -131,7 +132,7 @@ def _sure(of_run: Mapping[str, Any]) -> str | None:
 def lines(of_run: Mapping[str, Any], run: Run) -> list[str]:
     """What to know when reading the numbers of a run, from its document: where they come from, and failures."""
     notes = [
-        f"a run of {run.tokens:.4g} tokens, derived from the simulated iteration, which is taken to repeat all along: "
+        f"a run of {run.tokens / 1e9:,g} billion tokens, derived from the simulated iteration, which is taken to repeat all along: "
         "no evaluation, no warm-up" + ("" if run.gpu_mtbf else ", no failures (--mtbf)")
     ]
     if watts := of_run["mean_power"]:

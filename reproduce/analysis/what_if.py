@@ -6,7 +6,7 @@ from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, Software, simulate, software_of
 from reproduce.analysis.amounts import sequences
-from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.planning.models import find, with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
@@ -37,6 +37,7 @@ def evaluate(
         label = entry["label"]
     software = None
     try:
+        not_modelled = find(entry["model"]).not_modelled if _names_a_model(entry) else ""
         entry = _with_sequences(with_model_fields(entry))
         if isinstance(entry, dict) and "software" in entry:
             entry = dict(entry)
@@ -54,10 +55,15 @@ def evaluate(
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
     if not estimate.fits:
         return answer(label, "oom", oom_reason(estimate, model), estimate, model)
-    reason = None
+    reasons = [f"not modelled: {not_modelled}"] if not_modelled else []
     if config.parallel.recompute == "auto":
-        reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
+        reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
+    reason = "; ".join(reasons) or None
     return answer(label, "ok", reason, estimate, model) | further(estimate, model, software, run, sensitivity)
+
+
+def _names_a_model(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("model"), str)
 
 
 def _with_sequences(entry: Any) -> Any:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reproduce.analysis.planning.models import main_names
+from reproduce.analysis.planning.models import find, main_names
 from reproduce.commands import options
 from results.records.documents import print_document
 from results.records.errors import DONE
@@ -22,6 +22,7 @@ WIDTH = 120
 _MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
 HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
 {_MODELS}
+also by its name on Hugging Face's hub, or the path of a config.json;
 or a GPT of your own: --layers --hidden --heads [--seq --vocab]. For a model of Table 1, --gpus and --batch
 may be left out: then they are the table's, and the paper's own configuration is ranked with the rest.
 
@@ -49,7 +50,7 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce plan`."""
-    parser.add_argument("--model", metavar="NAME", help="a model by name, such as 175b or llama-3-70b")
+    parser.add_argument("--model", metavar="NAME", help="a model by name, such as 175b, llama-3-70b, or a config.json")
     sizes = (("layers", "l", "layers"), ("hidden", "h", "hidden size"), ("heads", "a", "attention heads"),
              ("seq", "s", "sequence length in tokens"), ("vocab", "V", "vocabulary size"))  # fmt: skip
     for size, letter, meaning in sizes:
@@ -90,7 +91,8 @@ def run(parsed: Namespace) -> int:
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
-    plan = replace(plan, run=run, sensitivity=parsed.sensitivity)
+    not_modelled = find(parsed.model).not_modelled if parsed.model else ""
+    plan = replace(plan, run=run, sensitivity=parsed.sensitivity, not_modelled=not_modelled)
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)
     if parsed.json:

@@ -190,7 +190,7 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
     if run is not None and answered:
         from reproduce.analysis import run_cost
 
-        print_table(out, run_cost.table([(point["label"], point["run"]) for point in answered]), "The whole run, derived")
+        print_table(out, run_cost.table([(point["label"], point, point["run"]) for point in answered]), "The whole run, derived")
         for point in answered:
             for line in run_cost.lines(point["run"], run):
                 wrapped(out, f"{point['label']}: {line}")

@@ -9,7 +9,7 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.analysis.amounts import sequences
-from reproduce.analysis.planning.models import models, named, table_1_row
+from reproduce.analysis.planning.models import find, models, table_1_row
 from reproduce.analysis.planning.search import (
     HEADROOM,
     Search,
@@ -40,7 +40,7 @@ class TrainingPlan:
     `headroom` is the share of a GPU's memory that the best leaves free, if anything does. `papers_best` is the best
     with the paper's techniques alone, None if none of these fits; `paper` is the paper's own configuration for this job
     with its published FLOP/s, if it gives one. `run` is what is asked of the whole run, None for nothing; with
-    `sensitivity` it is asked what limits the best.
+    `sensitivity` it is asked what limits the best. `not_modelled` is what of the model is not, '' if all is.
     """
 
     name: str
@@ -55,6 +55,7 @@ class TrainingPlan:
     paper: "PaperPlan | None"
     run: "Run | None" = None
     sensitivity: bool = False
+    not_modelled: str = ""
 
     @cached_property
     def further(self) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
         if (name := asked.get("model")) is not None:
             if given_sizes := [field for field in REQUIRED_SIZES if field in given]:
                 raise UsageError(f"model={name!r} with {', '.join(given_sizes)}; needs one or the other")
-            return name.lower(), replace(named(name), **given)
+            found = find(name)
+            return found.name, replace(found.model, **given)
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")
         return "own", ModelConfig(**given)

@@ -34,7 +34,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
     return {
         "origin": "simulated",
         "cluster": plan.cluster_name,
-        "model": {"name": plan.name, **asdict(plan.job.model)},
+        "model": {"name": plan.name, **asdict(plan.job.model), "not_modelled": plan.not_modelled},
         "gpus": plan.job.n,
         "batch": plan.job.B,
         "headroom": plan.headroom,

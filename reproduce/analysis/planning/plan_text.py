@@ -13,6 +13,7 @@ from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.analysis.planning.search import NEAR_TIE, order, time_differences
 from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 
@@ -36,6 +37,7 @@ RANKING = (
     *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
     *keyed("sure to", unit="s"),
+    *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("memory", unit="GB", form=".1f", factor=GB),
     *keyed("free", unit="%", form=".0f", factor=0.01),
     *keyed("bubble", unit="%", form="z.1f", factor=0.01),
@@ -92,6 +94,7 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
         if known:
             interval = known.throughput.interval(estimate.iteration_time)
             row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
+        row["tokens/s"] = METRICS["tokens_per_s_per_gpu"].simulated(estimate, plan.cluster)
         row |= {"memory": estimate.peak_memory, "free": free(plan, estimate), "bubble": estimate.bubble_fraction}
         row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
         row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
@@ -113,7 +116,11 @@ def further_tables(plan: TrainingPlan) -> list[tuple[Table, str]]:
     tables = []
     if plan.run is not None:
         rows = [
-            (f"{rank or ''} {which}".strip(), run_cost.document(estimate, plan.cluster, plan.run))
+            (
+                f"{rank or ''} {which}".strip(),
+                {name: METRICS[name].simulated(estimate, plan.cluster) for name in run_cost.SHOWN},
+                run_cost.document(estimate, plan.cluster, plan.run),
+            )
             for rank, estimate, which in shown(plan)
         ]
         tables.append((run_cost.table(rows), "The whole run by rank, derived from the simulated iteration"))
@@ -240,6 +247,7 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
     known = margins.read(plan.cluster_name)
     notes = [
+        *([f"not modelled of {plan.name}: {plan.not_modelled}"] if plan.not_modelled else []),
         "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective) or nothing; SP: "
         "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer; model teraFLOP/s count no "
         f"recomputed pass, and MFU is their share of a GPU's {plan.cluster.peak_flops / 1e12:.0f}",
