@@ -58,7 +58,7 @@ def simulate(
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)
     stages = model.stages(config)
-    costs = _picoseconds(model, config, stages)
+    costs = pipeline_costs(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
     parameters = rank_elements(config)
@@ -109,7 +109,8 @@ def simulate(
     )
 
 
-def _picoseconds(model: CostModel, config: TrainingConfig, stages: Sequence[StageTimes]) -> Costs:
+def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Sequence[StageTimes]) -> Costs:
+    """What the passes and messages of the configuration take, in picoseconds."""
     boundaries = model.boundaries_between_nodes(config)
 
     def wire(concurrent: int) -> list[int]:

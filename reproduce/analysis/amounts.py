@@ -26,7 +26,7 @@ def sequences(batch: str, seq: int) -> int:
     Batches are powers of two, so K and M mean 1024 and 1024 x 1024 here: Llama 3's '4M' are 512 sequences of 8192.
     Raises `UsageError` for a text that is no amount, or no whole number of sequences.
     """
-    if batch.isdecimal():
+    if batch.removeprefix("-").isdecimal():
         return int(batch)
     tokens = amount(batch, 1024)
     if tokens % seq:

@@ -10,7 +10,7 @@ from typing import Any
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.schedules import default_schedule
-from ptdp_core.simulator import Cluster, Estimate, Software, simulate
+from ptdp_core.simulator import Cluster, Estimate, simulate
 from reproduce.analysis.planning.space import SPLIT_SCHEDULES, divisors
 from reproduce.output.columns import Column, Table, key
 
@@ -20,7 +20,7 @@ MORE_MEMORY = 16e9
 BAR = 30  # characters of the longest bar
 
 
-def elasticities(estimate: Estimate, cluster: Cluster, software: Software | None = None) -> list[dict[str, Any]]:
+def elasticities(estimate: Estimate, cluster: Cluster) -> list[dict[str, Any]]:
     """Every change with what it makes of the tokens per second: as a fraction more, the largest gain first.
 
     A change of the configuration that is not legal is left out; one that does not fit in memory is said to be so.
@@ -28,7 +28,7 @@ def elasticities(estimate: Estimate, cluster: Cluster, software: Software | None
     base = estimate.sequences_per_s
     found = []
     for change, kind, config, changed in _changes(estimate.config, cluster):
-        other = simulate(config, changed, software)
+        other = simulate(config, changed)
         found.append(
             {
                 "change": change,

@@ -7,12 +7,18 @@ Young 1974, "A first order approximation to the optimum checkpoint interval"; Da
 optimum checkpoint interval for restart dumps". Both take it that all GPUs wait while a checkpoint is written.
 """
 
-from dataclasses import dataclass
-from math import exp, expm1, sqrt
+from dataclasses import dataclass, replace
+from math import exp, expm1, fsum, sqrt
 from random import Random
 
 from ptdp_core.simulator import Cluster, Estimate
+from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.executor import PICOSECONDS
+from ptdp_core.simulator.simulate import pipeline_costs
+from ptdp_core.simulator.steady_state import flush
 from reproduce.analysis.planning.search import time_shares
+
+PASSES = ("forward", "recompute", "backward", "embedding_and_logits")  # phases in which a pipeline rank computes
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,30 @@ class Failures:
         return checkpoints * interval / passed
 
 
-def straggler_slowdown(estimate: Estimate, cluster: Cluster, slower: float) -> float:
-    """By how much an iteration takes longer, relative to it, if one GPU computes slower by this share.
+def straggler_slowdowns(estimate: Estimate, cluster: Cluster, slower: float) -> list[float]:
+    """By how much an iteration takes longer, relative to it, if one GPU computes slower by this share: by pipeline rank.
 
-    Its tensor group waits for it in every layer, its pipeline for its stage in every microbatch, and every replica for
-    its pipeline: the iteration is longer by what the computing of one GPU is. So it is if it is a node that is slow.
+    Its tensor group waits for it in every layer, so that all passes of its pipeline rank are slower, and every replica
+    waits for its pipeline at the reduction. The schedule is executed with that rank's computing slower; a rank that
+    waits anyway, for the stage with the logits, hides some of it. A slow node is the same, if it holds one pipeline rank.
     """
-    shares = time_shares(estimate, cluster)
-    return slower * (shares["computation"] + shares["recomputation"]) / estimate.iteration_time
+    parallel, shares = estimate.config.parallel, time_shares(estimate, cluster)
+    computing = shares["computation"] + shares["recomputation"]
+    if parallel.p == 1:
+        return [slower * computing / estimate.iteration_time]
+    factor = 1 + slower * computing / fsum(estimate.phase_times[name] for name in PASSES)
+    model = CostModel(cluster)
+    costs = pipeline_costs(model, estimate.config, model.stages(estimate.config))
+
+    def flush_time(slow_rank: int | None) -> int:
+        held = {stage for stage in range(len(costs.forward)) if parallel.placement.rank_of(stage) == slow_rank}
+        times = (
+            [round(time * factor) if stage in held else time for stage, time in enumerate(of_stages)]
+            for of_stages in (costs.forward, costs.backward, costs.weight_gradient)
+        )
+        forward, backward, weight_gradient = times
+        changed = replace(costs, forward=forward, backward=backward, weight_gradient=weight_gradient)
+        return max(flush(parallel.schedule, parallel.p, parallel.m, parallel.v, changed).ends)
+
+    usual = flush_time(None)
+    return [(flush_time(rank) - usual) / PICOSECONDS / estimate.iteration_time for rank in range(parallel.p)]

@@ -6,10 +6,11 @@ queues) is not modelled; failures and slow GPUs are, if asked for (`failures.py`
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce.analysis.failures import Failures, straggler_slowdown
+from reproduce.analysis.failures import Failures, straggler_slowdowns
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import HOUR, METRICS
 from reproduce.output.columns import Column, Table, key, quantity_column
@@ -54,7 +55,7 @@ def values(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, float]:
     """The numbers of the run by metric, in base units; what was not asked for or is not known is left out."""
     gpus, rate = estimate.config.parallel.n, METRICS["tokens_per_s"].simulated(estimate, cluster)
     assert rate is not None
-    seconds = run.tokens / rate * (1 + straggler_slowdown(estimate, cluster, run.straggler))
+    seconds = run.tokens / rate * (1 + _slowdowns(estimate, cluster, run)[0])
     if failures := run.failures(gpus):
         share = failures.effective_share(failures.best_interval)
         if share < LEAST_SHARE:
@@ -69,6 +70,14 @@ def values(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, float]:
     if watts := mean_power(estimate, cluster, run):
         found["energy"] = seconds * gpus * watts
     return found
+
+
+def _slowdowns(estimate: Estimate, cluster: Cluster, run: Run) -> tuple[float, float]:
+    """By which share the straggler makes an iteration longer: mean over the pipeline ranks that it may be on, worst."""
+    if not run.straggler:
+        return 0.0, 0.0
+    slowdowns = straggler_slowdowns(estimate, cluster, run.straggler)
+    return fsum(slowdowns) / len(slowdowns), max(slowdowns)
 
 
 def mean_power(estimate: Estimate, cluster: Cluster, run: Run) -> float | None:
@@ -89,7 +98,8 @@ def document(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, Any]:
     answer["mean_power"] = mean_power(estimate, cluster, run)
     answer["intervals"] = {name: metric.interval.to_json() for name, metric in metrics.items() if metric.interval}
     if run.straggler:
-        answer["straggler_slowdown"] = straggler_slowdown(estimate, cluster, run.straggler)
+        mean, worst = _slowdowns(estimate, cluster, run)
+        answer |= {"straggler_slowdown": mean, "worst_straggler_slowdown": worst}
     if failures := run.failures(estimate.config.parallel.n):
         best = failures.best_interval
         answer["failures"] = {
@@ -143,7 +153,8 @@ def lines(of_run: Mapping[str, Any], run: Run) -> list[str]:
     if run.straggler:
         notes.append(
             f"one GPU, or node, that computes {run.straggler:.1%} slower makes every iteration "
-            f"{of_run['straggler_slowdown']:.1%} longer"
+            f"{of_run['straggler_slowdown']:.1%} longer, mean over the pipeline ranks that it may be on, and at worst "
+            f"{of_run['worst_straggler_slowdown']:.1%}"
         )
     if failures := of_run.get("failures"):
         notes.append(

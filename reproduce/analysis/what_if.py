@@ -1,10 +1,11 @@
 """A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
-from ptdp_core.simulator import Cluster, Estimate, Software, simulate, software_of
+from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
 from reproduce.analysis.amounts import sequences
 from reproduce.analysis.planning.models import find, with_model_fields
 from reproduce.experiment import margins
@@ -59,7 +60,9 @@ def evaluate(
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
     reason = "; ".join(reasons) or None
-    return answer(label, "ok", reason, estimate, model) | further(estimate, model, software, run, sensitivity)
+    return answer(label, "ok", reason, estimate, model) | further(
+        estimate, model if software is None else replace(model, software=software), run, sensitivity
+    )
 
 
 def _names_a_model(entry: Any) -> bool:
@@ -68,15 +71,12 @@ def _names_a_model(entry: Any) -> bool:
 
 def _with_sequences(entry: Any) -> Any:
     """The point with its batch in sequences, where it is a text such as '4M' tokens. Raises `UsageError`."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("B"), str):
-        return entry
-    seq = entry.get("seq", ModelConfig.seq)
-    return entry | {"B": sequences(entry["B"], seq)} if isinstance(seq, int) and seq > 0 else entry
+    batch, seq = (entry.get("B"), entry.get("seq", ModelConfig.seq)) if isinstance(entry, dict) else (None, None)
+    is_tokens = isinstance(batch, str) and batch[-1:].isalpha() and isinstance(seq, int) and seq > 0
+    return entry | {"B": sequences(batch, seq)} if is_tokens else entry
 
 
-def further(
-    estimate: Estimate, cluster: Cluster, software: Software | None, run: "Run | None", sensitivity: bool
-) -> dict[str, Any]:
+def further(estimate: Estimate, cluster: Cluster, run: "Run | None", sensitivity: bool) -> dict[str, Any]:
     """What is asked of a configuration beyond its iteration: the whole run, and what limits it."""
     found: dict[str, Any] = {}
     if run is not None:
@@ -86,7 +86,7 @@ def further(
     if sensitivity:
         from reproduce.analysis.elasticities import elasticities
 
-        found["elasticities"] = elasticities(estimate, cluster, software)
+        found["elasticities"] = elasticities(estimate, cluster)
     return found
 
 

@@ -91,8 +91,12 @@ def run(parsed: Namespace) -> int:
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
-    not_modelled = find(parsed.model).not_modelled if parsed.model else ""
-    plan = replace(plan, run=run, sensitivity=parsed.sensitivity, not_modelled=not_modelled)
+    plan = replace(
+        plan,
+        run=run,
+        sensitivity=parsed.sensitivity,
+        not_modelled=find(parsed.model).not_modelled if parsed.model else "",
+    )
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)
     if parsed.json:

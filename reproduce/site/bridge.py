@@ -22,7 +22,7 @@ from ptdp_core.fields import smallest
 from ptdp_core.schedules import TimelineEvent, names, stash_course
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
-from reproduce.analysis.planning.models import main_names, models
+from reproduce.analysis.planning.models import find, main_names
 from reproduce.analysis.planning.plan import make_plan, request
 from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
@@ -87,7 +87,7 @@ def start() -> dict[str, Any]:
     }
     return {
         "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
-        "models": {name: asdict(models()[name]) for name in main_names()},
+        "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
         "schedules": list(names()),
         "fields": fields,
         "metrics": [

@@ -60,7 +60,7 @@ class TrainingPlan:
     @cached_property
     def further(self) -> dict[str, Any]:
         """What is asked of the best beyond its iteration, as JSON: `run` and `elasticities`."""
-        return further(self.best, self.cluster, None, self.run, self.sensitivity)
+        return further(self.best, self.cluster, self.run, self.sensitivity)
 
     @property
     def best(self) -> Estimate:
