@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
 Place = str | os.PathLike[str]
 
@@ -162,7 +162,7 @@ def plan(
     batch: int | str | None = None,
     cluster: str = PAPERS_CLUSTER,
     top: int = 3,
-    run: "Run | None" = None,
+    run: "TrainingRun | None" = None,
     **sizes: Scalar,
 ) -> Record:
     """How to train a model on `gpus` GPUs with `batch` sequences per iteration: the `top` configurations as a record.

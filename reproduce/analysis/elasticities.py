@@ -50,7 +50,7 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
         ("memory bandwidth x2", ("memory_bandwidth",), 2),
     ):
         values = {name: factor * getattr(cluster, name) for name in numbers}
-        yield change, "cluster", config, replace(cluster, **values)  # type: ignore[arg-type]
+        yield change, "cluster", config, replace(cluster, **values)
     roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
     least = replace(config, parallel=replace(config.parallel, recompute="auto"))
     yield "memory +16 GB, the least recomputation that fits", "cluster", least, roomy

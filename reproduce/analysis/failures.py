@@ -86,11 +86,12 @@ class Failures:
 
 
 def straggler_slowdowns(estimate: Estimate, cluster: Cluster, slower: float) -> list[float]:
-    """By how much an iteration takes longer, relative to it, if one GPU computes slower by this share: by pipeline rank.
+    """By which share an iteration takes longer if one GPU computes slower by a share: by the GPU's pipeline rank.
 
     Its tensor group waits for it in every layer, so that all passes of its pipeline rank are slower, and every replica
     waits for its pipeline at the reduction. The schedule is executed with that rank's computing slower; a rank that
-    waits anyway, for the stage with the logits, hides some of it. A slow node is the same, if it holds one pipeline rank.
+    waits anyway, for the stage with the logits, hides some of it. A slow node is the same if it holds one pipeline
+    rank.
     """
     parallel, shares = estimate.config.parallel, time_shares(estimate, cluster)
     computing = shares["computation"] + shares["recomputation"]

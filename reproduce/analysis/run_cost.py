@@ -25,7 +25,7 @@ SHOWN = ("tokens_per_s", "tokens_per_s_per_gpu", "model_flops_utilization", *NAM
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """What is asked of a run.
 
     - `tokens`: to train on
@@ -51,7 +51,7 @@ class Run:
         return Failures(self.gpu_mtbf / gpus, self.checkpoint, self.restart) if self.gpu_mtbf else None
 
 
-def values(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, float]:
+def values(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[str, float]:
     """The numbers of the run by metric, in base units; what was not asked for or is not known is left out."""
     gpus, rate = estimate.config.parallel.n, METRICS["tokens_per_s"].simulated(estimate, cluster)
     assert rate is not None
@@ -72,7 +72,7 @@ def values(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, float]:
     return found
 
 
-def _slowdowns(estimate: Estimate, cluster: Cluster, run: Run) -> tuple[float, float]:
+def _slowdowns(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> tuple[float, float]:
     """By which share the straggler makes an iteration longer: mean over the pipeline ranks that it may be on, worst."""
     if not run.straggler:
         return 0.0, 0.0
@@ -80,7 +80,7 @@ def _slowdowns(estimate: Estimate, cluster: Cluster, run: Run) -> tuple[float, f
     return fsum(slowdowns) / len(slowdowns), max(slowdowns)
 
 
-def mean_power(estimate: Estimate, cluster: Cluster, run: Run) -> float | None:
+def mean_power(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> float | None:
     """Watts of a GPU over an iteration, with its share of node and building; None if the cluster's are not known.
 
     In the bubble, and while the host is busy, it takes `idle_power`, else `busy_power`.
@@ -90,7 +90,7 @@ def mean_power(estimate: Estimate, cluster: Cluster, run: Run) -> float | None:
     return watts * (run.pue or cluster.power_usage_effectiveness) or None
 
 
-def document(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, Any]:
+def document(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[str, Any]:
     """The numbers of the run and their intervals, as JSON, with what failures do."""
     metrics = run_metrics(estimate, cluster, run)
     answer: dict[str, Any] = {"origin": ORIGIN, "tokens": run.tokens}
@@ -113,7 +113,7 @@ def document(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, Any]:
     return answer
 
 
-def run_metrics(estimate: Estimate, cluster: Cluster, run: Run) -> dict[str, Metric]:
+def run_metrics(estimate: Estimate, cluster: Cluster, run: TrainingRun) -> dict[str, Metric]:
     """The numbers of the run as a record has them; each has the interval of the iteration that it is derived from."""
     known, parameters = margins.read(estimate.cluster), estimate.config.to_plain()
     metrics = {}
@@ -139,11 +139,11 @@ def _sure(of_run: Mapping[str, Any]) -> str | None:
     return f"{interval['low']:.1f} to {interval['high']:.1f}" if interval else None
 
 
-def lines(of_run: Mapping[str, Any], run: Run) -> list[str]:
+def lines(of_run: Mapping[str, Any], run: TrainingRun) -> list[str]:
     """What to know when reading the numbers of a run, from its document: where they come from, and failures."""
     notes = [
-        f"a run of {run.tokens / 1e9:,g} billion tokens, derived from the simulated iteration, which is taken to repeat all along: "
-        "no evaluation, no warm-up" + ("" if run.gpu_mtbf else ", no failures (--mtbf)")
+        f"a run of {run.tokens / 1e9:,g} billion tokens, derived from the simulated iteration, which is taken to repeat "
+        "all along: no evaluation, no warm-up" + ("" if run.gpu_mtbf else ", no failures (--mtbf)")
     ]
     if watts := of_run["mean_power"]:
         whose = "--power" if run.power else "busy_power and idle_power of the cluster"
@@ -159,8 +159,8 @@ def lines(of_run: Mapping[str, Any], run: Run) -> list[str]:
     if failures := of_run.get("failures"):
         notes.append(
             f"failures: one every {failures['mtbf'] / HOUR:.3g} h; a checkpoint every "
-            f"{failures['checkpoint_interval'] / 60:.3g} min is best (Young {failures['young_interval'] / 60:.3g}, Daly "
-            f"{failures['daly_interval'] / 60:.3g}) and leaves {failures['effective_share']:.1%} of the time to training "
-            f"by Daly's closed form, {failures['simulated_effective_share']:.1%} by simulated events"
+            f"{failures['checkpoint_interval'] / 60:.3g} min is best (Young {failures['young_interval'] / 60:.3g}, "
+            f"Daly {failures['daly_interval'] / 60:.3g}) and leaves {failures['effective_share']:.1%} of the time to "
+            f"training by Daly's closed form, {failures['simulated_effective_share']:.1%} by simulated events"
         )
     return notes

@@ -15,7 +15,7 @@ from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 from results.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
 PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
@@ -26,7 +26,7 @@ def evaluate(
     cluster: str,
     debug: bool = False,
     *,
-    run: "Run | None" = None,
+    run: "TrainingRun | None" = None,
     sensitivity: bool = False,
 ) -> dict[str, Any]:
     """The answer for one point of the file, as JSON; with what is asked of a whole run, and what limits it.
@@ -71,12 +71,14 @@ def _names_a_model(entry: Any) -> bool:
 
 def _with_sequences(entry: Any) -> Any:
     """The point with its batch in sequences, where it is a text such as '4M' tokens. Raises `UsageError`."""
-    batch, seq = (entry.get("B"), entry.get("seq", ModelConfig.seq)) if isinstance(entry, dict) else (None, None)
-    is_tokens = isinstance(batch, str) and batch[-1:].isalpha() and isinstance(seq, int) and seq > 0
-    return entry | {"B": sequences(batch, seq)} if is_tokens else entry
+    batch = entry.get("B") if isinstance(entry, dict) else None
+    seq = entry.get("seq", ModelConfig.seq) if isinstance(entry, dict) else 0
+    if isinstance(batch, str) and batch[-1:].isalpha() and isinstance(seq, int) and seq > 0:
+        return entry | {"B": sequences(batch, seq)}
+    return entry
 
 
-def further(estimate: Estimate, cluster: Cluster, run: "Run | None", sensitivity: bool) -> dict[str, Any]:
+def further(estimate: Estimate, cluster: Cluster, run: "TrainingRun | None", sensitivity: bool) -> dict[str, Any]:
     """What is asked of a configuration beyond its iteration: the whole run, and what limits it."""
     found: dict[str, Any] = {}
     if run is not None:

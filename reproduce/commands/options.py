@@ -14,7 +14,7 @@ from results.records import storage
 from results.records.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
 
 def path_of(text: str) -> Path:
@@ -136,10 +136,10 @@ def add_run(parser: ArgumentParser) -> None:
     )
 
 
-def run_of(parsed: Namespace) -> "Run | None":
+def run_of(parsed: Namespace) -> "TrainingRun | None":
     """What is asked of a whole run, None for nothing. Raises `UsageError` for what is no number, or makes no sense."""
     from reproduce.analysis.amounts import amount
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
     given = {name: getattr(parsed, name.replace("-", "_")) for name in OF_RUN}
     given = {name: value for name, value in given.items() if value is not None}
@@ -152,7 +152,7 @@ def run_of(parsed: Namespace) -> "Run | None":
         return None
     if (missing := set(OF_FAILURES) - given.keys()) and len(missing) < len(OF_FAILURES):
         raise UsageError(f"--{', --'.join(OF_FAILURES)} belong together; --{min(missing)} is missing")
-    return Run(
+    return TrainingRun(
         tokens=amount(parsed.tokens),
         price=given.get("price"),
         power=given.get("power"),

@@ -27,7 +27,7 @@ from results.records.documents import print_document
 from results.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
 WIDTH = 120
 
@@ -173,7 +173,7 @@ def _column(metric: MetricDef) -> Column:
     return Column(metric.short or metric.label, key(metric.name), shown, f".{metric.digits}f", metric.factor)
 
 
-def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "Run | None") -> None:
+def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None") -> None:
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
@@ -190,7 +190,9 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: 
     if run is not None and answered:
         from reproduce.analysis import run_cost
 
-        print_table(out, run_cost.table([(point["label"], point, point["run"]) for point in answered]), "The whole run, derived")
+        print_table(
+            out, run_cost.table([(point["label"], point, point["run"]) for point in answered]), "The whole run, derived"
+        )
         for point in answered:
             for line in run_cost.lines(point["run"], run):
                 wrapped(out, f"{point['label']}: {line}")

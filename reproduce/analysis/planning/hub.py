@@ -16,7 +16,9 @@ from results.records.errors import UsageError
 MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
 
 
-def _config(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, **further: Any) -> dict[str, Any]:
+def _config(
+    layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, **further: Any
+) -> dict[str, Any]:
     return {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
@@ -54,6 +56,8 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     ),
 }
 FAMILIES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
+GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
 OTHER_NAMES = {"405b": "llama-3-405b"}
 
@@ -98,11 +102,14 @@ def read(name: str) -> Known:
 
 
 def known(name: str, config: Mapping[str, Any]) -> Known:
-    """The model of a configuration. Raises `UsageError` for a kind that is unknown, KeyError for a size that is missing."""
+    """The model of a configuration.
+
+    Raises `UsageError` for a kind that is unknown, KeyError for a size that is missing.
+    """
     kind = config.get("model_type")
     if kind == "gpt2":
-        sizes = (config[key] for key in ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size"))
-        return Known(name, ModelConfig(*sizes, ffn_hidden=config.get("n_inner") or 0))
+        layers, hidden, heads, seq, vocab = (config[key] for key in GPT_2_SIZES)
+        return Known(name, ModelConfig(layers, hidden, heads, seq, vocab, ffn_hidden=config.get("n_inner") or 0))
     if kind not in FAMILIES:
         raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
     longest = config.get("max_position_embeddings", MOST_TOKENS)
@@ -141,7 +148,7 @@ def _heads(config: Mapping[str, Any]) -> tuple[int, list[str]]:
 
 def _ffn_hidden(config: Mapping[str, Any]) -> tuple[int, list[str]]:
     """The width of the MLP that a token passes through, and what that leaves out."""
-    experts = next((config[key] for key in ("num_local_experts", "num_experts", "n_routed_experts") if config.get(key)), 0)
+    experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
     if not experts:
         return config["intermediate_size"], []
     chosen, shared = config["num_experts_per_tok"], config.get("n_shared_experts") or 0

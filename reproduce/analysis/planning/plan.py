@@ -26,7 +26,7 @@ from reproduce.experiment import published
 from results.records.errors import NothingSelectedError, ReproduceError, UsageError
 
 if TYPE_CHECKING:
-    from reproduce.analysis.run_cost import Run
+    from reproduce.analysis.run_cost import TrainingRun
 
 LIMITS = {"gpus": 1_000_000, "batch": 1_000_000, "layers": 10_000, "top": 100_000}
 MODEL_FIELDS = tuple(field.name for field in fields(ModelConfig))
@@ -53,7 +53,7 @@ class TrainingPlan:
     headroom: float
     papers_best: Estimate | None
     paper: "PaperPlan | None"
-    run: "Run | None" = None
+    run: "TrainingRun | None" = None
     sensitivity: bool = False
     not_modelled: str = ""
 

@@ -189,17 +189,17 @@ def count_line(plan: TrainingPlan) -> str:
         text += f", {search.too_long:,} have schedules too long to execute (not ranked)"
     if search.discarded:
         text += (
-            f", {search.discarded:,} cannot be faster than {search.complete_to_s:.3f} s, so not among the best, checked "
-            "by lower bounds of their times"
+            f", {search.discarded:,} cannot be faster than {search.complete_to_s:.3f} s, so not among the best, "
+            "checked by lower bounds of their times"
         )
     return f"{text}, {len(search.ranked):,} were simulated"
 
 
 def compared(plan: TrainingPlan) -> dict[str, Estimate]:
     """What the best is explained against: the second of the ranking, and the marked configurations."""
-    of_paper = marked(plan)
-    second = plan.search.ranked[1:2]
-    return {"rank 2": each for each in second if each.config not in {e.config for e in of_paper.values()}} | of_paper
+    of_paper, second = marked(plan), dict(zip(("rank 2",), plan.search.ranked[1:2], strict=False))
+    known = {estimate.config for estimate in of_paper.values()}
+    return {name: estimate for name, estimate in second.items() if estimate.config not in known} | of_paper
 
 
 def comparison_lines(plan: TrainingPlan) -> list[str]:

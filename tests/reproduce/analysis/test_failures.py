@@ -92,7 +92,7 @@ def test_no_straggler_costs_nothing_and_a_slower_one_more() -> None:
 
 
 def test_a_host_slower_by_ten_percent_costs_megascale_s_layout_some_points_of_mfu() -> None:
-    """MegaScale (arXiv:2402.15627) got 0.7 points back without such hosts; slower in both passes they cost more here."""
+    """MegaScale (arXiv:2402.15627) got 0.7 points back without such hosts; slower in both passes they cost more."""
     model = ModelConfig(96, 12288, 128, vocab=64_000)
     parallel = ParallelConfig(p=8, t=8, d=192, v=6, b=1, B=6144, recompute="selective", sequence_parallel=True)
     cluster = load_cluster("a100-80")

@@ -10,7 +10,7 @@ from ptdp_core.formulas import model_flops_per_iteration
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
 from reproduce.analysis import elasticities, run_cost
 from reproduce.analysis.amounts import amount, sequences
-from reproduce.analysis.run_cost import Run
+from reproduce.analysis.run_cost import TrainingRun
 from reproduce.cli import main
 from results.records import read_record
 from results.records.errors import UsageError
@@ -31,7 +31,7 @@ def cluster() -> Cluster:
 
 
 def test_a_run_is_as_many_iterations_as_its_tokens(estimate: Estimate, cluster: Cluster) -> None:
-    found = run_cost.values(estimate, cluster, Run(1e9, price=2.5, power=1000, pue=1.2))
+    found = run_cost.values(estimate, cluster, TrainingRun(1e9, price=2.5, power=1000, pue=1.2))
     seconds = 1e9 / (64 * 2048) * estimate.iteration_time
     assert found["run_time"] * 86400 == pytest.approx(seconds)
     assert found["gpu_time"] == pytest.approx(8 * seconds)
@@ -42,21 +42,21 @@ def test_a_run_is_as_many_iterations_as_its_tokens(estimate: Estimate, cluster: 
 def test_the_days_are_the_models_flops_over_its_throughput(estimate: Estimate, cluster: Cluster) -> None:
     flops = model_flops_per_iteration(estimate.config.model, 64) / (64 * 2048) * 1e9
     days = flops / (8 * estimate.model_flops_utilization * cluster.peak_flops) / 86400
-    assert run_cost.values(estimate, cluster, Run(1e9))["run_time"] == pytest.approx(days)
+    assert run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"] == pytest.approx(days)
 
 
 def test_a_gpu_takes_less_power_in_the_bubble(estimate: Estimate, cluster: Cluster) -> None:
-    mean = run_cost.mean_power(estimate, cluster, Run(1.0, pue=1.0))
+    mean = run_cost.mean_power(estimate, cluster, TrainingRun(1.0, pue=1.0))
     assert mean is not None
     waits = (estimate.phase_times["bubble"] + estimate.phase_times["host"]) / estimate.iteration_time
     assert mean == pytest.approx(cluster.busy_power - waits * (cluster.busy_power - cluster.idle_power))
     unknown = replace(cluster, busy_power=0.0, idle_power=0.0)
-    assert run_cost.mean_power(estimate, unknown, Run(1.0)) is None
-    assert "energy" not in run_cost.values(estimate, unknown, Run(1.0))
+    assert run_cost.mean_power(estimate, unknown, TrainingRun(1.0)) is None
+    assert "energy" not in run_cost.values(estimate, unknown, TrainingRun(1.0))
 
 
 def test_the_intervals_are_those_of_the_iteration(estimate: Estimate, cluster: Cluster) -> None:
-    metrics = run_cost.run_metrics(estimate, cluster, Run(1e9, price=2.0))
+    metrics = run_cost.run_metrics(estimate, cluster, TrainingRun(1e9, price=2.0))
     assert {metric.origin for metric in metrics.values()} == {"derived"}
     for metric in metrics.values():
         assert metric.interval is not None
@@ -65,18 +65,18 @@ def test_the_intervals_are_those_of_the_iteration(estimate: Estimate, cluster: C
 
 
 def test_failures_and_stragglers_make_a_run_longer(estimate: Estimate, cluster: Cluster) -> None:
-    plain = run_cost.values(estimate, cluster, Run(1e9))["run_time"]
-    failing = run_cost.document(estimate, cluster, Run(1e9, gpu_mtbf=8e4, checkpoint=30, restart=300))
+    plain = run_cost.values(estimate, cluster, TrainingRun(1e9))["run_time"]
+    failing = run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8e4, checkpoint=30, restart=300))
     assert failing["failures"]["mtbf"] == 1e4
     assert failing["run_time"] == pytest.approx(plain / failing["failures"]["effective_share"])
-    slow = run_cost.document(estimate, cluster, Run(1e9, straggler=0.1))
+    slow = run_cost.document(estimate, cluster, TrainingRun(1e9, straggler=0.1))
     assert 0.01 < slow["straggler_slowdown"] < slow["worst_straggler_slowdown"] < 0.1
     assert slow["run_time"] == pytest.approx(plain * (1 + slow["straggler_slowdown"]))
 
 
 def test_a_run_that_gets_nowhere_is_an_error_and_not_a_hang(estimate: Estimate, cluster: Cluster) -> None:
     with pytest.raises(UsageError, match="gets nowhere"):
-        run_cost.document(estimate, cluster, Run(1e9, gpu_mtbf=8.0, checkpoint=30, restart=300))
+        run_cost.document(estimate, cluster, TrainingRun(1e9, gpu_mtbf=8.0, checkpoint=30, restart=300))
 
 
 def test_every_elasticity_is_a_simulation_with_that_change(estimate: Estimate, cluster: Cluster) -> None:
