@@ -46,7 +46,7 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
     for change, numbers, factor in (
         ("network x2", NETWORK, 2),
         ("NVLink x2", NVLINK, 2),
-        ("GEMM rate +10%", ("gemm_plateau",), 1.1),
+        ("GEMM rate +10%", ("peak_flops",), 1.1),
         ("memory bandwidth x2", ("memory_bandwidth",), 2),
     ):
         values = {name: factor * getattr(cluster, name) for name in numbers}

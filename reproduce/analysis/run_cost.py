@@ -142,8 +142,8 @@ def _sure(of_run: Mapping[str, Any]) -> str | None:
 def lines(of_run: Mapping[str, Any], run: TrainingRun) -> list[str]:
     """What to know when reading the numbers of a run, from its document: where they come from, and failures."""
     notes = [
-        f"a run of {run.tokens / 1e9:,g} billion tokens, derived from the simulated iteration, which is taken to repeat "
-        "all along: no evaluation, no warm-up" + ("" if run.gpu_mtbf else ", no failures (--mtbf)")
+        f"a run of {run.tokens / 1e9:,g} billion tokens, derived from the simulated iteration, which is taken to "
+        "repeat all along: no evaluation, no warm-up" + ("" if run.gpu_mtbf else ", no failures (--mtbf)")
     ]
     if watts := of_run["mean_power"]:
         whose = "--power" if run.power else "busy_power and idle_power of the cluster"

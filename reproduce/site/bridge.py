@@ -92,7 +92,7 @@ def start() -> dict[str, Any]:
         "fields": fields,
         "metrics": [
             _fields(metric, "name", "factor", "digits")
-            | {"heading": metric.short or metric.heading, "sure": metric.margin is not None}
+            | {"heading": " ".join(metric.short.split()) or metric.heading, "sure": metric.margin is not None}
             for metric in listed()
         ],
     }
