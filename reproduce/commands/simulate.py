@@ -86,18 +86,19 @@ def run(parsed: Namespace) -> int:
     else:
         _print(points, columns, run)
     if parsed.plot:
-        _plot(points, parsed.plot)
+        _plot(points, parsed.plot, parsed.sensitivity)
         if not parsed.json:
             print(shown_path(parsed.plot))
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
 
 
-def _plot(points: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) -> None:
     from reproduce.output import theme
-    from reproduce.output.estimate_figure import draw
+    from reproduce.output.estimate_figure import draw, draw_elasticities
 
     with theme.style():
-        data = theme.figure_bytes(draw(points), path.suffix[1:], "reproduce simulate")
+        figure = draw_elasticities(points) if sensitivity else draw(points)
+        data = theme.figure_bytes(figure, path.suffix[1:], "reproduce simulate")
     atomic_write_bytes(path, data)
 
 

@@ -12,6 +12,7 @@ from reproduce.analysis import elasticities, run_cost
 from reproduce.analysis.amounts import amount, sequences
 from reproduce.analysis.run_cost import TrainingRun
 from reproduce.cli import main
+from reproduce.output import estimate_figure
 from results.records import read_record
 from results.records.errors import UsageError
 
@@ -118,6 +119,19 @@ def test_a_point_has_its_run_and_its_elasticities_in_text_and_json(tmp_path, cap
     printed = capsys.readouterr().out
     for text in ("GPU hours", "energy", "300 billion tokens", "what limits it", "NVLink x2", "++++"):
         assert text in printed
+
+
+@pytest.mark.slow
+def test_the_chart_of_what_limits_it_has_a_bar_for_each_change(tmp_path, monkeypatch) -> None:
+    points, file = tmp_path / "points.json", tmp_path / "gains.svg"
+    points.write_text(json.dumps([GPT]))
+    drawn = []
+    monkeypatch.setattr(estimate_figure.theme, "figure_bytes", lambda figure, *_: drawn.append(figure) or b"")
+    assert main(["simulate", str(points), "--sensitivity", "--plot", str(file)]) == 0
+    (axes,) = drawn[0].axes
+    estimate = simulate(TrainingConfig(ModelConfig(24, 2304, 24), ParallelConfig(p=2, t=2, d=2, B=64)), load_cluster())
+    rows = elasticities.elasticities(estimate, load_cluster())
+    assert [bar.get_width() for bar in axes.patches] == [pytest.approx(100 * row["faster_by"]) for row in rows]
 
 
 def test_a_plan_has_its_run_in_text_json_and_record(tmp_path, capsys) -> None:
