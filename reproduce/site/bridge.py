@@ -190,8 +190,8 @@ def what_if(
 ) -> dict[str, Any]:
     """A configuration simulated: what `reproduce simulate --json` says of it.
 
-    With `tokens` (as '300B') also of the whole run, with a `price` of a GPU hour of its cost, too; with `sensitivity` of
-    what limits it.
+    `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
+    an iteration.
     """
     run = TrainingRun(amount(tokens), price=amount(price) if price else None) if tokens else None
     return evaluate(_without_default_schedule(configuration), 1, cluster, run=run, sensitivity=sensitivity)

@@ -9,7 +9,7 @@ const element = (tag, text, attributes = {}) => { const node = document.createEl
 const option = (name) => element("option", name, { value: name });
 let state = store.START, complaint = "", offer, offered, shown = {}, asked = {}; // the complaint is about the address
 
-const asked_of = () => ({ configuration: state.configuration, tokens: state.tokens, price: state.price });
+const asking = () => ({ configuration: state.configuration, tokens: state.tokens, price: state.price });
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
 // Show what Python answers, unless something newer of the same kind was asked meanwhile; an error leaves what is shown.
@@ -47,7 +47,7 @@ function refresh() {
   }
   $("cluster-name").textContent = state.text ? "a file of your own" : state.cluster + (Object.keys(state.changes).length ? ", with changed numbers" : "");
   if (state.view === "figure") return update("figure", "artifact", { id: state.artifact, ...cluster() }, showArtifact);
-  if (state.view === "whatif") return update("whatif", "what_if", { ...asked_of(), ...cluster() }, showAnswer);
+  if (state.view === "whatif") return update("whatif", "what_if", { ...asking(), ...cluster() }, showAnswer);
   return showTimelines();
 }
 
@@ -273,7 +273,7 @@ function listen() {
     const model = Object.fromEntries(Object.keys(Object.values(offer.models)[0]).map((name) => [name, values[name]]).filter(([, value]) => value !== undefined && value !== null));
     update("plan", "plan", { model, gpus: p * t * d, batch: B, ...cluster() }, showPlans);
   });
-  $("limits").addEventListener("click", () => update("limits", "what_if", { ...asked_of(), ...cluster(), sensitivity: true }, showLimits));
+  $("limits").addEventListener("click", () => update("limits", "what_if", { ...asking(), ...cluster(), sensitivity: true }, showLimits));
   for (const name of ["tokens", "price"]) $(name).addEventListener("change", (event) => change({ [name]: event.target.value.trim() }));
   $("cancel").addEventListener("click", () => { restart(); begin(); });
   window.addEventListener("hashchange", () => { readAddress(); fillForm(); refresh(); showCluster(); });
