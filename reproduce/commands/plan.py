@@ -36,13 +36,14 @@ cannot be among the best (its least possible time is too long) is not simulated;
 What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
 within 2% of the fastest, what leaves more tenths of the memory free comes first.
 
-Everything is simulated. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits, 0 if
+An iteration is simulated; --tokens asks for the whole run, derived from it. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits, 0 if
 something does, tight or not.
 
 examples:
   reproduce plan --model 175b --gpus 1024 --batch 1536
   reproduce plan --model 145.6b --top 20
   reproduce plan --model llama-3-8b --gpus 64 --batch 128
+  reproduce plan --model meta-llama/Llama-3.1-70B --gpus 512 --batch 4M --cluster h100 --tokens 1T --price 2.5
   reproduce plan --layers 48 --hidden 8192 --heads 64 --gpus 512 --batch 1536 --json
 
 """

@@ -42,6 +42,7 @@ HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".jo
   cluster="selene"             A name or a .toml file.
 {fill(SOFTWARE, 110, initial_indent="  ", subsequent_indent=31 * " ")}
   label="point N"              What the point is called in the answer.
+  B                            May be tokens, such as "4M" (4 x 1024 x 1024).
 {fill(MODEL, 110, initial_indent="  ", subsequent_indent=31 * " ")}
 
 example:
