@@ -51,9 +51,11 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
     ):
         values = {name: factor * getattr(cluster, name) for name in numbers}
         yield change, "cluster", config, replace(cluster, **values)
+    # A configuration that fits gains from more memory only by recomputing less, so that is what is compared.
     roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
     least = replace(config, parallel=replace(config.parallel, recompute="auto"))
-    yield "memory +16 GB, the least recomputation that fits", "cluster", least, roomy
+    yield "the least recomputation that fits", "configuration", least, cluster
+    yield "the same with memory +16 GB", "cluster", least, roomy
     for change, parallel in _configurations(config):
         yield change, "configuration", replace(config, parallel=parallel), cluster
 

@@ -158,9 +158,15 @@ def lines(of_run: Mapping[str, Any], run: TrainingRun) -> list[str]:
         )
     if failures := of_run.get("failures"):
         notes.append(
-            f"failures: one every {failures['mtbf'] / HOUR:.3g} h; a checkpoint every "
-            f"{failures['checkpoint_interval'] / 60:.3g} min is best (Young {failures['young_interval'] / 60:.3g}, "
-            f"Daly {failures['daly_interval'] / 60:.3g}) and leaves {failures['effective_share']:.1%} of the time to "
-            f"training by Daly's closed form, {failures['simulated_effective_share']:.1%} by simulated events"
+            f"failures: one every {_short(failures['mtbf'] / HOUR)} h; a checkpoint every "
+            f"{_short(failures['checkpoint_interval'] / 60)} min is best (Young "
+            f"{_short(failures['young_interval'] / 60)}, Daly {_short(failures['daly_interval'] / 60)}) and leaves "
+            f"{failures['effective_share']:.1%} of the time to training by Daly's closed form, "
+            f"{failures['simulated_effective_share']:.1%} by simulated events"
         )
     return notes
+
+
+def _short(value: float) -> str:
+    """Three significant digits, but whole numbers in full."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"

@@ -36,8 +36,8 @@ cannot be among the best (its least possible time is too long) is not simulated;
 What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
 within 2% of the fastest, what leaves more tenths of the memory free comes first.
 
-An iteration is simulated; --tokens asks for the whole run, derived from it. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits, 0 if
-something does, tight or not.
+An iteration is simulated; --tokens asks for the whole run, derived from it. Exit code 2 if no data-parallel
+size divides the batch, 9 if nothing fits, 0 if something does, tight or not.
 
 examples:
   reproduce plan --model 175b --gpus 1024 --batch 1536

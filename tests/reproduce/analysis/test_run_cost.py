@@ -89,6 +89,9 @@ def test_every_elasticity_is_a_simulation_with_that_change(estimate: Estimate, c
         2 * estimate.iteration_time / simulate(doubled, cluster).iteration_time - 1
     )
     assert rows["GEMM rate +10%"]["faster_by"] > 0
+    none = replace(estimate.config, parallel=replace(estimate.config.parallel, recompute="none"))
+    for change in ("the least recomputation that fits", "the same with memory +16 GB"):
+        assert rows[change]["iteration_time"] == simulate(none, cluster).iteration_time
     gains = [row["faster_by"] for row in rows.values()]
     assert gains == sorted(gains, reverse=True)
     assert {"1 more microbatch", "b=2", "v=2", "zb-h1, v=1"} <= rows.keys()
