@@ -54,8 +54,8 @@ def _changes(config: TrainingConfig, cluster: Cluster) -> Iterator[tuple[str, st
     # A configuration that fits gains from more memory only by recomputing less, so that is what is compared.
     roomy = replace(cluster, memory_bytes=cluster.memory_bytes + MORE_MEMORY)
     least = replace(config, parallel=replace(config.parallel, recompute="auto"))
-    yield "the least recomputation that fits", "configuration", least, cluster
-    yield "the same with memory +16 GB", "cluster", least, roomy
+    yield "least recomputation that fits", "configuration", least, cluster
+    yield "memory +16 GB, least recomputation", "cluster", least, roomy
     for change, parallel in _configurations(config):
         yield change, "configuration", replace(config, parallel=parallel), cluster
 
