@@ -12,6 +12,7 @@ that says how to mend it.
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ from results.records.storage import DEFAULT_RESULTS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from reproduce.analysis.run_cost import TrainingRun
 
 Place = str | os.PathLike[str]
 
@@ -157,18 +160,21 @@ def simulate(*configurations: Mapping[str, Scalar], cluster: str = PAPERS_CLUSTE
 def plan(
     model: str | None = None,
     gpus: int | None = None,
-    batch: int | None = None,
+    batch: int | str | None = None,
     cluster: str = PAPERS_CLUSTER,
     top: int = 3,
+    run: "TrainingRun | None" = None,
     **sizes: Scalar,
 ) -> Record:
     """How to train a model on `gpus` GPUs with `batch` sequences per iteration: the `top` configurations as a record.
 
     The model is one of the paper's ('175b'), whose Table 1 may give GPUs and batch, a later one ('llama-3-70b'), or
-    one's own: the fields of `ptdp_core.config.ModelConfig`. The notes say what the paper's takeaways choose. Raises
+    one's own: the fields of `ptdp_core.config.ModelConfig`. A `batch` may be tokens, as '4M'. With a `run` the points
+    have its days, GPU hours, cost and energy, too. The notes say what the paper's takeaways choose. Raises
     `UsageError`, and `NothingSelectedError` if nothing fits into memory.
     """
     from reproduce.analysis.planning import plan_record
+    from reproduce.analysis.planning.models import find
     from reproduce.analysis.planning.plan import MODEL_FIELDS, make_plan, request
 
     if unknown := sizes.keys() - set(MODEL_FIELDS):
@@ -176,7 +182,11 @@ def plan(
     started = datetime.now(UTC)
     cluster_model, reference = open_cluster(cluster)
     name, job = request({"model": model, "gpus": gpus, "batch": batch, "top": top, **sizes})
-    training_plan = make_plan(name, job, cluster_model, reference.name, top)
+    training_plan = replace(
+        make_plan(name, job, cluster_model, reference.name, top),
+        run=run,
+        not_modelled=find(model).not_modelled if model else "",
+    )
     origin = provenance.collect(
         ["reproduce", "plan"], started, cluster=reference, code_digest=plan_record.code_digest()
     )

@@ -15,7 +15,7 @@ import pytest
 
 from ptdp_core.schedules import Definition, Schedule, bubble_fraction, check_complete
 from ptdp_core.simulator import load_cluster
-from reproduce.cli import command_of, parser_of
+from reproduce.cli import command_of, main, parser_of
 from reproduce.experiment import catalog
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.answer import answer, claims_of
@@ -84,6 +84,30 @@ def test_the_blocks_of_a_page_print_what_it_shows(
     for code, shown in blocks:
         exec(compile(code, page, "exec"), names)
         assert masked(capsys.readouterr().out) == masked(shown), code
+
+
+QUESTIONS = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_questions_are_answered_as_their_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command runs; what it prints is on the page, up to numbers and the line of the files."""
+    blocks = QUESTIONS.findall((ROOT / "docs" / "questions.md").read_text(encoding="utf-8"))
+    assert len(blocks) >= 4
+    monkeypatch.chdir(tmp_path)
+    for commands, shown in blocks:
+        for line in commands.splitlines():
+            if line.startswith("echo "):
+                text, file = shlex.split(line)[1::2]
+                Path(file).write_text(text, encoding="utf-8")
+            else:
+                words = shlex.split(line)[1:]
+                results = ["--results", str(tmp_path)] if words[0] == "plan" else []
+                assert main([*words, *results]) == 0
+        printed = [line.rstrip() for line in capsys.readouterr().out.splitlines() if not line.startswith("files:")]
+        assert masked(" ".join(" ".join(printed).split())) == masked(" ".join(shown.split()))
 
 
 PLACEHOLDER = re.compile(r"NAME|ID|FIDELITY|VERSION")

@@ -85,6 +85,11 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
+    # Watts of a GPU with its share of the node, computing and waiting, and what the building takes for each watt: only
+    # the energy of a run depends on them. 0: not known.
+    busy_power: float = 0.0
+    idle_power: float = 0.0
+    power_usage_effectiveness: float = 1.0
     # What the training program that runs there does beyond the paper's.
     software: Software = PAPER
 

@@ -58,7 +58,7 @@ def simulate(
     if parallel.data_parallel == "zero3":
         return simulate_zero3(config, model)
     stages = model.stages(config)
-    costs = _picoseconds(model, config, stages)
+    costs = pipeline_costs(model, config, stages)
     pipeline = flush(parallel.schedule, parallel.p, parallel.m, parallel.v, costs)
     flush_s = [end / PICOSECONDS for end in pipeline.ends]
     reduction, steps, gathers = _after_the_flush(model, config, stages)
@@ -116,7 +116,8 @@ def _after_the_flush(
     return reductions, steps, gathers
 
 
-def _picoseconds(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
+def pipeline_costs(model: CostModel, config: TrainingConfig, stages: Stages) -> Costs:
+    """What the passes and messages of the configuration take, in picoseconds."""
     boundaries = model.boundaries_between_nodes(config)
 
     def wire(concurrent: int) -> list[int]:

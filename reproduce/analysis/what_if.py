@@ -1,28 +1,45 @@
 """A training configuration of one's own, simulated: the answer of `reproduce simulate` and the page, as plain data."""
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ptdp_core.config import TrainingConfig
+from ptdp_core.config import ModelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate, software_of
-from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.amounts import sequences
+from reproduce.analysis.planning.models import find, with_model_fields
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import answers
 from reproduce.experiment.parameters import check_keys
 from reproduce.running.simulated import check_passes, oom_reason, open_cluster
 from results.records.errors import UsageError
 
+if TYPE_CHECKING:
+    from reproduce.analysis.run_cost import TrainingRun
+
 PARTS = ("bubble_times", "phase_times", "memory_bytes", "traffic")  # of an estimate's numbers, by what they are for
 
 
-def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict[str, Any]:
-    """The answer for one point of the file, as JSON."""
+def evaluate(
+    entry: Any,
+    number: int,
+    cluster: str,
+    debug: bool = False,
+    *,
+    run: "TrainingRun | None" = None,
+    sensitivity: bool = False,
+) -> dict[str, Any]:
+    """The answer for one point of the file, as JSON; with what is asked of a whole run, and what limits it.
+
+    Raises `UsageError` for a run that gets nowhere.
+    """
     label = f"point {number}"
     if isinstance(entry, dict) and isinstance(entry.get("label"), str):
         label = entry["label"]
     software = None
     try:
-        entry = with_model_fields(entry)
+        not_modelled = find(entry["model"]).not_modelled if _names_a_model(entry) else ""
+        entry = _with_sequences(with_model_fields(entry))
         if isinstance(entry, dict) and "software" in entry:
             entry = dict(entry)
             software = software_of(entry.pop("software"))
@@ -39,10 +56,40 @@ def evaluate(entry: Any, number: int, cluster: str, debug: bool = False) -> dict
         return answer(label, "failed", f"internal error: {type(error).__name__}: {error}; --debug shows where")
     if not estimate.fits:
         return answer(label, "oom", oom_reason(estimate, model), estimate, model)
-    reason = None
+    reasons = [f"not modelled: {not_modelled}"] if not_modelled else []
     if config.parallel.recompute == "auto":
-        reason = f"recompute={estimate.config.parallel.recompute!r} is the least that fits"
-    return answer(label, "ok", reason, estimate, model)
+        reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
+    reason = "; ".join(reasons) or None
+    return answer(label, "ok", reason, estimate, model) | further(
+        estimate, model if software is None else replace(model, software=software), run, sensitivity
+    )
+
+
+def _names_a_model(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("model"), str)
+
+
+def _with_sequences(entry: Any) -> Any:
+    """The point with its batch in sequences, where it is a text such as '4M' tokens. Raises `UsageError`."""
+    batch = entry.get("B") if isinstance(entry, dict) else None
+    seq = entry.get("seq", ModelConfig.seq) if isinstance(entry, dict) else 0
+    if isinstance(batch, str) and batch[-1:].isalpha() and isinstance(seq, int) and seq > 0:
+        return entry | {"B": sequences(batch, seq)}
+    return entry
+
+
+def further(estimate: Estimate, cluster: Cluster, run: "TrainingRun | None", sensitivity: bool) -> dict[str, Any]:
+    """What is asked of a configuration beyond its iteration: the whole run, and what limits it."""
+    found: dict[str, Any] = {}
+    if run is not None:
+        from reproduce.analysis import run_cost
+
+        found["run"] = run_cost.document(estimate, cluster, run)
+    if sensitivity:
+        from reproduce.analysis.elasticities import elasticities
+
+        found["elasticities"] = elasticities(estimate, cluster)
+    return found
 
 
 def answer(

@@ -1,15 +1,20 @@
 """Options that several commands share, and how this program was started."""
 
+import math
 import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from results.records import storage
 from results.records.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from reproduce.analysis.run_cost import TrainingRun
 
 
 def path_of(text: str) -> Path:
@@ -106,3 +111,54 @@ def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str:
     if parsed.cluster is not None and not any(FIDELITIES[name].on_cluster for name in kinds):
         raise UsageError(f"--cluster {parsed.cluster} has no part in what is {' or '.join(kinds)}; leave it out")
     return parsed.cluster or PAPERS_CLUSTER
+
+
+# What else is asked of a whole run, by option: the value's name and its meaning.
+OF_RUN = {
+    "price": ("USD", "price of an hour of a GPU, for the cost"),
+    "power": ("WATTS", "of a GPU with its share of the node, for the energy (default: the cluster's numbers)"),
+    "pue": ("RATIO", "power of the building over that of the nodes (default: the cluster's number)"),
+    "mtbf": ("HOURS", "mean time between failures of one GPU and its share of all else"),
+    "checkpoint-seconds": ("SECONDS", "how long all GPUs wait for a checkpoint, with --mtbf"),
+    "restart-seconds": ("SECONDS", "from a failure until the job computes again, with --mtbf"),
+}
+OF_FAILURES = ("mtbf", "checkpoint-seconds", "restart-seconds")
+
+
+def add_run(parser: ArgumentParser) -> None:
+    """--tokens and what else is asked of a whole training run; --sensitivity"""
+    parser.add_argument("--tokens", metavar="N", help="tokens to train on, such as 300B or 1T: days, GPU hours, energy")
+    for name, (value, meaning) in OF_RUN.items():
+        parser.add_argument(f"--{name}", type=float, metavar=value, help=meaning)
+    parser.add_argument("--straggler", metavar="PERCENT", help="by how much one GPU (or node) computes slower, as 10%%")
+    parser.add_argument(
+        "--sensitivity", action="store_true", help="what limits it: one number or size changed at a time, and the gain"
+    )
+
+
+def run_of(parsed: Namespace) -> "TrainingRun | None":
+    """What is asked of a whole run, None for nothing. Raises `UsageError` for what is no number, or makes no sense."""
+    from reproduce.analysis.amounts import amount
+    from reproduce.analysis.run_cost import TrainingRun
+
+    given = {name: getattr(parsed, name.replace("-", "_")) for name in OF_RUN}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise UsageError(f"--{name} {value:g}: needs a number above 0")
+    if parsed.tokens is None:
+        if needy := [*given, *(["straggler"] if parsed.straggler else [])]:
+            raise UsageError(f"--{needy[0]} is of a whole run; needs --tokens, too; try --tokens 1T")
+        return None
+    if (missing := set(OF_FAILURES) - given.keys()) and len(missing) < len(OF_FAILURES):
+        raise UsageError(f"--{', --'.join(OF_FAILURES)} belong together; --{min(missing)} is missing")
+    return TrainingRun(
+        tokens=amount(parsed.tokens),
+        price=given.get("price"),
+        power=given.get("power"),
+        pue=given.get("pue"),
+        gpu_mtbf=3600 * given["mtbf"] if "mtbf" in given else None,
+        checkpoint=given.get("checkpoint-seconds", 0.0),
+        restart=given.get("restart-seconds", 0.0),
+        straggler=amount(parsed.straggler.removesuffix("%")) / 100 if parsed.straggler else 0.0,
+    )

@@ -5,11 +5,12 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reproduce.analysis.planning.models import main_names
+from reproduce.analysis.planning.models import find, main_names
 from reproduce.commands import options
 from results.records.documents import print_document
 from results.records.errors import DONE
@@ -21,6 +22,7 @@ WIDTH = 120
 _MODELS = textwrap.fill(", ".join(main_names()), 100, break_on_hyphens=False)
 HELP = f"""The model is one of the paper's, by its parameter count, or a later one:
 {_MODELS}
+also by its name on Hugging Face's hub, or the path of a config.json;
 or a GPT of your own: --layers --hidden --heads [--seq --vocab]. For a model of Table 1, --gpus and --batch
 may be left out: then they are the table's, and the paper's own configuration is ranked with the rest.
 
@@ -34,13 +36,14 @@ cannot be among the best (its least possible time is too long) is not simulated;
 What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
 within 2% of the fastest, what leaves more tenths of the memory free comes first.
 
-Everything is simulated. Exit code 2 if no data-parallel size divides the batch, 9 if nothing fits, 0 if
-something does, tight or not.
+An iteration is simulated; --tokens asks for the whole run, derived from it. Exit code 2 if no data-parallel
+size divides the batch, 9 if nothing fits, 0 if something does, tight or not.
 
 examples:
   reproduce plan --model 175b --gpus 1024 --batch 1536
   reproduce plan --model 145.6b --top 20
   reproduce plan --model llama-3-8b --gpus 64 --batch 128
+  reproduce plan --model meta-llama/Llama-3.1-70B --gpus 512 --batch 4M --cluster h100 --tokens 1T --price 2.5
   reproduce plan --layers 48 --hidden 8192 --heads 64 --gpus 512 --batch 1536 --json
 
 """
@@ -48,13 +51,13 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce plan`."""
-    parser.add_argument("--model", metavar="NAME", help="a model by name, such as 175b or llama-3-70b")
+    parser.add_argument("--model", metavar="NAME", help="a model by name, such as 175b, llama-3-70b, or a config.json")
     sizes = (("layers", "l", "layers"), ("hidden", "h", "hidden size"), ("heads", "a", "attention heads"),
              ("seq", "s", "sequence length in tokens"), ("vocab", "V", "vocabulary size"))  # fmt: skip
     for size, letter, meaning in sizes:
         parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{meaning} of a model of your own")
     parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
-    parser.add_argument("--batch", type=int, metavar="B", help="global batch size, in sequences")
+    parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
     options.add_cluster(parser)
     parser.add_argument(
         "--headroom",
@@ -63,6 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a GPU's memory to fill, what should stay free (default 10)",
     )
     parser.add_argument("--top", type=int, default=3, metavar="N", help="how many of the best to show (default 3)")
+    options.add_run(parser)
     options.add_columns(parser)
     options.add_json(parser)
     options.add_results(parser)
@@ -81,12 +85,19 @@ def run(parsed: Namespace) -> int:
     from results.records.provenance import collect
 
     started = datetime.now(UTC)
+    run = options.run_of(parsed)
     chosen(plan_text.RANKING, parsed.columns)  # what can be wrong, before the search
     cluster, reference = open_cluster(parsed.cluster)
     name, job = request(vars(parsed))
     headroom = HEADROOM if parsed.headroom is None else parsed.headroom / 100
     with _status(parsed.quiet) as on_step:
         plan = make_plan(name, job, cluster, reference.name, parsed.top, on_step, headroom)
+    plan = replace(
+        plan,
+        run=run,
+        sensitivity=parsed.sensitivity,
+        not_modelled=find(parsed.model).not_modelled if parsed.model else "",
+    )
     provenance = collect(parsed.command, started, cluster=reference, code_digest=plan_record.code_digest())
     folder = plan_record.write(plan, provenance, parsed.results, parsed.columns)
     if parsed.json:
@@ -124,6 +135,8 @@ def _print(plan: "TrainingPlan", folder: Path, columns: Sequence[str]) -> None:
     title = f"Ranked by time and free memory, simulated on {plan.cluster_name}"
     print_table(out, plan_text.ranking(plan, columns), title, "table.md")
     print_table(out, plan_text.memory_table(plan), "Memory of the fullest GPU", "table.md")
+    for table, title in plan_text.further_tables(plan):
+        print_table(out, table, title, "table.md")
     for line in (*plan_text.comparison_lines(plan), "", *plan_text.note_lines(plan)):
         out.print(_wrapped(line, out.width))
     out.print(files_line([folder / name for name in plan_record.FILES]), soft_wrap=True)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig
 from ptdp_core.fields import field_help
@@ -26,6 +26,9 @@ from results.records import atomic_write_bytes
 from results.records.documents import print_document
 from results.records.errors import DONE, POINTS_FAILED, NothingSelectedError, UsageError
 
+if TYPE_CHECKING:
+    from reproduce.analysis.run_cost import TrainingRun
+
 WIDTH = 120
 
 MODEL = f"{'model':28} In place of a model's fields, or beneath them, one by name: {', '.join(main_names())}."
@@ -39,6 +42,7 @@ HELP = f"""POINTS.json is a list of objects. Keys, with their defaults; {", ".jo
   cluster="selene"             A name or a .toml file.
 {fill(SOFTWARE, 110, initial_indent="  ", subsequent_indent=31 * " ")}
   label="point N"              What the point is called in the answer.
+  B                            May be tokens, such as "4M" (4 x 1024 x 1024).
 {fill(MODEL, 110, initial_indent="  ", subsequent_indent=31 * " ")}
 
 example:
@@ -56,12 +60,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="POINTS.json", help="the configurations; - reads standard input")
     options.add_cluster(parser, "for points that name none")
     options.add_columns(parser)
+    options.add_run(parser)
     options.add_json(parser)
     parser.add_argument(
         "--plot",
         type=options.file_to_write,
         metavar="FILE",
-        help="draw throughput and iteration time: a .png, .pdf, .svg or .pgf file",
+        help="draw throughput and iteration time, or with --sensitivity the gains: a .png, .pdf, .svg or .pgf file",
     )
 
 
@@ -70,26 +75,31 @@ def run(parsed: Namespace) -> int:
     if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
     columns = chosen(table_columns(), parsed.columns)
+    run = options.run_of(parsed)
     open_cluster(parsed.cluster)
     entries = read_points(parsed.file)
-    points = [evaluate(entry, i + 1, parsed.cluster, parsed.debug) for i, entry in enumerate(entries)]
+    points = [
+        evaluate(entry, i + 1, parsed.cluster, parsed.debug, run=run, sensitivity=parsed.sensitivity)
+        for i, entry in enumerate(entries)
+    ]
     if parsed.json:
         print_document("simulate", 1, {"origin": "simulated", "points": points})
     else:
-        _print(points, columns)
+        _print(points, columns, run)
     if parsed.plot:
-        _plot(points, parsed.plot)
+        _plot(points, parsed.plot, parsed.sensitivity)
         if not parsed.json:
             print(shown_path(parsed.plot))
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
 
 
-def _plot(points: Sequence[Mapping[str, Any]], path: Path) -> None:
+def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) -> None:
     from reproduce.output import theme
-    from reproduce.output.estimate_figure import draw
+    from reproduce.output.estimate_figure import draw, draw_elasticities
 
     with theme.style():
-        data = theme.figure_bytes(draw(points), path.suffix[1:], "reproduce simulate")
+        figure = draw_elasticities(points) if sensitivity else draw(points)
+        data = theme.figure_bytes(figure, path.suffix[1:], "reproduce simulate")
     atomic_write_bytes(path, data)
 
 
@@ -165,7 +175,7 @@ def _column(metric: MetricDef) -> Column:
     return Column(metric.short or metric.label, key(metric.name), shown, f".{metric.digits}f", metric.factor)
 
 
-def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column], run: "TrainingRun | None") -> None:
     out = console(WIDTH)
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     title = f"simulated on {clusters}" if clusters else "simulated"
@@ -178,3 +188,18 @@ def _print(points: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> No
     for point in points:
         if point["reason"]:
             out.print(f"{point['label']}: {point['status']}: {point['reason']}", soft_wrap=True)
+    answered = [point for point in points if "run" in point]
+    if run is not None and answered:
+        from reproduce.analysis import run_cost
+
+        print_table(
+            out, run_cost.table([(point["label"], point, point["run"]) for point in answered]), "The whole run, derived"
+        )
+        for point in answered:
+            for line in run_cost.lines(point["run"], run):
+                wrapped(out, f"{point['label']}: {line}")
+    for point in points:
+        if "elasticities" in point:
+            from reproduce.analysis import elasticities
+
+            print_table(out, elasticities.table(point["elasticities"]), f"{point['label']}: what limits it, simulated")

@@ -93,7 +93,12 @@ def _aggregate(estimate: "Estimate") -> float:
     return flops_per_iteration(estimate.config.model, estimate.config.parallel.B) / estimate.iteration_time
 
 
+def _tokens_per_s(estimate: "Estimate") -> float:
+    return estimate.sequences_per_s * estimate.config.model.seq
+
+
 TERA = 1e12
+HOUR = 3600
 # Answers and tables of one's own configurations have their metrics in this order.
 _ROWS = (
     MetricDef(
@@ -113,7 +118,7 @@ _ROWS = (
         answer=True,
         if_shown=True,
         margin="throughput",
-        short="model teraFLOP/s per GPU",
+        short="model teraFLOP/s\nper GPU",
     ),
     MetricDef(
         *("model_flops_utilization", "MFU", "1", "%", 0.01, 1),
@@ -140,6 +145,24 @@ _ROWS = (
         answer=True,
         margin="throughput",
         short="sequences/s",
+    ),
+    MetricDef(
+        *("tokens_per_s", "tokens", "tokens/s", "tokens/s", 1, 0),
+        meaning="`sequences_per_s` in tokens",
+        of=lambda estimate, _: _tokens_per_s(estimate),
+        answer=True,
+        if_shown=True,
+        margin="throughput",
+        short="tokens/s",
+    ),
+    MetricDef(
+        *("tokens_per_s_per_gpu", "tokens per GPU", "tokens/s", "tokens/s", 1, 0),
+        meaning="`tokens_per_s` over GPUs",
+        of=lambda estimate, _: _tokens_per_s(estimate) / estimate.config.parallel.n,
+        answer=True,
+        if_shown=True,
+        margin="throughput",
+        short="tokens/s\nper GPU",
     ),
     MetricDef(
         *("bubble_fraction", "bubble", "1", "%", 0.01, 1),
@@ -196,15 +219,37 @@ _ROWS = (
         margin="throughput",
     ),
     MetricDef(
-        *("tokens_per_s", "tokens", "tokens/s", "tokens/s", 1, 0), meaning="`sequences_per_s` in tokens (measured)"
-    ),
-    MetricDef(
         *("tensor_communication_time", "tensor all-reduces", "s", "s", 1, 2),
         meaning="tensor-parallel collectives; part of the passes",
     ),
     MetricDef(
         *("gemm_throughput", "rate in GEMMs", "FLOP/s", "teraFLOP/s", TERA, 1),
         meaning="FLOPs of the matrix products over the time spent in them",
+    ),
+    # Those of a whole run, which `reproduce.analysis.run_cost` derives from a simulated iteration.
+    MetricDef(
+        *("run_time", "time of the run", "d", "days", 1, 1),
+        meaning="days to train on the tokens asked for, with failures and stragglers if asked for",
+        margin="throughput",
+        sign=-1,
+    ),
+    MetricDef(
+        *("gpu_time", "GPU hours", "s", "", HOUR, 0),
+        meaning="`run_time` of all GPUs together",
+        margin="throughput",
+        sign=-1,
+    ),
+    MetricDef(
+        *("cost", "cost", "USD", "USD", 1, 0),
+        meaning="`gpu_time` at the price of a GPU hour",
+        margin="throughput",
+        sign=-1,
+    ),
+    MetricDef(
+        *("energy", "energy", "J", "MWh", 1e6 * HOUR, 0),
+        meaning="of `gpu_time`: a GPU's watts with its share of the node, computing and waiting, times the PUE",
+        margin="throughput",
+        sign=-1,
     ),
     # Those of single artifacts that have a margin.
     MetricDef(
@@ -246,8 +291,11 @@ def answers() -> list[MetricDef]:
 
 
 def listed() -> list[MetricDef]:
-    """Of these what is listed where the paper is not compared: not eq. (3)'s, which counts a pass that may not run."""
-    return [metric for metric in answers() if metric.name != "throughput_per_gpu"]
+    """Of these what is listed where the paper is not compared.
+
+    Not eq. (3)'s, which counts a pass that may not run; nor the tokens of all GPUs, which follow from those of one.
+    """
+    return [metric for metric in answers() if metric.name not in ("throughput_per_gpu", "tokens_per_s")]
 
 
 def of_every_point(shown: Collection[Quantity] = ()) -> list[MetricDef]:

@@ -1,4 +1,7 @@
-"""The figure of `reproduce simulate --plot`: throughput and iteration time of each configuration, as bars."""
+"""The figures of `reproduce simulate --plot`: throughput and iteration time of each configuration, or what limits it.
+
+All are bars, from the top down. Call them, and save, inside `theme.style()`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,10 +25,7 @@ WHY = {"oom": theme.OOM, "invalid": "invalid", "failed": "failed"}
 
 
 def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
-    """The answers of `reproduce simulate` from the top down; one without a result has a word in place of bars.
-
-    Call it, and save, inside `theme.style()`.
-    """
+    """The answers of `reproduce simulate`; one without a result has a word in place of bars."""
     from pandas import DataFrame
 
     names = [point["label"] for point in points]
@@ -54,6 +54,29 @@ def draw(points: Sequence[Mapping[str, Any]]) -> "Figure":
                 axes.text(0, place, f" {WHY[point['status']]}", va="center", style="italic")
     left.invert_yaxis()
     figure.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=len(PARTS))
+    _add_origin(figure, points)
+    return figure
+
+
+def draw_elasticities(points: Sequence[Mapping[str, Any]]) -> "Figure":
+    """What each change makes of the tokens per second: a panel for each answer that has `elasticities`."""
+    answered = [point for point in points if point.get("elasticities")]
+    changes = max((len(point["elasticities"]) for point in answered), default=1)
+    panels = max(1, len(answered))
+    figure = theme.new_figure(theme.PAGE, panels * (AROUND + ROW * changes))
+    for axes, point in zip(figure.subplots(panels, 1, squeeze=False)[:, 0], answered, strict=False):
+        rows = point["elasticities"]
+        gains = [100 * row["faster_by"] for row in rows]
+        colors = [theme.PALETTE[0] if row["fits"] else IDLE for row in rows]
+        axes.barh([row["change"] + ("" if row["fits"] else " (does not fit)") for row in rows], gains, color=colors)
+        axes.set(xlabel="Tokens per second gained (%)", title=point["label"])
+        axes.axvline(0, color="black", linewidth=0.6)
+        axes.grid(False, axis="y")
+        axes.invert_yaxis()
+    _add_origin(figure, points)
+    return figure
+
+
+def _add_origin(figure: "Figure", points: Sequence[Mapping[str, Any]]) -> None:
     clusters = ", ".join(dict.fromkeys(point["cluster"] for point in points if point["cluster"]))
     theme.add_origin(figure, [f"simulated: ptdp on {clusters}" if clusters else "simulated: ptdp"])
-    return figure

@@ -22,13 +22,16 @@ from ptdp_core.fields import smallest
 from ptdp_core.schedules import TimelineEvent, names, stash_course
 from ptdp_core.simulator import cluster_path, load_cluster, simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
-from reproduce.analysis.planning.models import main_names, models
+from reproduce.analysis import run_cost
+from reproduce.analysis.amounts import amount
+from reproduce.analysis.planning.models import find, main_names
 from reproduce.analysis.planning.plan import make_plan, request
+from reproduce.analysis.run_cost import TrainingRun
 from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
-from reproduce.experiment.metrics import listed
+from reproduce.experiment.metrics import METRICS, listed
 from reproduce.experiment.parameters import check_keys
 from reproduce.output.plain_text import plain
 from reproduce.running import runner
@@ -87,14 +90,15 @@ def start() -> dict[str, Any]:
     }
     return {
         "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
-        "models": {name: asdict(models()[name]) for name in main_names()},
+        "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
         "schedules": list(names()),
         "fields": fields,
         "metrics": [
             _fields(metric, "name", "factor", "digits")
-            | {"heading": metric.short or metric.heading, "sure": metric.margin is not None}
+            | {"heading": " ".join(metric.short.split()) or metric.heading, "sure": metric.margin is not None}
             for metric in listed()
         ],
+        "of_run": [_fields(METRICS[name], "name", "heading", "factor", "digits") for name in run_cost.NAMES],
     }
 
 
@@ -181,9 +185,16 @@ def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
     }
 
 
-def what_if(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """A configuration simulated: what `reproduce simulate --json` says of it."""
-    return evaluate(_without_default_schedule(configuration), 1, cluster)
+def what_if(
+    configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "", sensitivity: bool = False
+) -> dict[str, Any]:
+    """A configuration simulated: what `reproduce simulate --json` says of it.
+
+    `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
+    an iteration.
+    """
+    run = TrainingRun(amount(tokens), price=amount(price) if price else None) if tokens else None
+    return evaluate(_without_default_schedule(configuration), 1, cluster, run=run, sensitivity=sensitivity)
 
 
 def _without_default_schedule(configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,8 @@ UNITS = (
     "Hz",
     "W",
     "degC",
+    "J",
+    "USD",
 )
 STATUSES = ("ok", "invalid", "oom", "failed", "skipped")
 VERDICTS = ("holds", "contradicted", "inconclusive", "not testable here", "paper inconsistent")

@@ -1,4 +1,4 @@
-"""The models that are known by name: the paper's, and Llama 2 and 3. The jobs of Table 1. Imports no simulator."""
+"""The models that are known by name: the paper's, and later ones. The jobs of Table 1. Imports no simulator."""
 
 import re
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ptdp_core.config import ModelConfig
+from reproduce.analysis.planning import hub
 from reproduce.experiment import published
 from results.records.errors import UsageError, did_you_mean
 
@@ -38,15 +39,27 @@ LATER = {
 }
 
 
-def named(name: str) -> ModelConfig:
-    """The model of that name. Raises `UsageError`."""
-    known = models()
-    if name.lower() not in known:
+def find(name: str) -> hub.Known:
+    """The model of that name, here or on Hugging Face's hub, or of a `config.json`. Raises `UsageError`."""
+    if hub.is_file(name):
+        return hub.read(name)
+    known, short = models(), hub.short_name(name)
+    if short in hub.CONFIGS:
+        return hub.known(short, hub.CONFIGS[short])
+    if short not in known:
         names = main_names()
-        alike = [other for other in names if _numbers(other) == _numbers(name)]  # another size is another model
-        hint = did_you_mean(name.lower(), alike)
-        raise UsageError(f"unknown model {name!r}{hint}; needs one of {', '.join(names)}, or layers, hidden, heads")
-    return known[name.lower()]
+        alike = [other for other in names if _numbers(other) == _numbers(short)]  # another size is another model
+        hint = did_you_mean(short, alike)
+        raise UsageError(
+            f"unknown model {name!r}{hint}; needs one of {', '.join(names)}, a config.json of the hub, or layers, "
+            "hidden, heads"
+        )
+    return hub.Known(short, known[short])
+
+
+def named(name: str) -> ModelConfig:
+    """The sizes of the model that `find` finds. Raises `UsageError`."""
+    return find(name).model
 
 
 def _numbers(name: str) -> list[str]:
@@ -62,7 +75,7 @@ def with_model_fields(point: Any) -> Any:
 
 def models() -> dict[str, ModelConfig]:
     """All models by name; the paper's are called by their parameter counts, as in Tables 1 and 2 and as in its text."""
-    return _of_the_paper() | LATER
+    return _of_the_paper() | LATER | {name: hub.known(name, config).model for name, config in hub.CONFIGS.items()}
 
 
 def _of_the_paper() -> dict[str, ModelConfig]:
@@ -85,7 +98,7 @@ def main_names() -> list[str]:
     names: dict[ModelConfig, str] = {}
     for name, model in _of_the_paper().items():
         names.setdefault(model, name)
-    return [*sorted(names.values(), key=lambda name: float(name.rstrip("b"))), "1t", *LATER]
+    return [*sorted(names.values(), key=lambda name: float(name.rstrip("b"))), "1t", *LATER, *hub.CONFIGS]
 
 
 def table_1_row(model: ModelConfig) -> Mapping[str, Any] | None:

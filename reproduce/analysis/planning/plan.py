@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce.analysis.planning.models import models, named, table_1_row
+from reproduce.analysis.amounts import sequences
+from reproduce.analysis.planning.models import find, models, table_1_row
 from reproduce.analysis.planning.search import (
     HEADROOM,
     Search,
@@ -19,8 +21,12 @@ from reproduce.analysis.planning.search import (
     takeaways,
 )
 from reproduce.analysis.planning.space import PAPERS_TECHNIQUES, TrainingJob, data_parallel_kind, grids, nearest_batch
+from reproduce.analysis.what_if import further
 from reproduce.experiment import published
 from results.records.errors import NothingSelectedError, ReproduceError, UsageError
+
+if TYPE_CHECKING:
+    from reproduce.analysis.run_cost import TrainingRun
 
 LIMITS = {"gpus": 1_000_000, "batch": 1_000_000, "layers": 10_000, "top": 100_000}
 MODEL_FIELDS = tuple(field.name for field in fields(ModelConfig))
@@ -33,7 +39,8 @@ class TrainingPlan:
 
     `headroom` is the share of a GPU's memory that the best leaves free, if anything does. `papers_best` is the best
     with the paper's techniques alone, None if none of these fits; `paper` is the paper's own configuration for this job
-    with its published FLOP/s, if it gives one.
+    with its published FLOP/s, if it gives one. `run` is what is asked of the whole run, None for nothing; with
+    `sensitivity` it is asked what limits the best. `not_modelled` is what of the model is not, '' if all is.
     """
 
     name: str
@@ -46,6 +53,14 @@ class TrainingPlan:
     headroom: float
     papers_best: Estimate | None
     paper: "PaperPlan | None"
+    run: "TrainingRun | None" = None
+    sensitivity: bool = False
+    not_modelled: str = ""
+
+    @cached_property
+    def further(self) -> dict[str, Any]:
+        """What is asked of the best beyond its iteration, as JSON: `run` and `elasticities`."""
+        return further(self.best, self.cluster, self.run, self.sensitivity)
 
     @property
     def best(self) -> Estimate:
@@ -69,15 +84,15 @@ class PaperPlan:
 def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     """The model's name and the job asked for: by `model`, `gpus`, `batch`, `top` and the fields of an own model.
 
-    What is not asked for is None or missing. Raises `UsageError`.
+    What is not asked for is None or missing; a batch may be a text, such as '4M' tokens. Raises `UsageError`.
     """
-    for field, most in LIMITS.items():
-        value = asked.get(field)
-        if value is not None and not 1 <= value <= most:
-            raise UsageError(f"{field}={value} is out of range; needs 1 to {most}")
+    _check_ranges({field: asked.get(field) for field in ("gpus", "layers", "top")})
     name, model = _model(asked)
     n: Any = asked.get("gpus")
     batch: Any = asked.get("batch")
+    if isinstance(batch, str):
+        batch = sequences(batch, model.seq)
+    _check_ranges({"batch": batch})
     if n is None and batch is None and (row := table_1_row(ModelConfig(model.layers, model.hidden, model.heads))):
         n, batch = row["gpus"], row["B"]
     for field, value, what in (("gpus", n, "GPUs"), ("batch", batch, "sequences of an iteration")):
@@ -86,13 +101,20 @@ def request(asked: Mapping[str, Any]) -> tuple[str, TrainingJob]:
     return name, TrainingJob(model, n, batch)
 
 
+def _check_ranges(values: Mapping[str, Any]) -> None:
+    for field, value in values.items():
+        if value is not None and not 1 <= value <= LIMITS[field]:
+            raise UsageError(f"{field}={value} is out of range; needs 1 to {LIMITS[field]}")
+
+
 def _model(asked: Mapping[str, Any]) -> tuple[str, ModelConfig]:
     given = {field: asked[field] for field in MODEL_FIELDS if asked.get(field) is not None}
     try:
         if (name := asked.get("model")) is not None:
             if given_sizes := [field for field in REQUIRED_SIZES if field in given]:
                 raise UsageError(f"model={name!r} with {', '.join(given_sizes)}; needs one or the other")
-            return name.lower(), replace(named(name), **given)
+            found = find(name)
+            return found.name, replace(found.model, **given)
         if missing := [field for field in REQUIRED_SIZES if field not in given]:
             raise UsageError(f"{', '.join(missing)} missing; needs a model by name, or layers, hidden and heads")
         return "own", ModelConfig(**given)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ptdp_core.simulator import Estimate
+from reproduce.analysis import run_cost
 from reproduce.analysis.planning import plan_text
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.analysis.planning.search import time_differences
@@ -33,7 +34,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
     return {
         "origin": "simulated",
         "cluster": plan.cluster_name,
-        "model": {"name": plan.name, **asdict(plan.job.model)},
+        "model": {"name": plan.name, **asdict(plan.job.model), "not_modelled": plan.not_modelled},
         "gpus": plan.job.n,
         "batch": plan.job.B,
         "headroom": plan.headroom,
@@ -44,6 +45,9 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
             "discarded_by_bound": search.discarded,
             "simulated": len(search.ranked),
         },
+        # What was discarded takes longer; infinite, and so left out, if nothing was.
+        **({"discarded_above_s": search.complete_to_s} if search.discarded else {}),
+        **plan.further,
         "takeaways": {
             "sizes_tried": [size._asdict() for size in plan.takeaways.sizes],
             "microbatches_tried": [entry(plan, e) for e in plan.takeaways.microbatches],
@@ -58,7 +62,7 @@ def document(plan: TrainingPlan, folder: Path) -> dict[str, Any]:
                 "slower_by": plan_text.slower(e, plan.best),
                 "seconds_more": time_differences(e, plan.best, plan.cluster),
             }
-            for name, e in plan_text.marked(plan).items()
+            for name, e in plan_text.compared(plan).items()
         ],
         "folder": str(folder),
     }
@@ -91,6 +95,8 @@ def write(plan: TrainingPlan, provenance: Provenance, results: Path, columns: Se
     text += ["", markdown_table(plan_text.ranking(plan, columns)), ""]
     text += [f"Simulated on {plan.cluster_name}. Memory of the fullest GPU:", ""]
     text += [markdown_table(plan_text.memory_table(plan)), ""]
+    for table, heading in plan_text.further_tables(plan):
+        text += [f"{heading}:", "", markdown_table(table), ""]
     text += [f"- {line.strip()}" for line in (*plan_text.comparison_lines(plan), *plan_text.note_lines(plan))]
     files = {"table.md": "\n".join(text) + "\n", "table.csv": csv_text(record)}
     write_files(folder, {name: content.encode() for name, content in files.items()})
@@ -116,7 +122,8 @@ def to_record(plan: TrainingPlan, provenance: Provenance) -> Record:
                 status="ok",
                 reason=None,
                 fingerprint=fingerprint({"parameters": parameters, "cluster": cluster, "code": provenance.code_digest}),
-                metrics=simulated.simulated_metrics(estimate, plan.cluster, of_every_point(shown=answers())),
+                metrics=simulated.simulated_metrics(estimate, plan.cluster, of_every_point(shown=answers()))
+                | (run_cost.run_metrics(estimate, plan.cluster, plan.run) if plan.run else {}),
                 paper=paper,
             )
         )

@@ -8,10 +8,12 @@ from typing import Any
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.simulator import Estimate
+from reproduce.analysis import elasticities, run_cost
 from reproduce.analysis.planning.plan import TrainingPlan
 from reproduce.analysis.planning.search import NEAR_TIE, order, time_differences
 from reproduce.analysis.planning.space import tensor_sizes
 from reproduce.experiment import margins
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.results import argmax
 from reproduce.output.columns import Table, chosen, keyed
 
@@ -35,6 +37,7 @@ RANKING = (
     *keyed("iteration", unit="s", form=".3f"),
     *keyed("MFU", "slower by", unit="%", form=".1f", factor=0.01),
     *keyed("sure to", unit="s"),
+    *keyed("tokens/s", unit="per GPU", form=".0f"),
     *keyed("memory", unit="GB", form=".1f", factor=GB),
     *keyed("free", unit="%", form=".0f", factor=0.01),
     *keyed("bubble", unit="%", form="z.1f", factor=0.01),
@@ -91,6 +94,7 @@ def ranking(plan: TrainingPlan, columns: Sequence[str] = ()) -> Table:
         if known:
             interval = known.throughput.interval(estimate.iteration_time)
             row["sure to"] = f"{interval.low:.2f} to {interval.high:.2f}"
+        row["tokens/s"] = METRICS["tokens_per_s_per_gpu"].simulated(estimate, plan.cluster)
         row |= {"memory": estimate.peak_memory, "free": free(plan, estimate), "bubble": estimate.bubble_fraction}
         row["model teraFLOP/s"] = estimate.model_throughput_per_gpu
         row |= {f"{name} sent": estimate.traffic[link] for link, name in LINKS.items()}
@@ -105,6 +109,25 @@ def memory_table(plan: TrainingPlan) -> Table:
         parts = {kind: sum(estimate.memory_bytes[use] for use in uses) for kind, uses in MEMORY.items()}
         rows.append({"rank": rank or "", "which": which, **parts, "together": estimate.peak_memory})
     return Table([*keyed("rank", "which"), *keyed(*MEMORY, "together", unit="GB", form=".1f", factor=GB)], rows)
+
+
+def further_tables(plan: TrainingPlan) -> list[tuple[Table, str]]:
+    """The whole run for the same configurations, and what limits the best, with their titles; what was asked for."""
+    tables = []
+    if plan.run is not None:
+        rows = [
+            (
+                f"{rank or ''} {which}".strip(),
+                {name: METRICS[name].simulated(estimate, plan.cluster) for name in run_cost.SHOWN},
+                run_cost.document(estimate, plan.cluster, plan.run),
+            )
+            for rank, estimate, which in shown(plan)
+        ]
+        tables.append((run_cost.table(rows), "The whole run by rank, derived from the simulated iteration"))
+    if plan.sensitivity:
+        changes = elasticities.table(plan.further["elasticities"])
+        tables.append((changes, "What limits rank 1: one thing changed at a time, simulated"))
+    return tables
 
 
 def techniques(parallel: ParallelConfig) -> str:
@@ -159,22 +182,29 @@ def count_line(plan: TrainingPlan) -> str:
     """What became of every legal configuration."""
     search = plan.search
     text = (
-        f"{search.legal} legal configurations: {search.too_large} were looked at and do not fit in "
+        f"of {search.legal:,} legal layouts {search.too_large:,} were looked at and do not fit in "
         f"{plan.cluster.usable_memory / GB:.1f} GB"
     )
     if search.too_long:
-        text += f", {search.too_long} have schedules too long to execute (not ranked)"
+        text += f", {search.too_long:,} have schedules too long to execute (not ranked)"
     if search.discarded:
         text += (
-            f", {search.discarded} were left out because by a lower bound they take more than "
-            f"{search.complete_to_s:.3f} s, with which they cannot be among the best"
+            f", {search.discarded:,} cannot be faster than {search.complete_to_s:.3f} s, so not among the best, "
+            "checked by lower bounds of their times"
         )
-    return f"{text}, {len(search.ranked)} simulated"
+    return f"{text}, {len(search.ranked):,} were simulated"
+
+
+def compared(plan: TrainingPlan) -> dict[str, Estimate]:
+    """What the best is explained against: the second of the ranking, and the marked configurations."""
+    of_paper, second = marked(plan), dict(zip(("rank 2",), plan.search.ranked[1:2], strict=False))
+    known = {estimate.config for estimate in of_paper.values()}
+    return {name: estimate for name, estimate in second.items() if estimate.config not in known} | of_paper
 
 
 def comparison_lines(plan: TrainingPlan) -> list[str]:
-    """For each marked configuration, how far it is from the best, and what makes the difference."""
-    return [line for name, estimate in marked(plan).items() for line in _comparison(plan, name, estimate)]
+    """For each of `compared`, how far it is from the best, and what makes the difference."""
+    return [line for name, estimate in compared(plan).items() for line in _comparison(plan, name, estimate)]
 
 
 def sizes(parallel: ParallelConfig) -> str:
@@ -217,9 +247,11 @@ def note_lines(plan: TrainingPlan) -> list[str]:
     """What to know when reading the numbers."""
     known = margins.read(plan.cluster_name)
     notes = [
+        *([f"not modelled of {plan.name}: {plan.not_modelled}"] if plan.not_modelled else []),
         "a GPU's time and bytes; recomputed is the whole layer (full), its attention core (selective) or nothing; SP: "
         "sequence parallelism; sdpa: fused attention; ZeRO-1: a sharded optimizer; model teraFLOP/s count no "
         f"recomputed pass, and MFU is their share of a GPU's {plan.cluster.peak_flops / 1e12:.0f}",
+        *(run_cost.lines(plan.further["run"], plan.run) if plan.run else ()),
         *_risk_lines(plan),
         *margins.lines(known),
     ]

@@ -9,6 +9,7 @@ const element = (tag, text, attributes = {}) => { const node = document.createEl
 const option = (name) => element("option", name, { value: name });
 let state = store.START, complaint = "", offer, offered, shown = {}, asked = {}; // the complaint is about the address
 
+const asking = () => ({ configuration: state.configuration, tokens: state.tokens, price: state.price });
 const cluster = () => ({ cluster: state.cluster, changes: state.changes, text: state.text });
 
 // Show what Python answers, unless something newer of the same kind was asked meanwhile; an error leaves what is shown.
@@ -46,7 +47,7 @@ function refresh() {
   }
   $("cluster-name").textContent = state.text ? "a file of your own" : state.cluster + (Object.keys(state.changes).length ? ", with changed numbers" : "");
   if (state.view === "figure") return update("figure", "artifact", { id: state.artifact, ...cluster() }, showArtifact);
-  if (state.view === "whatif") return update("whatif", "what_if", { configuration: state.configuration, ...cluster() }, showAnswer);
+  if (state.view === "whatif") return update("whatif", "what_if", { ...asking(), ...cluster() }, showAnswer);
   return showTimelines();
 }
 
@@ -112,11 +113,32 @@ function showAnswer(answer) {
   const metric = ({ name, heading, factor, digits, sure: between }) => [heading, between ? sure(name, factor, figures[name] ?? 4) : (answer[name] / factor).toFixed(digits)];
   const values = known ? {
     "GPUs": answer.gpus, ...Object.fromEntries(offer.metrics.map(metric)),
-    "days for 300 billion tokens": (300e9 / (answer.sequences_per_s * (state.configuration.seq ?? 2048)) / 86400).toFixed(1),
+    ...Object.fromEntries(offer.of_run.filter(({ name }) => answer.run?.[name] != null).map(ofRun(answer.run))),
   } : {};
+  $("limited").replaceChildren();
   $("answer").replaceChildren(...Object.entries(values).map(([name, value]) => { const box = element("div"); box.append(element("dt", name), element("dd", String(value))); return box; }));
   for (const [id, parts, unit, scale] of [["phases", answer.phase_times, "s", 1], ["memory", answer.memory_bytes, "GB", 1e9]])
     $(id).replaceChildren(...bars(known ? parts : {}, unit, scale));
+}
+
+// A number of the whole run, as its heading and its value with the interval.
+const ofRun = (run) => ({ name, heading, factor, digits }) => {
+  const show = (value) => (value / factor).toFixed(digits), between = run.intervals[name];
+  return [heading, `${show(run[name])}${between ? ` (${show(between.low)} to ${show(between.high)})` : ""}`];
+};
+
+// What each change makes of the tokens per second, a bar for each.
+function showLimits({ elasticities = [] }) {
+  const most = Math.max(...elasticities.map((row) => Math.abs(row.faster_by))), body = element("tbody"), list = element("table", undefined, { class: "bars" });
+  for (const { change, faster_by, fits } of elasticities) {
+    const row = element("tr"), cell = element("td"), bar = element("span", undefined, faster_by < 0 ? { class: "loss" } : {});
+    bar.style.setProperty("--share", Math.abs(faster_by) / most);
+    cell.append(bar, `${faster_by < 0 ? "−" : "+"}${(100 * Math.abs(faster_by)).toFixed(1)}%${fits ? "" : ", does not fit"}`);
+    row.append(element("th", change, { scope: "row" }), cell);
+    body.append(row);
+  }
+  list.append(body);
+  $("limited").replaceChildren(element("h2", "Tokens per second with one thing changed"), list);
 }
 
 // Each part with its name, a bar of its size, and its number.
@@ -222,6 +244,7 @@ function fillForm() {
   }
   $("schedule-a").value = state.configuration.schedule ?? "";
   $("schedule-b").value = state.beside;
+  for (const name of ["tokens", "price"]) $(name).value = state[name];
 }
 
 function listen() {
@@ -250,6 +273,8 @@ function listen() {
     const model = Object.fromEntries(Object.keys(Object.values(offer.models)[0]).map((name) => [name, values[name]]).filter(([, value]) => value !== undefined && value !== null));
     update("plan", "plan", { model, gpus: p * t * d, batch: B, ...cluster() }, showPlans);
   });
+  $("limits").addEventListener("click", () => update("limits", "what_if", { ...asking(), ...cluster(), sensitivity: true }, showLimits));
+  for (const name of ["tokens", "price"]) $(name).addEventListener("change", (event) => change({ [name]: event.target.value.trim() }));
   $("cancel").addEventListener("click", () => { restart(); begin(); });
   window.addEventListener("hashchange", () => { readAddress(); fillForm(); refresh(); showCluster(); });
   for (const button of document.querySelectorAll("[data-export]")) button.addEventListener("click", () => save(button.dataset.export));

@@ -1,6 +1,7 @@
-// What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules.
+// What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules,
+// tokens of the whole run and the price of a GPU hour.
 export const START = {
-  view: "figure", artifact: "fig_interleaved", cluster: "selene", changes: {}, text: "", beside: "",
+  view: "figure", artifact: "fig_interleaved", cluster: "selene", changes: {}, text: "", beside: "", tokens: "300B", price: "",
   configuration: { layers: 96, hidden: 12288, heads: 96, p: 12, t: 8, d: 1, v: 1, b: 1, B: 60 },
 };
 

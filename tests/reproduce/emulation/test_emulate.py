@@ -1,12 +1,16 @@
 """The engine on virtual accelerators does what its schedule says, moves what the simulator counts, in modelled time."""
 
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
+from ptdp_core.config import ModelConfig
 from ptdp_core.launch.local import RankError
 from ptdp_core.schedules import build, peak_stash
-from ptdp_core.simulator import load_cluster
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.analysis.failures import straggler_slowdowns
 from reproduce.emulation import emulate
 from reproduce.emulation.plan import make_plan
 from tests.reproduce.emulation.jobs import SMALL, config
@@ -103,6 +107,27 @@ def test_overlapped_and_split_backward_passes(able):
 def test_what_cannot_be_emulated(arguments, parallel, message):
     with pytest.raises(ValueError, match=message):
         emulate(config(**parallel), SELENE, **arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", range(4))
+def test_a_slow_rank_costs_what_is_predicted(slow, able, monkeypatch):
+    """The passes of one pipeline rank really take 10% longer: within 2% of the prediction."""
+    job = config(ModelConfig(8, 8192, 64, vocab=128), p=4, b=1, B=12)
+    machine = SELENE.in_nodes_of(1)
+    slowdown = straggler_slowdowns(simulate(job, machine), machine, 0.1)[slow]
+    monkeypatch.setattr("reproduce.emulation.run.make_plan", partial(_plan_with_slow_rank, slow))
+    emulation = emulate(job, SELENE, gpus_per_node=1, iterations=5)
+    assert emulation.prediction.iteration_time * (1 + slowdown) == pytest.approx(emulation.iteration_time, rel=0.02)
+
+
+def _plan_with_slow_rank(slow, *arguments):
+    plan = make_plan(*arguments)
+    stages = [
+        replace(stage, forward=1.1 * stage.forward, backward=1.1 * stage.backward) if rank == slow else stage
+        for rank, stage in enumerate(plan.stages)
+    ]
+    return replace(plan, stages=tuple(stages))
 
 
 def test_an_error_in_a_rank_names_it(able, monkeypatch):

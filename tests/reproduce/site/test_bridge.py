@@ -12,6 +12,8 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig
 from reproduce.analysis.planning.search import NEAR_TIE
+from reproduce.analysis.run_cost import TrainingRun
+from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.running import runner
 from reproduce.site import bridge, build
@@ -148,3 +150,11 @@ def test_the_page_is_filled_in(tmp_path: Path) -> None:
         assert f" {script} " in policy[1].replace(";", " ;")
     for path in tmp_path.glob("*.*s"):
         assert not any(mark in path.read_text(encoding="utf-8") for mark in ("@RUNTIME@", "@D3@", "@VERSION@"))
+
+
+def test_the_page_has_the_whole_run_and_what_limits_it() -> None:
+    given = answer("what_if", configuration=FIGURE_12, tokens="300B", price="2.5", sensitivity=True)
+    document = evaluate(FIGURE_12, 1, "selene", run=TrainingRun(300e9, price=2.5), sensitivity=True)
+    assert given == json.loads(json.dumps(document))
+    assert {metric["name"] for metric in answer("start")["of_run"]} <= given["run"].keys()
+    assert "'much' is no amount" in error("what_if", configuration=FIGURE_12, tokens="much")

@@ -141,6 +141,12 @@ def test_exports(visit, tmp_path):
 def test_what_if_plan_and_timeline(visit):
     page = visit(anchor="#view=whatif")
     shows(page, "#answer", "100.2")
+    shows(page, "#answer", "GPU hours")
+    page.fill("#price", "2.5")
+    page.press("#price", "Tab")
+    shows(page, "#answer", "cost (USD)")
+    page.click("#limits")
+    shows(page, "#limited", "NVLink x2")
     page.click("#best")
     page.wait_for_selector("#plans li", timeout=START_MS)
     page.click("#tab-timeline")
@@ -158,7 +164,10 @@ COUNT = "document.querySelectorAll('script, img, iframe, object, embed, base, fo
 
 def hostile_links():
     """A hostile text in every parameter, and in every field and name of those that are JSON, for every view."""
-    words = [{key: HOSTILE} for key in ("view", "artifact", "cluster", "text", "beside", "changes", "configuration")]
+    words = [
+        {key: HOSTILE}
+        for key in ("view", "artifact", "cluster", "text", "beside", "tokens", "price", "changes", "configuration")
+    ]
     words += [{"changes": json.dumps(changes)} for changes in ({HOSTILE: 1}, {"hca_bandwidth": HOSTILE})]
     words += [{"configuration": json.dumps({name: HOSTILE})} for name in (*FIELDS, HOSTILE)]
     words += [

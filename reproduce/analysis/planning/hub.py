@@ -1,0 +1,160 @@
+"""Models as Hugging Face's hub describes them: their `config.json`, and well-known ones by name. Imports no torch.
+
+What a configuration asks for and the simulator does not model is replaced by the nearest that it does, and said in one
+sentence. (`reproduce.tools.hugging_face` reads weights, too, and refuses what the engine would compute differently.)
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.errors import ConfigurationError
+from results.records.errors import UsageError
+
+MOST_TOKENS = 8192  # of a sequence, if none is asked for: models are trained on shorter ones than their positions allow
+
+
+def _config(
+    layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, **further: Any
+) -> dict[str, Any]:
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": ffn,
+        "vocab_size": vocab,
+        "tie_word_embeddings": False,
+        **further,
+    }
+
+
+# The configurations on the hub: organisation and name there, and what counts here. `max_position_embeddings` is the
+# length of the sequences that most of the pre-training used, as the models' reports have it.
+QWEN_2 = {"model_type": "qwen2", "max_position_embeddings": 4096, "rope_theta": 1e6}
+MIXTRAL = {"model_type": "mixtral", "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2}
+CONFIGS: Mapping[str, dict[str, Any]] = {
+    "llama-3-405b": _config(126, 16384, 128, 8, 53248, 128256, model_type="llama", rope_theta=5e5),
+    "mistral-7b": _config(32, 4096, 32, 8, 14336, 32000, model_type="mistral"),
+    "mixtral-8x7b": _config(32, 4096, 32, 8, 14336, 32000, **MIXTRAL),
+    "mixtral-8x22b": _config(56, 6144, 48, 8, 16384, 32768, **MIXTRAL),
+    "qwen2.5-7b": _config(28, 3584, 28, 4, 18944, 152064, **QWEN_2),
+    "qwen2.5-32b": _config(64, 5120, 40, 8, 27648, 152064, **QWEN_2),
+    "qwen2.5-72b": _config(80, 8192, 64, 8, 29568, 152064, **QWEN_2),
+    "deepseek-v3": _config(
+        *(61, 7168, 128, 128, 18432, 129280),
+        model_type="deepseek_v3",
+        max_position_embeddings=4096,
+        qk_nope_head_dim=128,
+        kv_lora_rank=512,
+        n_routed_experts=256,
+        n_shared_experts=1,
+        num_experts_per_tok=8,
+        moe_intermediate_size=2048,
+    ),
+}
+FAMILIES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
+GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
+OTHER_NAMES = {"405b": "llama-3-405b"}
+
+
+class Known(NamedTuple):
+    """A model: how it is called here, its sizes, and what of it is not modelled; '' if all is."""
+
+    name: str
+    model: ModelConfig
+    not_modelled: str = ""
+
+
+def short_name(name: str) -> str:
+    """A hub's name as models are called here: 'meta-llama/Llama-3.1-70B-Instruct' is 'llama-3-70b'."""
+    short = name.lower().rpartition("/")[2].removeprefix("meta-")
+    while short.endswith(SUFFIXES):
+        short = next(short.removesuffix(suffix) for suffix in SUFFIXES if short.endswith(suffix))
+    return OTHER_NAMES.get(short, short.replace("llama-3.1-", "llama-3-"))
+
+
+def is_file(name: str) -> bool:
+    """Whether a model is given by its `config.json`, or the folder that has it."""
+    return name.endswith(".json") or (Path(name) / "config.json").is_file()
+
+
+def read(name: str) -> Known:
+    """The model of a `config.json`, or of the folder that has it. Raises `UsageError`."""
+    path = Path(name) if name.endswith(".json") else Path(name) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; needs a config.json of the hub") from None
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} is no JSON object; needs a config.json of the hub")
+    try:
+        return known(path.absolute().parent.name.lower() or "own", config)
+    except (KeyError, TypeError, ConfigurationError) as error:
+        wrong = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise UsageError(f"{path}: {wrong}; needs a config.json of the hub") from None
+
+
+def known(name: str, config: Mapping[str, Any]) -> Known:
+    """The model of a configuration.
+
+    Raises `UsageError` for a kind that is unknown, KeyError for a size that is missing.
+    """
+    kind = config.get("model_type")
+    if kind == "gpt2":
+        layers, hidden, heads, seq, vocab = (config[key] for key in GPT_2_SIZES)
+        return Known(name, ModelConfig(layers, hidden, heads, seq, vocab, ffn_hidden=config.get("n_inner") or 0))
+    if kind not in FAMILIES:
+        raise UsageError(f"model_type={kind!r} is unknown; needs one of gpt2, {', '.join(FAMILIES)}")
+    longest = config.get("max_position_embeddings", MOST_TOKENS)
+    heads, not_modelled = _heads(config)
+    ffn, of_experts = _ffn_hidden(config)
+    not_modelled += of_experts
+    if kind.startswith("qwen2"):
+        not_modelled.append("biases of queries, keys and values (left out)")
+    model = ModelConfig(
+        config["num_hidden_layers"],
+        config["hidden_size"],
+        heads,
+        seq=min(longest, MOST_TOKENS),
+        vocab=config["vocab_size"],
+        kv_heads=min(heads, config.get("num_key_value_heads", heads)),
+        ffn_hidden=ffn,
+        activation="swiglu",
+        norm="rmsnorm",
+        positions="rotary",
+        rope_theta=config.get("rope_theta", 1e4),
+        tied_embeddings=config.get("tie_word_embeddings", False),
+        bias=False,
+    )
+    return Known(name, model, "; ".join(not_modelled))
+
+
+def _heads(config: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The number of heads that fill h, and what that leaves out."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    size = config.get("qk_nope_head_dim") or config.get("head_dim") or hidden // heads
+    if size * heads == hidden:
+        return heads, []
+    what = "multi-head latent attention" if "kv_lora_rank" in config else f"{heads} heads that do not fill h"
+    return hidden // size, [f"{what} (taken as {hidden // size} heads of {size})"]
+
+
+def _ffn_hidden(config: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The width of the MLP that a token passes through, and what that leaves out."""
+    experts = next((config[key] for key in EXPERTS if config.get(key)), 0)
+    if not experts:
+        return config["intermediate_size"], []
+    chosen, shared = config["num_experts_per_tok"], config.get("n_shared_experts") or 0
+    width = config.get("moe_intermediate_size") or config["intermediate_size"]
+    return (chosen + shared) * width, [
+        f"mixture of experts (taken as the dense model that a token passes through, {chosen + shared} of "
+        f"{experts + shared} experts of width {width}: the other experts' memory and the all-to-all are left out, so "
+        "memory and time are too small)"
+    ]
