@@ -7,7 +7,7 @@ that the simulated time is the measured one; a switch is either on or off. Cause
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from math import exp, factorial, inf, log
+from math import exp, factorial, log
 from typing import Any
 
 from ptdp_core.config import TrainingConfig
@@ -90,8 +90,11 @@ def explain(config: TrainingConfig, cluster: Cluster, measurement: Measurement) 
     of = _Measured(config, cluster, simulated, measured, scored.throughput.factor)
     causes = [*_accounting(of, measurement), *_rates(of), *_switches(of), *_fields(of)]
     causes = [cause for cause in causes if cause.explained > 0.02 or cause.name == "accounting"]
-    ends = (simulated / margin.factor, simulated * margin.factor) if known else (None, None)
-    return Explanation(measured, simulated, *ends, margin.factor, tuple(sorted(causes, key=lambda cause: cause.score)))
+    interval = margin.interval(simulated) if known else None
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Explanation(
+        measured, simulated, low, high, margin.factor, tuple(sorted(causes, key=lambda cause: cause.score))
+    )
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _rates(of: _Measured) -> Iterator[Cause]:
             continue
 
         def seconds(factor: float, numbers: tuple[str, ...] = numbers) -> float:
-            slower = {number: getattr(of.cluster, number) / factor for number in numbers}
+            slower: dict[str, Any] = {number: getattr(of.cluster, number) / factor for number in numbers}
             return simulate(of.config, replace(of.cluster, **slower)).iteration_time
 
         factor, reached = _fitted(seconds, of.measured, LARGEST if of.gap > 0 else 1 / LARGEST)
@@ -171,7 +174,7 @@ def _switches(of: _Measured) -> Iterator[Cause]:
         seconds = simulate(of.config, of.cluster, software).iteration_time
         yield of.cause(name, f"{name}={str(not value).lower()}", seconds, 1.0)
     # `gemm_unaligned` is the rate of CUDA cores, which are all that fp32 has without TF32.
-    numbers = {"peak_flops": of.cluster.peak_flops * of.cluster.gemm_unaligned, "element_bytes": 4}
+    numbers: dict[str, Any] = {"peak_flops": of.cluster.peak_flops * of.cluster.gemm_unaligned, "element_bytes": 4}
     seconds = simulate(of.config, replace(of.cluster, **numbers)).iteration_time
     yield of.cause("precision", "fp32 in place of 16 bits", seconds, 0.5)
 
@@ -206,7 +209,7 @@ def _other_values(plain: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Share:
     """A difference of two configurations, and its Shapley share of the gap of their MFU, as a factor."""
 
     change: str
@@ -218,7 +221,7 @@ MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq", 
 LAYOUT = ("p", "t", "d", "v", "schedule", "sequence_parallel", "b", "B")
 
 
-def split_gap(slow: TrainingConfig, fast: TrainingConfig, cluster: Cluster) -> tuple[Difference, ...]:
+def split_gap(slow: TrainingConfig, fast: TrainingConfig, cluster: Cluster) -> tuple[Share, ...]:
     """The simulated ratio of the MFU of `slow` to that of `fast`, as a product over their differences, worst first.
 
     Fields that are legal only together are one difference: the model's, and the layout's with the batch. Each has its
@@ -237,7 +240,7 @@ def split_gap(slow: TrainingConfig, fast: TrainingConfig, cluster: Cluster) -> t
             estimate = simulate(TrainingConfig.from_plain(before | fields), cluster)
             values[frozenset(chosen)] = log(estimate.model_flops_utilization)
     shares = (
-        Difference(_words(names, before, after), exp(_shapley(player, len(players), values)))
+        Share(_words(names, before, after), exp(_shapley(player, len(players), values)))
         for player, names in enumerate(players)
     )
     return tuple(sorted(shares, key=lambda share: share.factor))

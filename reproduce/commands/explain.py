@@ -9,7 +9,7 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster
-from reproduce.analysis.explanation import Difference, Explanation, explain, split_gap
+from reproduce.analysis.explanation import Explanation, Share, explain, split_gap
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.analysis.throughput_lines import Measurement, read_lines
 from reproduce.commands import options
@@ -19,8 +19,8 @@ from reproduce.running.simulated import check_passes, open_cluster
 from results.records.errors import DONE, UsageError
 
 SHOWN = 8
-HELP = """POINT.json is a list of one object, as `reproduce simulate` reads. What was measured are seconds of an iteration,
-or a log: of Megatron-LM, NeMo, torchtitan, llm-foundry or `reproduce train` (docs/explain.md).
+HELP = """POINT.json is a list of one object, as `reproduce simulate` reads. What was measured are seconds of an
+iteration, or a log: of Megatron-LM, NeMo, torchtitan, llm-foundry or `reproduce train` (docs/explain.md).
 
 example:
   echo '[{"model": "llama-3-70b", "d": 32, "B": 32, "data_parallel": "zero3", "attention": "sdpa"}]' > mine.json
@@ -90,7 +90,7 @@ def _point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
     return config, open_cluster(entry.get("cluster", cluster))[0]
 
 
-def _print_json(explanation: Explanation, differences: tuple[Difference, ...] | None) -> None:
+def _print_json(explanation: Explanation, differences: tuple[Share, ...] | None) -> None:
     from results.records.documents import print_document
 
     document: dict[str, Any] = {
@@ -103,7 +103,7 @@ def _print_json(explanation: Explanation, differences: tuple[Difference, ...] | 
     print_document("explain", 1, document)
 
 
-def _lines(explanation: Explanation, differences: tuple[Difference, ...] | None, cluster: Cluster) -> list[str]:
+def _lines(explanation: Explanation, differences: tuple[Share, ...] | None, cluster: Cluster) -> list[str]:
     low, high = explanation.low, explanation.high
     interval = f"interval {low:.3f} - {high:.3f} s" if low is not None else f"no interval on {cluster.name}: no data"
     lines = [f"measured {explanation.measured:.3f} s, simulated {explanation.simulated:.3f} s ({interval})"]
