@@ -24,14 +24,14 @@ GROUPS = {
     },
     "your own configurations": {
         "simulate": "what-if: estimate training configurations of your own",
+        "explain": "why a measured iteration is slower than simulated, or than another run: causes, best first",
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
         "data": "text files to tokens to train on, with a tokenizer made from them",
         "train": "train a GPT model with the engine, on this machine or a cluster",
         "generate": "text from a checkpoint of train",
-        "weights export": "a checkpoint's weights for Hugging Face's transformers, as safetensors",
-        "weights import": "a checkpoint from such weights, to train on from: GPT-2 and Llama",
+        "weights": "export a checkpoint's weights for Hugging Face's transformers, or import such weights to train on",
     },
     "this machine": {
         "doctor": "what this machine can do, what is missing, and how to get it",

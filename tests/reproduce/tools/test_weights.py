@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from ptdp_core.engine.sections import from_mapping, read
 from ptdp_core.formulas import parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import chunk_parameters
-from reproduce.commands import weights_export, weights_import
+from reproduce.cli import main
 from reproduce.tools import generation, hugging_face
-from results.records.errors import UsageError
+from results.records.errors import USAGE
 from tests.processes import ROOT
 from tests.ptdp_core.engine import jobs, weights_jobs
 from tests.ptdp_core.engine.test_parity import LLAMA, TOLERANCE
@@ -95,8 +94,7 @@ def test_files_become_a_checkpoint_and_files_again(
     weights = random_weights(model)
     hugging_face.write(tmp_path / "theirs", model, weights)
     save = tmp_path / "imported"
-    asked = Namespace(folder=tmp_path / "theirs", save=save, seq=None, program="reproduce")
-    assert weights_import.run(asked) == 0
+    assert main(["weights", "import", str(tmp_path / "theirs"), "--save", str(save)]) == 0
     assert f"next: reproduce train {save / 'model.toml'} --resume {save}" in capsys.readouterr().out
     assert parameters(from_mapping(read(save / "model.toml")).model) == parameters(model)
     trainer = generation.load(save, torch.device("cpu"))
@@ -104,12 +102,29 @@ def test_files_become_a_checkpoint_and_files_again(
         whole = weights[local.shard.parameter.name]
         assert torch.equal(local.tensor[: len(whole)], whole)
         assert not local.tensor[len(whole) :].any()
-    assert weights_export.run(Namespace(checkpoint=str(save), out=tmp_path / "exported")) == 0
+    assert main(["weights", "export", str(save), "--out", str(tmp_path / "exported")]) == 0
     for file in ("theirs", "exported"):
         loaded = package.load_file(tmp_path / file / "model.safetensors")
         assert all(torch.equal(loaded[name], x) for name, x in hugging_face.to_hugging_face(model, weights).items())
-    with pytest.raises(UsageError, match=r"cannot be read: .*; needs a folder with it and model.safetensors"):
-        weights_import.run(Namespace(folder=tmp_path, save=save, seq=None, program="reproduce"))
+    capsys.readouterr()
+    assert main(["weights", "import", str(tmp_path), "--save", str(save)]) == USAGE
+    assert "needs a folder with it and model.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("export", "a"), "required: --out FOLDER"),
+        (("import", "a"), "required: --save FOLDER"),
+        (("export", "a", "--out", "b", "--seq", "8"), "--seq has no part in weights export"),
+        (("import", "a", "--save", "b", "--out", "c"), "--out has no part in weights import"),
+    ],
+)
+def test_options_of_the_other_direction_are_errors(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["weights", *words]) == USAGE
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +159,7 @@ def test_a_run_begins_with_imported_weights(tmp_path: Path) -> None:
     model = replace(MODELS["llama"], vocab=256, seq=16)
     hugging_face.write(tmp_path / "theirs", model, {name: 0.02 * x for name, x in random_weights(model).items()})
     save = tmp_path / "imported"
-    weights_import.run(Namespace(folder=tmp_path / "theirs", save=save, seq=None, program="reproduce"))
+    assert main(["weights", "import", str(tmp_path / "theirs"), "--save", str(save)]) == 0
     sets = ["p=2", "t=2", "B=4", "b=2", "seed=7", "steps=2", "dtype=bf16", f"log={tmp_path / 'log'}"]
     words = [word for text in sets for word in ("--set", text)]
     # A process of its own: what ranks print goes to where the program that started their server printed then.

@@ -1,0 +1,125 @@
+"""Explanations: injected causes are found, Shapley shares add up, and public threads have their cause first."""
+
+import json
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.analysis.explanation import NETWORK, explain, split_gap
+from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.throughput_lines import Measurement, read_lines
+from reproduce.cli import main
+from results.records.errors import DONE, USAGE, UsageError
+
+THREADS = json.loads(Path(__file__).with_name("public_threads.json").read_text(encoding="utf-8"))
+POINT = {"layers": 24, "hidden": 4096, "heads": 32, "p": 2, "t": 8, "d": 2, "B": 32}
+MEGATRON = (
+    " [2024-03-30 20:02:40] iteration 10/ 500 | elapsed time per iteration (ms): 9496.4 | "
+    "throughput per GPU (TFLOP/s/GPU): 137.5 |"
+)
+
+
+def config_of(point):
+    return TrainingConfig.from_plain(with_model_fields(point))
+
+
+@pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread["thread"])
+def test_the_cause_of_a_public_thread_is_first(thread):
+    config, cluster = config_of(thread["point"]), load_cluster(thread["cluster"])
+    if "against" in thread:
+        assert thread["cause"] in split_gap(config, config_of(thread["against"]), cluster)[0].change
+    else:
+        explanation = explain(config, cluster, read_lines(thread["log"], "log"))
+        assert explanation.causes[0].name == thread["cause"]
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("GEMM rate", ("peak_flops",)), ("network", NETWORK)])
+def test_a_rate_that_is_lower_is_found_with_its_factor(name, numbers):
+    config, cluster = config_of(POINT), load_cluster("selene")
+    slow = replace(cluster, **{number: getattr(cluster, number) / 1.5 for number in numbers})
+    explanation = explain(config, cluster, Measurement(seconds=simulate(config, slow).iteration_time))
+    cause = next(cause for cause in explanation.causes if cause.name == name)
+    assert cause.change == f"{name} at 1/1.5"
+    assert cause.explained == pytest.approx(1, abs=1e-3)
+
+
+def test_a_field_that_is_another_explains_all_of_its_gap():
+    cluster = load_cluster("selene")
+    measured = simulate(config_of(POINT | {"recompute": "none"}), cluster).iteration_time
+    explanation = explain(config_of(POINT), cluster, Measurement(seconds=measured))
+    cause = next(cause for cause in explanation.causes if cause.change == "recompute=none")
+    assert (cause.seconds, cause.explained) == (measured, 1)
+
+
+def test_as_fast_as_simulated_is_inside_the_interval():
+    config, cluster = config_of(POINT), load_cluster("selene")
+    simulated = simulate(config, cluster).iteration_time
+    for factor, inside in ((1.0, True), (1.06, True), (0.95, True), (1.08, False), (0.9, False)):
+        explanation = explain(config, cluster, Measurement(seconds=factor * simulated))
+        assert explanation.inside is inside
+        assert (explanation.low <= factor * simulated <= explanation.high) is inside
+
+
+def test_shapley_shares_multiply_to_the_ratio_of_the_utilizations_and_do_not_depend_on_the_side():
+    cluster, other = load_cluster("selene"), POINT | {"p": 4, "d": 1, "recompute": "none", "fused": False}
+    slow, fast = config_of(POINT), config_of(other)
+    there, back = split_gap(slow, fast, cluster), split_gap(fast, slow, cluster)
+    ratio = simulate(slow, cluster).model_flops_utilization / simulate(fast, cluster).model_flops_utilization
+    assert len(there) == 3
+    assert prod(share.factor for share in there) == pytest.approx(ratio)
+    assert [share.factor for share in there] == pytest.approx([1 / share.factor for share in reversed(back)])
+
+
+@pytest.mark.parametrize(
+    ("text", "measurement"),
+    [
+        (MEGATRON, Measurement(seconds=9.4964, flops_per_gpu=137.5e12)),
+        ("step: 10 loss: 7.6 memory: 40.13GiB(50.70%)  tps: 2,793  tflops: 161.76  mfu: 51.85%",
+         Measurement(tokens_per_gpu=2793, flops_per_gpu=161.76e12, utilization=0.5185)),
+        ("step: 10  wps: 1,786  mfu: 10.46%", Measurement(tokens_per_gpu=1786, utilization=0.1046)),
+        ("Training epoch 0, iteration 9/99 | train_step_timing in s: 4.183 | TFLOPS_per_GPU: 402.5",
+         Measurement(seconds=4.183, flops_per_gpu=402.5e12)),
+        ("Train throughput/device/tokens_per_sec: 9600.5\nTrain throughput/device/mfu: 0.4644",
+         Measurement(tokens_per_gpu=9600.5, utilization=0.4644)),
+        ('{"run": "x", "event": "step", "step_time_s": 0.25, "model_flops_per_s": 2e9}',
+         Measurement(seconds=0.25, flops_per_gpu=2e9)),
+        ("wps: 10\nwps: 200\nwps: 204", Measurement(tokens_per_gpu=202)),
+    ],
+)  # fmt: skip
+def test_throughput_lines_of_training_programs(text, measurement):
+    read = read_lines(text, "log")
+    assert vars(read) == pytest.approx(vars(measurement))
+
+
+@pytest.mark.parametrize(("text", "words"), [("no numbers", "no throughput in any line"), ("tps: 0", "is 0; needs")])
+def test_a_log_without_a_throughput_is_an_error(text, words):
+    with pytest.raises(UsageError, match=words):
+        read_lines(text, "log")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "point.json"
+    path.write_text(json.dumps([POINT]))
+    return str(path)
+
+
+def test_the_command_says_interval_causes_and_what_would_decide(file, tmp_path, capsys):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps([POINT | {"recompute": "none"}]))
+    assert main(["explain", file, "--seconds", "9", "--against", str(other)]) == DONE
+    printed = capsys.readouterr().out
+    for words in ("measured 9.000 s", "interval", "single causes", "would decide", "recompute none to full"):
+        assert words in printed
+    assert main(["explain", file, "--seconds", "9", "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["differences"] is None
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "abc", "nan", "inf"])
+def test_a_time_that_is_none_is_an_error(file, seconds, capsys):
+    assert main(["explain", file, f"--seconds={seconds}"]) == USAGE
+    assert "needs seconds above 0" in capsys.readouterr().err
