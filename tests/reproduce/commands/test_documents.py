@@ -36,6 +36,7 @@ PRINTED = {
     "benchmarks-list": ["bench", "list"],
     "data": ["data", "TMP/points.json", "--out", "TMP/corpus"],
     "bench-gpu": ["bench", "gpu", "--list"],
+    "explain": ["explain", "TMP/point.json", "--seconds", "4"],
 }
 FILES = sorted(SCHEMAS.glob("*.schema.json"))
 
@@ -54,6 +55,7 @@ def test_a_command_prints_a_document_of_its_schema(
     fits = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
     points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
     (tmp_path / "points.json").write_text(json.dumps(points))
+    (tmp_path / "point.json").write_text(json.dumps([fits]))
     shutil.copytree(REFERENCE, tmp_path / "fig_bubble")
     main([argument.replace("TMP", str(tmp_path)) for argument in PRINTED[name]] + ["--json"])
     document = json.loads(capsys.readouterr().out)

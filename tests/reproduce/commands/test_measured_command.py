@@ -109,7 +109,7 @@ def test_a_script_for_slurm(capsys, tmp_path):
     script = capsys.readouterr().out
     assert "#SBATCH --ntasks=4\n" in script
     assert "--gpus-per-node" not in script
-    last = f"-m reproduce {' '.join(MEASURED)} --scale cpu --launcher slurm --results {tmp_path}\n"
+    last = f"-m ptdp {' '.join(MEASURED)} --scale cpu --launcher slurm --results {tmp_path}\n"
     assert script.endswith(last)
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     assert main([*MEASURED, "--scale", "gpus", *options]) == DONE
