@@ -89,7 +89,7 @@ def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: q.Quant
     data = data[data.value.notna()]
     if quantity is not artifact.main:
         data = data.assign(low=float("nan"), high=float("nan"))
-    series_lines(axes, data, LOOKS, err_style="band")
+    series_lines(axes, data, LOOKS, spread="band")
     assert artifact.x_axis is not None
     sizes = sorted(set(data["at"]))
     axes.set_xscale("log", base=2)

@@ -79,7 +79,7 @@ class Panel:
             name: {"color": colors[name], "marker": marker}
             for name, marker in zip(data.series.unique(), cycle(theme.MARKERS), strict=False)
         }
-        series_lines(axes, data.astype({"x": float}), styles, err_style="band")
+        series_lines(axes, data.astype({"x": float}), styles, spread="band")
         axes.set_xscale("log", base=2)
         if data.value.max() > WIDE_RANGE * data.value.min():
             axes.set_yscale("log")

@@ -93,7 +93,7 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     for result in reversed([*records]):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
         spread = "band" if records[result].fidelity == "simulated" else "bars"
-        lines = series_lines(axes, data[data.result == result], looks, err_style=spread)
+        lines = series_lines(axes, data[data.result == result], looks, spread)
         if alone:
             handles = lines
             for name, line in lines.items():
@@ -138,31 +138,25 @@ def _points(artifact: Artifact, record: Record) -> "DataFrame":
 
 
 def series_lines(
-    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], err_style: str = "bars"
+    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], spread: str = "bars"
 ) -> "dict[str, Line2D]":
-    """The values over x by seaborn, with what lies between low and high as bars or a band: the line of each series.
+    """The values over x, with what lies between low and high as `spread`, bars or a band: the line of each series.
 
     `data` has the columns series, x, value, low, high; `styles` the color, marker and perhaps the linestyle by series.
     """
-    import seaborn
-
-    # Of low, value and high, the median is the value and the range the bar.
-    numbers = data.melt(["series", "x"], ["value", "low", "high"], value_name="y").dropna()
-    there = [name for name in styles if (numbers.series == name).any()]
-    if not there:
-        return {}  # seaborn would warn of a palette without series
-    before = len(axes.lines)
-    seaborn.lineplot(
-        numbers, x="x", y="y", hue="series", style="series", hue_order=there, style_order=there, ax=axes, legend=False,
-        palette={name: styles[name]["color"] for name in there}, dashes=False, clip_on=False, markeredgewidth=0,
-        markers={name: styles[name]["marker"] for name in there}, estimator="median",
-        errorbar=("pi", 100) if data.low.notna().any() else None, err_style=err_style,
-        err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0, "alpha": BAND},
-    )  # fmt: skip
-    drawn = [line for line in axes.lines[before:] if line.get_linestyle() != "None"]  # bars come with one that is none
-    for name, line in zip(there, drawn, strict=True):
-        line.set(label=name, linestyle=styles[name].get("linestyle", "-"))
-    return dict(zip(there, drawn, strict=True))
+    lines = {}
+    for name, look in styles.items():
+        points = data[data.series == name].dropna(subset="value").sort_values("x")
+        if points.empty:
+            continue
+        (lines[name],) = axes.plot(points.x, points.value, label=name, clip_on=False, markeredgewidth=0, **look)
+        uncertain = points.dropna(subset="low")
+        if spread == "band" and len(uncertain):
+            axes.fill_between(uncertain.x, uncertain.low, uncertain.high, color=look["color"], alpha=BAND, linewidth=0)
+        elif len(uncertain):
+            ends = (uncertain.value - uncertain.low, uncertain.high - uncertain.value)
+            axes.errorbar(uncertain.x, uncertain.value, ends, linestyle="none", color=look["color"], elinewidth=0.7)
+    return lines
 
 
 def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
