@@ -31,11 +31,13 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # What was predicted for what then ran: a bar across its marker; `predicted` gives it the tone of a series.
 PREDICTED: Mapping[str, Any] = {
-    "marker": "_", "color": "#222222", "markersize": 10, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
+    "marker": "_", "color": "#222222", "markersize": 5.5, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
 # Points that do not fit, above the axes.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
 OOM = "out of memory"
+DASHED: Any = (0, (3, 2))  # the line of the paper's points
+BAND = 0.15  # opacity of the band over intervals
 ORIGIN = "origin"  # marks the text that says where a figure's numbers come from
 STYLE: Mapping[str, Any] = {
     "font.size": 7,
@@ -229,10 +231,10 @@ def _columns(labels: Sequence[str], rows: int) -> list[list[str]]:
 
 
 def hollow(color: str, marker: str) -> dict[str, Any]:
-    """How the paper's points look: hollow, larger than ours, on a broad pale line below ours, to be seen under them."""
+    """How the paper's points look: hollow, larger than ours so that they are seen under them, on a thin dashed line."""
     return {
         "marker": marker, "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.9,
-        "markeredgecolor": color, "color": (color, 0.3), "linewidth": 3.2, "zorder": 1.8,
+        "color": color, "linewidth": 0.8, "linestyle": DASHED, "zorder": 1.8,
     }  # fmt: skip
 
 
