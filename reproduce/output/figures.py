@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
-ROOM = 1.35  # of the axis over the highest marker, at most: a wide band is cut off
 PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
 SIDE_BY_SIDE = 6.0  # points between series
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
@@ -166,11 +165,10 @@ def series_lines(
         with _aside(axes, points):
             (lines[name],) = axes.plot(rows.x, rows.value, label=name, clip_on=False, markeredgewidth=0, **look)
             rows = rows.dropna(subset="low")
-            if spread == "band":
-                axes.fill_between(rows.x, rows.low, rows.high, color=look["color"], alpha=theme.BAND, linewidth=0)
+            if spread == "bars":
+                axes.vlines(rows.x, rows.low, rows.high, color=look["color"], linewidth=0.7)
             elif len(rows):
-                ends = (rows.value - rows.low, rows.high - rows.value)
-                axes.errorbar(rows.x, rows.value, ends, linestyle="none", color=look["color"], elinewidth=0.7)
+                axes.fill_between(rows.x, rows.low, rows.high, color=look["color"], alpha=theme.BAND, linewidth=0)
     return lines
 
 
@@ -258,12 +256,12 @@ def add_legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[S
 
 
 def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
+    """Name both axes, begin the y axis at zero and have a tick at every x."""
     x_axis = artifact.x_axis
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(artifact.main.axis or artifact.main.heading)
-    highest = data[["value", "paper", "predicted"]].max(axis=None)
-    axes.set_ylim(0, min(axes.get_ylim()[1] * 1.05, ROOM * highest))  # room for the markers at the top
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # room for the markers at the top
     ticks = data.drop_duplicates("x").set_index("x")
     places = list(ticks.index)
     texts = list(ticks.label) if x_axis.scale == "category" else [str(value) for value in ticks["at"]]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from results.records.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
@@ -135,6 +136,11 @@ def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
     figure = Figure(figsize=size, layout=engine, dpi=STYLE["savefig.dpi"])  # it is laid out for what it is saved as
     FigureCanvasAgg(figure)
     return figure
+
+
+def name_panel(axes: "Axes", letter: str, text: str) -> None:
+    """Write '(a)' and what a part of a figure shows above it, at the left."""
+    axes.set_title(f"({letter}) {text}", loc="left", fontsize=STYLE["axes.labelsize"])
 
 
 def lay_out(figure: "Figure") -> None:
