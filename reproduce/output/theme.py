@@ -132,7 +132,7 @@ def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
 
     width = figure_width(usual)
     size = (width, height * (width / usual) ** 0.5)
-    engine = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+    engine = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.03)
     figure = Figure(figsize=size, layout=engine, dpi=STYLE["savefig.dpi"])  # it is laid out for what it is saved as
     FigureCanvasAgg(figure)
     return figure

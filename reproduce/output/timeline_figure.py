@@ -143,7 +143,7 @@ def _width(artist: "Artist") -> float:
 
 
 def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float, height: float = 1.0) -> None:
-    """A collection of rectangles per pass and chunk, which its gid names; in rows of this height, of that of a device."""
+    """A collection of rectangles per pass and chunk, which its gid names; `height` is that of the rows."""
     from matplotlib.collections import PolyCollection
 
     kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
