@@ -11,6 +11,7 @@ from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output import theme
 from reproduce.output.origins import interval_label, origin_lines, overlay_lines
+from reproduce.output.tables import csv_text
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def render(
         return {}
     with theme.style(look):
         figure = artifact.draw(artifact, record)
-        return theme.figure_files(figure, f"{artifact.label}: {artifact.title}", name, look)
+        title = f"{artifact.label}: {artifact.title}"
+        return theme.figure_files(figure, title, name, look, lambda: csv_text(record))
 
 
 def render_overlay(
@@ -45,7 +47,7 @@ def render_overlay(
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):
         title = f"{artifact.label}: {artifact.title}: {', '.join(records)}"
-        return theme.figure_files(overlay(artifact, records), title, name, look)
+        return theme.figure_files(overlay(artifact, records), title, name, look, lambda: csv_text(*records.values()))
 
 
 def line_plot(artifact: Artifact, record: Record) -> "Figure":

@@ -29,6 +29,7 @@ LARGEST, SMALLEST = 7.0, 4.5  # points: numbers in boxes
 THIN = 0.4  # height of a row of predicted passes, in rows of boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.12  # inches
 _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or line of a title, the foot, small print
+_NARROW = 6.5  # inches: in less, titles do not fit on a line
 _PEAK = 0.2  # inches, of the memory's peak
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
@@ -51,7 +52,7 @@ def draw(
     from matplotlib.figure import Figure
 
     until = max(float(timeline.end) for timeline in (*timelines, *predictions)) if until is None else until
-    wide, narrow = theme.figure_width(theme.PAGE), theme.figure_width(theme.PAGE) < theme.PAGE
+    wide, narrow = theme.figure_width(theme.PAGE), theme.figure_width(theme.PAGE) < _NARROW
     if narrow and all(timeline.flushes for timeline in timelines):
         until = max(float(timeline.flushes[0]) for timeline in timelines)
     pitch = 1 + (STRIP if memory else THIN if predictions else 0)

@@ -14,7 +14,7 @@ from reproduce.output.answer import Answer, answer, claims_of
 from results import ROOT
 from results.records import VERDICTS, Record, digest_file, digest_files, fingerprint
 
-DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+DRAWN = ("figure", "overlay")  # and as they are drawn for a place: not needed beside the figure itself
 READ = ("record.json", "table.csv")  # beside pictures; of other files the page has the names
 SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
 SOURCE_KINDS = (".py", ".json", ".toml", ".html", ".css", ".js")
@@ -45,8 +45,8 @@ class RecordFiles:
 
         Of an artifact these are the files that do not show the figure, which the page draws itself.
         """
-        shown = (path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN))
-        return {path: png_image(path) for path in shown}
+        pictures = (path for path in self.files if path.suffix == ".png")
+        return {p: png_image(p) for p in pictures if not (self.artifact and p.stem.partition("_")[0] in DRAWN)}
 
     @property
     def digests(self) -> dict[str, Any]:

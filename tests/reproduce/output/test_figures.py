@@ -245,7 +245,7 @@ def test_a_legends_second_part_begins_a_row():
 def test_a_caption_says_what_the_figure_leaves_out(figure_12):
     look = theme.FigureLook(formats=("png", "svg"), captioned=True)
     files = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look, "figure_paper")
-    assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
+    assert set(files) == {"figure_paper.txt", "figure_paper.csv", "figure_paper.png", "figure_paper.svg"}
     caption = files["figure_paper.txt"].decode()
     assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
     assert "simulated: ptdp on Selene model; paper's values: plot. mean error" in caption
