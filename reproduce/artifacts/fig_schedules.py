@@ -83,6 +83,12 @@ def _relative(results: Results, metric: str | q.Quantity, of: str, over: str) ->
         return {}
 
 
+def merit(record: "Record") -> str:
+    """What ZB-H1 gains over 1F1B."""
+    gains = _relative(Results.of_record(record), q.THROUGHPUT, SPLIT, DEFAULT).values()
+    return f"{SPLIT} {max(gains):+.0%} to {min(gains):+.0%} over {DEFAULT}" if gains else ""
+
+
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """Above the throughputs, below each over 1F1B's at the same batch size; what was emulated is a line plot.
 
@@ -174,5 +180,6 @@ ARTIFACT = Artifact(
     timelines=executed,
     draw=draw,
     notes=notes,
+    merit=merit,
     files=files,
 )

@@ -105,6 +105,13 @@ def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: q.Quant
         axes.set_ylabel(f"Peak memory of the fullest GPU ({quantity.shown})")
 
 
+def merit(record: "Record") -> str:
+    """The largest changes by sequence parallelism."""
+    results = Results.of_record(record)
+    speed, memory = (_changes(results, metric, SIZES).values() for metric in (q.THROUGHPUT, q.PEAK_MEMORY))
+    return f"sequence parallelism: throughput up to {max(speed):+.0%}, memory down to {min(memory):+.0%}"
+
+
 ARTIFACT = Artifact(
     id="fig_sequence_parallel",
     title="Sequence parallelism, GPT-3 175B on 64 GPUs",
@@ -139,6 +146,7 @@ ARTIFACT = Artifact(
     x_axis=q.XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
     further=further,
     draw=draw,
+    merit=merit,
     notes=(
         "Not in the paper. Nothing that Korthikanti et al. measured with sequence parallelism is used or compared.",
         "The training program is the paper's otherwise: no collective is hidden under a GEMM, as they hide the gathers "

@@ -346,7 +346,7 @@ def notes(results: Results) -> tuple[str, ...]:
 
 def _with_margins(record: "Record") -> Results:
     """The record's points as their claims were judged."""
-    results = Results(record.points, record.fidelity, record.scale)
+    results = Results.of_record(record)
     cluster = record.provenance.cluster.name if record.provenance.cluster else ""
     known = margins.read(cluster)
     if known is None:
@@ -354,6 +354,13 @@ def _with_margins(record: "Record") -> Results:
     return margins.with_margins(
         results, known, lambda point: load_cluster(str(point.parameters.get("cluster", cluster))).usable_memory
     )
+
+
+def merit(record: "Record") -> str:
+    """How many of the claims still hold."""
+    claims = {row.claim for row in ROWS}
+    verdicts = [claim.verdict for claim in record.claims if claim.id in claims]
+    return f"{verdicts.count('holds')} of {len(ROWS)} claims hold on H100s, {verdicts.count('contradicted')} do not"
 
 
 def draw(artifact: Artifact, record: "Record") -> "Figure":
@@ -396,6 +403,7 @@ ARTIFACT = Artifact(
     columns={"p": "p", "t": "t", "d": "d", "B": "B"},
     further=further,
     draw=draw,
+    merit=merit,
     notes=notes,
 )
 

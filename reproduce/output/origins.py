@@ -84,7 +84,7 @@ def _on_shared_cores(artifact: Artifact, record: Record) -> list[str]:
     """That a run on shared CPU cores tests no claim, and which claims about a direction come out reversed there."""
     if record.scale != CPU:
         return []
-    results, reversed_here = Results(record.points, record.fidelity, record.scale), []
+    results, reversed_here = Results.of_record(record), []
     for claim in artifact.claims:
         try:
             if LAPTOP in claim.scales and claim.judge(results).verdict == "contradicted":

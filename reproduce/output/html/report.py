@@ -10,6 +10,8 @@ from typing import Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import Accuracy, accuracy
+from reproduce.experiment.predictions import time_differences
+from reproduce.experiment.results import MissingResultError
 from reproduce.output.answer import Answer, answer, claims_of
 from results import ROOT
 from results.records import VERDICTS, Record, digest_file, digest_files, fingerprint
@@ -38,6 +40,20 @@ class RecordFiles:
     def accuracy(self) -> Accuracy | None:
         """How far the points are from the paper's."""
         return accuracy(self.artifact, self.record.points) if self.artifact else None
+
+    @property
+    def merit(self) -> str:
+        """How far the points are from the paper's, or from what was predicted; or what they show, in a few words."""
+        if apart := self.accuracy:
+            return "equal to the paper" if apart.equal == apart.count else f"{apart.mean:.1%} from the paper"
+        if predicted := time_differences(self.record.points):
+            return f"{predicted.mean:.1%} from the prediction"
+        if self.artifact is None or self.artifact.merit is None:
+            return ""
+        try:
+            return self.artifact.merit(self.record)
+        except MissingResultError:
+            return ""
 
     @cached_property
     def pictures(self) -> dict[Path, dict[str, Any] | str]:
