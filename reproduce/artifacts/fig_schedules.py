@@ -30,7 +30,6 @@ from reproduce.output.figures import (
 )
 from reproduce.output.origins import interval_label, origin_lines
 from reproduce.output.timeline import Timeline, from_schedule
-from reproduce.output.timeline_colours import IDLE
 from reproduce.output.traces import trace
 from results.records import RecordedTimeline
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
 APART = 3.0  # points between the series
+UNSURE = "#d4d4d4"
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
 
 
@@ -110,7 +110,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     handles |= draw_others(above, data, styles, keys, APART)
     series_lines(below, data.assign(value=data.value / data.x.map(flush), low=None), styles, apart=APART)
     if known:
-        band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=IDLE, zorder=0, linewidth=0)
+        band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
         handles |= dict.fromkeys(between, Patch(color=band.get_facecolor()))
     above.margins(x=0.07)
     label_axes(above, artifact, data)

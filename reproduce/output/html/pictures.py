@@ -133,15 +133,15 @@ def _inline(drawn: bytes, name: str, text: str, values: Mapping[str, Sequence[st
             node.set(key, REFERENCE.sub(lambda match: f"{match[0]}{name}-", value))
     (drawing,) = root.findall(f"{{{SVG}}}g")
     drawing.set("id", name)
-    size = root.get("viewBox")
-    thumbnail = f'<svg class="thumbnail" viewBox="{size}" aria-hidden="true"><use href="#{name}"/></svg>'
+    thumbnail = Markup('<svg class="thumbnail" viewBox="{}" aria-hidden="true"><use href="#{}"/></svg>')
+    thumbnail = thumbnail.format(root.get("viewBox"), name)
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
     root.attrib |= {"role": "img", "aria-label": text, "style": f"width: {width / SIZE:.1f}rem"}
     element = ElementTree.tostring(root, encoding="unicode")
     # What is as broad as a page can be scrolled on a phone.
     broad = f'<div class="broad" tabindex="0">{element}</div>' if width > BROAD else element
-    return Picture(Markup(broad), Markup(thumbnail))
+    return Picture(Markup(broad), thumbnail)
 
 
 def _references(node: ElementTree.Element) -> Iterator[str]:
