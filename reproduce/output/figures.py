@@ -301,5 +301,5 @@ def fit_label(figure: "Figure", axes: "Axes") -> None:
     label = axes.yaxis.label
     count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
     text = label.get_text()
-    width = next(width for width in range(len(text) // count, len(text) + 1) if len(wrap(text, width)) <= count)
-    label.set_text("\n".join(wrap(text, width)))
+    ways = (wrap(text, width, break_long_words=False) for width in range(len(text) // count, len(text) + 1))
+    label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
 COLUMN, PAGE = 3.33, 7.0
 HEIGHT = 2.3
-LETTER, HANDLE = 3.9, 25  # points that a letter, in the usual size, and a handle of a legend take
+LETTER, HANDLE, MARGIN = 4.1, 28, 8  # points that a letter in the usual size, a handle and both edges of a legend take
 SMALL_PRINT = 5.5  # points
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
@@ -269,7 +269,7 @@ def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence
         columns = [
             [*(upper or [""] * len(above[0])), *(lower or [""] * len((under or [[]])[0]))] for upper, lower in pairs
         ]
-        if sum(letter * max(map(len, column)) + HANDLE for column in columns) <= 72 * width:
+        if sum(letter * max(map(len, column)) + HANDLE for column in columns) <= 72 * width - MARGIN:
             break
     return columns
 
