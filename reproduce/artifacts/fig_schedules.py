@@ -21,7 +21,7 @@ from reproduce.output.figures import (
     add_legend,
     chart_data,
     draw_others,
-    fit_label,
+    fit_labels,
     label_axes,
     legend_keys,
     line_plot,
@@ -121,7 +121,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     theme.name_panel(below, "b", "ratio at the same batch size")
     add_legend(figure, handles, columns)
     theme.add_origin(figure, origin_lines(artifact, record))
-    fit_label(figure, above)
+    fit_labels(figure)
     return figure
 
 

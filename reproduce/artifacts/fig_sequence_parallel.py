@@ -16,7 +16,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
-from reproduce.output.figures import add_legend, chart_data, fit_label, label_axes, series_lines
+from reproduce.output.figures import add_legend, chart_data, fit_labels, label_axes, series_lines
 from reproduce.output.origins import interval_label, origin_lines
 from results.records import Metric
 
@@ -86,8 +86,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
             others["more than a GPU has"] = Patch(color="#eeeeee")
     add_legend(figure, markers | others, theme.legend_columns([*markers], theme.figure_width(theme.PAGE), [*others]))
     theme.add_origin(figure, origin_lines(artifact, record))
-    for axes in figure.axes:
-        fit_label(figure, axes)
+    fit_labels(figure)
     return figure
 
 

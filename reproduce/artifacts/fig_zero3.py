@@ -16,7 +16,7 @@ from reproduce.output.figures import (
     add_legend,
     chart_data,
     draw_others,
-    fit_label,
+    fit_labels,
     label_axes,
     legend_keys,
     line_plot,
@@ -55,7 +55,7 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     axes.minorticks_off()
     add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
     theme.add_origin(figure, origin_lines(artifact, record))
-    fit_label(figure, figure.axes[0])
+    fit_labels(figure)
     return figure
 
 

@@ -102,7 +102,7 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     handles |= {result: Line2D([], [], color="#444444", linestyle=line) for result, line in results.items()}
     add_legend(figure, handles | others, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
-    fit_label(figure, axes)
+    fit_labels(figure)
     return figure
 
 
@@ -295,11 +295,12 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
     return shown
 
 
-def fit_label(figure: "Figure", axes: "Axes") -> None:
-    """Break a y label that is longer than its axis into lines, as few and as short as can be."""
+def fit_labels(figure: "Figure") -> None:
+    """Break each y label that is longer than its axis into lines, as few and as short as can be."""
     theme.lay_out(figure)
-    label = axes.yaxis.label
-    count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
-    text = label.get_text()
-    ways = (wrap(text, width, break_long_words=False) for width in range(len(text) // count, len(text) + 1))
-    label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))
+    for axes in (axes for axes in figure.axes if axes.get_ylabel()):
+        label = axes.yaxis.label
+        count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
+        text = label.get_text()
+        ways = (wrap(text, width, break_long_words=False) for width in range(len(text) // count, len(text) + 1))
+        label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))

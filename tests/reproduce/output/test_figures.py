@@ -79,7 +79,7 @@ def test_a_label_is_broken_between_words(figure_12):
     figure = drawn_from(figure_12.record, artifact)
     figure.axes[0].set_ylabel("Throughput (sequences/s)")
     figure.set_figheight(1.3)
-    figures.fit_label(figure, figure.axes[0])
+    figures.fit_labels(figure)
     assert figure.axes[0].get_ylabel() == "Throughput\n(sequences/s)"
 
 
