@@ -85,13 +85,11 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     handles = {text: handle for handle, text in zip(*shown[0].get_legend_handles_labels(), strict=True)}
     handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
-    interval = interval_label(artifact, [record])
-    notes = (
-        "black marks: simulated" * ("predicted" in handles),
-        f"bars: {interval}; none is known on H100s" * bool(interval),
-    )
+    below = record.fidelity + "; black marks: simulated" * ("predicted" in handles)
+    if interval := interval_label(artifact, [record]):
+        below += f"; black lines: {interval}, not known on H100s"
     above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
-    theme.add_origin(figure, [f"(a) {above}", f"below: {'; '.join(filter(None, (record.fidelity, *notes)))}"])
+    theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
     return figure
 
 

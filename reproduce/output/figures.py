@@ -191,9 +191,10 @@ def _aside(axes: "Axes", points: float) -> Iterator[None]:
     assert figure is not None
     before = set(axes.get_children())
     yield
-    moved = ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
-    for artist in set(axes.get_children()) - before if points else ():
-        artist.set_transform(artist.get_transform() + moved)
+    if points:
+        moved = ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
+        for artist in set(axes.get_children()) - before:
+            artist.set_transform(artist.get_transform() + moved)
 
 
 def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:

@@ -93,4 +93,4 @@ def _on_shared_cores(artifact: Artifact, record: Record) -> list[str]:
             continue
     whose = "the" if artifact.place == OURS else "the paper's"
     no_test = f"the ranks share these cores: no test of {whose} claims for GPUs"
-    return [f"{no_test},", f"which come out reversed: {', '.join(reversed_here)}"] if reversed_here else [no_test]
+    return [f"{no_test},", f"of which come out reversed: {', '.join(reversed_here)}"] if reversed_here else [no_test]

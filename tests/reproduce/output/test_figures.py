@@ -308,7 +308,7 @@ def test_a_cpu_run_that_reverses_the_paper_says_so():
     record = read_record(ROOT / "results" / "reference" / "fig_interleaved" / "measured" / "record.json")
     figure = drawn_from(record, fig_interleaved.ARTIFACT.at(record.scale))
     foot = figure._supxlabel.get_text()
-    assert "no test of the paper's claims for GPUs,\nwhich come out reversed: improves throughput" in foot
+    assert "no test of the paper's claims for GPUs,\nof which come out reversed: improves throughput" in foot
 
 
 def test_predictions_and_series_stand_side_by_side():
