@@ -19,6 +19,7 @@ from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
+from reproduce.output.figures import fit_labels
 from reproduce.output.origins import interval_label
 from results.records import PointResult
 
@@ -90,6 +91,7 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         below += f"; black lines: {interval}, not known on H100s"
     above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
     theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
+    fit_labels(figure)
     return figure
 
 

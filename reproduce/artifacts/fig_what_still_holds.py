@@ -226,7 +226,7 @@ ROWS = (
         fig_tensor_vs_data.ARTIFACT,
         "especially_across_nodes",
         "of an iteration, inside and across nodes",
-        lambda results, numbers: f"up to {numbers['largest_inside']:.0%}, from {numbers['smallest_across']:.0%}",
+        lambda results, numbers: f"≤ {numbers['largest_inside']:.0%}, ≥ {numbers['smallest_across']:.0%}",
     ),
     Takeaway(
         "Interleaving gains 10+%",
@@ -370,17 +370,17 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
     axes = figure.subplots()
     axes.set(xlim=(0, 10.4), ylim=(len(ROWS), -0.8))
     axes.axis("off")
-    for x, text in ((0, "Claim of the paper"), (3.9, A100), (5.5, H100), (7.15, "Where the verdict changes")):
+    for x, text in ((0, "Claim of the paper"), (4.05, A100), (5.6, H100), (7.15, "Where the verdict changes")):
         axes.text(x, -0.4, text, fontsize=7.5, fontweight="bold", va="center")
     for y, row in enumerate(ROWS):
         axes.text(0, y + 0.3, row.text, fontsize=6.5, va="center")
         axes.text(0, y + 0.7, f"{row.artifact.label}: {row.decides}", fontsize=6, va="center", color="#555555")
-        for x, era in ((3.9, A100), (5.5, H100)):
+        for x, era in ((4.05, A100), (5.6, H100)):
             verdict = row.judge(results, era).verdict
             color, text = LOOKS.get(verdict, ("#eeeeee", verdict))
-            box(axes, x, y + 0.06, 1.5, 0.88, color)
-            axes.text(x + 0.75, y + 0.3, text, fontsize=6.5, fontweight="bold", ha="center", va="center")
-            axes.text(x + 0.75, y + 0.7, row.number(results, era), fontsize=6, ha="center", va="center")
+            box(axes, x, y + 0.06, 1.45, 0.88, color)
+            axes.text(x + 0.725, y + 0.3, text, fontsize=6.5, fontweight="bold", ha="center", va="center")
+            axes.text(x + 0.725, y + 0.7, row.number(results, era), fontsize=6, ha="center", va="center")
         changes = [f"{era.split()[1]}: {text}" for era in (A100, H100) if (text := row.changes(results, era))]
         axes.text(7.15, y + 0.5, "\n".join(changes), fontsize=6, va="center")
     lines = [

@@ -297,11 +297,14 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
 
 
 def fit_labels(figure: "Figure") -> None:
-    """Break each y label that is longer than its axis into lines, as few and as short as can be."""
+    """Break each label that is longer than its axis into lines, as few and as short as can be."""
     theme.lay_out(figure)
-    for axes in (axes for axes in figure.axes if axes.get_ylabel()):
-        label = axes.yaxis.label
-        count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
-        text = label.get_text()
-        ways = (wrap(text, width, break_long_words=False) for width in range(len(text) // count, len(text) + 1))
-        label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))
+    for axes in figure.axes:
+        room = axes.get_window_extent()
+        for label, along in ((axes.xaxis.label, "width"), (axes.yaxis.label, "height")):
+            count = ceil(getattr(label.get_window_extent(), along) / getattr(room, along))
+            if count > 1:
+                text = label.get_text()
+                widths = range(len(text) // count, len(text) + 1)
+                ways = (wrap(text, width, break_long_words=False) for width in widths)
+                label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))
