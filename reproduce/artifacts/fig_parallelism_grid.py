@@ -74,8 +74,8 @@ def derive(point: Point) -> dict[str, Metric]:
 def draw(artifact: Artifact, record: Record) -> "Figure":
     """Above, the layers and which slice of each is whose; below, the ranks on their nodes."""
     (point,) = (p for p in record.points if p.series == DRAWN)
-    figure = theme.new_figure(height=3.3)
-    above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1))
+    figure = theme.new_figure(height=3.9)
+    above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1), gridspec_kw={"hspace": 0.12})
     for axes in (above, below):
         axes.set_axis_off()
         axes.grid(False)
@@ -105,9 +105,9 @@ def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
         shard = up.shard(grid.t, tp)
         middle = 1 - (shard.start + shard.stop) / 2 / up.shape[COLUMN]
         axes.text(-0.15, middle, f"tp {tp}", ha="right", va="center", fontsize=5.5)
-    part = f"of the MLP {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
-    title = f"transformer layers; tensor MP partition: 1/{grid.t} of each\n({part})"
-    axes.set_title(title, fontsize=7, linespacing=1.1)
+    part = f"MLP: {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
+    title = f"layers, each in {grid.t} slices ({part})"
+    theme.name_panel(axes, "a", title)
     axes.set(xlim=(-1.0, right - 0.3), ylim=(-0.3, 1.18))
 
 
@@ -128,7 +128,7 @@ def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
             axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=colour)
     nodes = node_of(grid.n - 1, per_node) + 1
     title = f"ranks of (p, t, d) = ({grid.p}, {grid.t}, {grid.d}) on {nodes} nodes of {per_node} GPUs"
-    axes.set_title(title, fontsize=7)
+    theme.name_panel(axes, "b", title)
     tensor, data, pipeline = (
         "–".join(map(str, (group[0], group[-1]))) if len(group) > 2 else ", ".join(map(str, group))
         for group in (grid.tensor_group(0, 0), grid.data_group(0, 0), grid.pipeline(0, 0))

@@ -76,8 +76,8 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     """Both ways at the experiments' t, side by side."""
     figure = theme.new_figure(height=2.9)
     shown = [point for point in record.points if point.parameters["t"] == SIZES[0]]
-    for axes, point in zip(figure.subplots(1, len(shown)), shown, strict=True):
-        _draw_paths(axes, point)
+    for axes, letter, point in zip(figure.subplots(1, len(shown)), "ab", shown, strict=True):
+        _draw_paths(axes, letter, point)
     b, t = (shown[0].parameters[name] for name in ("b", "t"))
     lines = [
         f"one boundary tensor, GPT-3, b = {b}, t = {t}; its gradient comes back likewise",
@@ -87,12 +87,12 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-def _draw_paths(axes: "Axes", point: PointResult) -> None:
+def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
     from matplotlib.patches import Rectangle
 
     grid, elements, sent, gathered = plan(point.parameters)
     axes.set_axis_off()
-    axes.set_title(point.series, fontsize=7)
+    theme.name_panel(axes, letter, point.series)
     nodes = sorted({node_of(rank, grid.t) for t in sent for rank in (t.source, t.destination)})
     left = {node: 10.0 + 62.0 * i for i, node in enumerate(nodes)}
     top = {rank: 92.0 - 11 * grid.coordinates(rank).tp for rank in range(grid.n)}
@@ -109,7 +109,8 @@ def _draw_paths(axes: "Axes", point: PointResult) -> None:
             if rank == (transfer.destination if second else transfer.source):
                 start, stop = (18 * edge / elements for edge in (transfer.start, transfer.stop))
                 box(axes, x + start, y - 1.5, stop - start, 8, LIGHT)
-        axes.text(x + 9, y + 2.3, str(rank), ha="center", va="center", fontsize=6)
+        beside, side = (x + 23.5, "left") if second else (x - 5.5, "right")
+        axes.text(beside, y + 2.3, str(rank), ha=side, va="center", fontsize=6)
     for transfer in sent:
         from_x, to_x = (left[node_of(rank, grid.t)] for rank in (transfer.source, transfer.destination))
         ends = top[transfer.source] + 2.5, top[transfer.destination] + 2.5
@@ -119,12 +120,12 @@ def _draw_paths(axes: "Axes", point: PointResult) -> None:
     text = f"InfiniBand: {len(sent)} × {size:.1f} MB\n= {total:.0f} MB"
     if gathered:
         text += f"\nNVLink: all-gather, {into_each:.1f} MB\ninto each GPU"
-        x = left[nodes[1]] + 22.5
-        arrow(axes, x + 2, top[gathered[-1].source] - 2, x + 2, top[gathered[0].source] + 8, BLUE, "<|-|>")
+        x = left[nodes[1]] + 36
+        arrow(axes, x, top[gathered[-1].source] - 2, x, top[gathered[0].source] + 8, BLUE, "<|-|>")
     else:
         text += "\nthe same tensor on every path\n"
     axes.text(50, 8, text, ha="center", va="top", fontsize=6.5)
-    axes.set(xlim=(0, 103), ylim=(-22, 110))
+    axes.set(xlim=(-1, 111), ylim=(-22, 110))
 
 
 ARTIFACT = Artifact(

@@ -19,6 +19,8 @@ from reproduce.experiment.predictions import predicted
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
+from reproduce.output.figures import fit_labels
+from reproduce.output.origins import interval_label
 from results.records import PointResult
 
 if TYPE_CHECKING:
@@ -52,14 +54,26 @@ def _schedules() -> list[Level]:
     ]
 
 
+def merit(record: "Record") -> str:
+    """The fastest schedule on Figure 12's cluster."""
+    results = Results.of_record(record)
+    here = [point for point in record.points if "cluster" not in point.parameters and point.status == "ok"]
+    if not here:
+        return ""
+    best = max(here, key=lambda point: results.value(point.key, q.MODEL_THROUGHPUT))
+    return f"fastest on A100s: {best.label}, {best.series}"
+
+
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """Above the schedules in the plane of memory and bubble; below the throughput of each, a panel for each cluster."""
     panels: dict[str, list[PointResult]] = defaultdict(list)
     for point in record.points:
         panels[str(point.parameters.get("cluster", ""))].append(point)
-    figure = theme.new_figure(theme.PAGE, 6.4)
+    figure = theme.new_figure(theme.PAGE, 6.6)
     grid = figure.add_gridspec(3, len(panels), height_ratios=(1, 0.07, 1.5))
-    _plane(figure.add_subplot(grid[0, :]), [p for p in record.points if p.series == record.points[0].series])
+    plane = figure.add_subplot(grid[0, :])
+    theme.name_panel(plane, "a", "bubble against activation memory")
+    _plane(plane, [p for p in record.points if p.series == record.points[0].series])
     key = figure.add_subplot(grid[1, :])
     key.axis("off")
     shown: list[Axes] = []
@@ -67,14 +81,17 @@ def draw(artifact: Artifact, record: "Record") -> "Figure":
         shown.append(figure.add_subplot(grid[2, column], sharey=shown[0] if shown else None))
         _bars(shown[-1], points)
         shown[-1].tick_params(labelleft=column == 0)
-    for axes, cluster in zip(shown, panels, strict=True):
-        axes.set_title(CLUSTERS.get(cluster, ""), fontsize=7.5)
+    for axes, letter, cluster in zip(shown, "bc", panels, strict=False):
+        theme.name_panel(axes, letter, f"throughput, {CLUSTERS[cluster]}" if len(panels) > 1 else "throughput")
     handles = {text: handle for handle, text in zip(*shown[0].get_legend_handles_labels(), strict=True)}
     handles |= {text: handles.pop(text) for text in (theme.OOM,) if text in handles}  # last
     key.legend(handles.values(), handles.keys(), loc="center", ncols=len(handles), columnspacing=1.2)
-    below = f"{record.fidelity}; black marks: simulated" if "predicted" in handles else record.fidelity
+    below = record.fidelity + "; black marks: simulated" * ("predicted" in handles)
+    if interval := interval_label(artifact, [record]):
+        below += f"; black lines: {interval}, not known on H100s"
     above = "derived from the executed schedules, with passes F, I and W of equal length, relative to 1F1B"
-    theme.add_origin(figure, [f"above: {above}", f"below: {below}"])
+    theme.add_origin(figure, [f"(a) {above}", f"below: {below}"])
+    fit_labels(figure)
     return figure
 
 
@@ -125,34 +142,42 @@ def _name(axes: "Axes", places: Mapping[str, tuple[float, float]]) -> None:
 
 
 def _bars(axes: "Axes", points: Sequence[PointResult]) -> None:
-    """A bar for each schedule and series, a cross where it does not fit in memory, a mark where it was predicted."""
+    """A bar for each schedule and series with its interval, a mark where it was predicted.
+
+    A cross left of the axis says that it does not fit in memory.
+    """
     titles = list(dict.fromkeys(point.label for point in points))
     series = list(dict.fromkeys(point.series for point in points))
     height = 0.84 / len(series)
-    out, predictions = [], []
+    factor = q.MODEL_THROUGHPUT.factor
+    out, predictions, intervals = [], [], []
     for name, color in zip(series, theme.PALETTE, strict=False):
         bars = []
         for point in (point for point in points if point.series == name):
             y = titles.index(point.label) + height * (series.index(name) - (len(series) - 1) / 2)
             metric, prediction = point.metrics.get(q.MODEL_THROUGHPUT.name), predicted(point, q.MODEL_THROUGHPUT.name)
             if prediction is not None and point.status == "ok":
-                predictions.append((prediction / q.MODEL_THROUGHPUT.factor, y))
+                predictions.append((prediction / factor, y))
             if point.status == "ok" and metric is not None and metric.value is not None:
-                bars.append((y, metric.value / q.MODEL_THROUGHPUT.factor))
+                bars.append((y, metric.value / factor))
+                if metric.interval:
+                    intervals.append((y, metric.interval.low / factor, metric.interval.high / factor))
             elif point.status == "oom":
                 out.append((y, color))
         if bars:
             places, values = zip(*bars, strict=True)
             axes.barh(places, values, height=height, color=color, label=name)
+    if intervals:
+        axes.hlines(*zip(*intervals, strict=True), color="black", linewidth=0.7)
     reach = axes.get_xlim()[1]
+    beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False, **theme.OUT_OF_MEMORY}
     for number, (y, color) in enumerate(out):
-        label = theme.OOM if number == 0 else None
-        axes.plot(0.02 * reach, y, color=color, label=label, **{**theme.OUT_OF_MEMORY, "markersize": 3.5})
+        axes.plot(-0.015, y, color=color, label=theme.OOM if number == 0 else None, **{**beside, "markersize": 3.5})
     if predictions:
         axes.plot(*zip(*predictions, strict=True), label="predicted", **{**theme.PREDICTED, "marker": "|"})
     axes.set_yticks(range(len(titles)), titles)
     axes.set(xlim=(0, reach), ylim=(len(titles) - 0.4, -0.6), xlabel=q.MODEL_THROUGHPUT.axis)
-    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="y", length=0, pad=9)
     axes.grid(axis="y", visible=False)
 
 
@@ -182,6 +207,7 @@ ARTIFACT = Artifact(
     columns={"schedule": "schedule", "v": "v", "B": "B"},
     x_axis=q.XAxis("schedule", "Schedule", scale="category"),
     draw=draw,
+    merit=merit,
     notes=(
         "Not in the paper. Every schedule has the fewest model chunks that it has: one, or two.",
         "With recomputation an input gradient takes twice as long as F or W. V-Half and V-Min then wait in every "

@@ -11,23 +11,38 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.schedules import build
 from reproduce.artifacts.shared import executed_timelines
 from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
-from reproduce.experiment import published
+from reproduce.experiment import margins, published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme, timeline_figure
-from reproduce.output.figures import line_plot
+from reproduce.output.figures import (
+    add_legend,
+    chart_data,
+    draw_others,
+    fit_labels,
+    label_axes,
+    legend_keys,
+    line_plot,
+    series_lines,
+    series_styles,
+)
+from reproduce.output.origins import interval_label, origin_lines
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
 from results.records import RecordedTimeline
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from reproduce.emulation import Emulation
     from results.records import Record
 
 GPIPE, DEFAULT, INTERLEAVED, SPLIT = "GPipe", "1F1B", "Interleaved 1F1B", "ZB-H1"
 LARGE_BATCH = 120  # beyond Figure 12's: there GPipe no longer fits
+APART = 3.0  # points between the series
+UNSURE = "#d4d4d4"
 SHOWN_P, SHOWN_M, SHOWN_V = 4, 8, 2  # of the timelines, as in the paper's Figure 4
 
 
@@ -66,6 +81,48 @@ def _relative(results: Results, metric: str | q.Quantity, of: str, over: str) ->
         return results.gains(of, over, metric, "B")
     except MissingResultError:
         return {}
+
+
+def merit(record: "Record") -> str:
+    """What ZB-H1 gains over 1F1B."""
+    gains = _relative(Results.of_record(record), q.THROUGHPUT, SPLIT, DEFAULT).values()
+    return f"{SPLIT} {max(gains):+.0%} to {min(gains):+.0%} over {DEFAULT}" if gains else ""
+
+
+def draw(artifact: Artifact, record: "Record") -> "Figure":
+    """Above the throughputs, below each over 1F1B's at the same batch size; what was emulated is a line plot.
+
+    A difference of the schedules is surer than a throughput: in the grey band around 1 a ratio might be 1.
+    """
+    from matplotlib.patches import Patch
+
+    if record.fidelity != "simulated":
+        return line_plot(artifact, record)
+    data = chart_data(artifact, {"": record})
+    flush = data[data.series == DEFAULT].set_index("x").value
+    styles, keys = series_styles(artifact, data), legend_keys(data, "", alone=True)
+    known = margins.read(record.provenance.cluster.name) if record.provenance.cluster else None
+    between = [f"{known.ratio.coverage:.0%} interval of a ratio"] if known else []
+    columns = theme.legend_columns(list(styles), theme.figure_width(), [*keys, *between])
+    figure = theme.new_figure(height=3.5)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, 0.8))
+    handles: dict[str, Any] = {**series_lines(above, data, styles, "bars", APART)}
+    handles |= draw_others(above, data, styles, keys, APART)
+    series_lines(below, data.assign(value=data.value / data.x.map(flush), low=None), styles, apart=APART)
+    if known:
+        band = below.axhspan(1 / known.ratio.factor, known.ratio.factor, color=UNSURE, zorder=0, linewidth=0)
+        handles |= dict.fromkeys(between, Patch(color=band.get_facecolor()))
+    above.margins(x=0.07)
+    label_axes(above, artifact, data)
+    above.set_xlabel("")
+    below.set(xlabel=artifact.x_axis.label if artifact.x_axis else "", ylabel=f"Over {DEFAULT}'s")
+    interval = interval_label(artifact, [record])
+    theme.name_panel(above, "a", f"throughput; bars: {interval}" if interval else "throughput")
+    theme.name_panel(below, "b", "ratio at the same batch size")
+    add_legend(figure, handles, columns)
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+    return figure
 
 
 def executed(point: Point, emulation: "Emulation") -> tuple[RecordedTimeline, ...]:
@@ -121,7 +178,8 @@ ARTIFACT = Artifact(
     columns={"B": "B", "schedule": "schedule"},
     x_axis=q.XAxis("B", "Batch size (sequences)"),
     timelines=executed,
-    draw=line_plot,
+    draw=draw,
     notes=notes,
+    merit=merit,
     files=files,
 )

@@ -16,8 +16,8 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Level, Point, Sweep, levels
 from reproduce.output import theme
-from reproduce.output.figures import chart_data, series_lines
-from reproduce.output.origins import origin_lines
+from reproduce.output.figures import add_legend, chart_data, fit_labels, label_axes, series_lines
+from reproduce.output.origins import interval_label, origin_lines
 from results.records import Metric
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GPUS, SIZES = 64, (2, 4, 8, 16)
 RECOMPUTE = {"full": "Full recomputation", "selective": "Selective recomputation", "none": "No recomputation"}
 DASHED = (0, (4, 1.2))
+APART = 2.5  # points between the series
 USABLE = "usable_memory"
 TENSOR_TRAFFIC = q.Quantity("tensor_traffic", "tensor-parallel bytes sent", "B", "GB", 1e9, 1)
 
@@ -60,43 +61,54 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
 def draw(artifact: Artifact, record: "Record") -> "Figure":
     """Left the throughput of what fits, right the memory of the fullest GPU, if it is known."""
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     metrics = {name: metric.value for point in record.points for name, metric in point.metrics.items()}
     shown = [artifact.main, *(x for x in artifact.quantities if x.name == q.PEAK_MEMORY.name and x.name in metrics)]
     figure = theme.new_figure(theme.PAGE, 2.6)
-    for axes, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        _panel(axes, artifact, record, quantity)
-        if quantity is artifact.main:
-            axes.set_title("what does not fit is left out", fontsize=6.5, loc="left")
-        elif usable := metrics.get(USABLE):
-            axes.axhspan(usable / quantity.factor, axes.get_ylim()[1], color="#eeeeee", zorder=0, linewidth=0)
-            axes.set_title("grey: more than a GPU has", fontsize=6.5, loc="left")
-    handles = {
+    markers: dict[str, Any] = {
         RECOMPUTE[name]: Line2D([], [], **{**LOOKS[_series(name, True)], "linestyle": "none"})
         for name in dict.fromkeys(point.parameters["recompute"] for point in record.points)
     }
-    handles |= {
+    others: dict[str, Any] = {
         "with sequence parallelism": Line2D([], [], color="#444444"),
         "without": Line2D([], [], color="#444444", linestyle=DASHED),
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles), columnspacing=1.0)
+    interval = interval_label(artifact, [record])
+    for axes, letter, quantity in zip(figure.subplots(1, len(shown), squeeze=False)[0], "ab", shown, strict=False):
+        _panel(axes, artifact, record, quantity)
+        if quantity is artifact.main:
+            theme.name_panel(axes, letter, "throughput of what fits" + f"; bars: {interval}" * bool(interval))
+            continue
+        theme.name_panel(axes, letter, "memory")
+        if usable := metrics.get(USABLE):
+            axes.axhspan(usable / quantity.factor, axes.get_ylim()[1], color="#eeeeee", zorder=0, linewidth=0)
+            others["more than a GPU has"] = Patch(color="#eeeeee")
+    add_legend(figure, markers | others, theme.legend_columns([*markers], theme.figure_width(theme.PAGE), [*others]))
     theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
     return figure
 
 
 def _panel(axes: "Axes", artifact: Artifact, record: "Record", quantity: q.Quantity) -> None:
-    data = chart_data(replace(artifact, quantities=(quantity,)), {"": record})
+    """A quantity over t; the throughput with its intervals, and with its series side by side."""
+    chart = replace(artifact, quantities=(quantity,))
+    data = chart_data(chart, {"": record})
     data = data[data.value.notna()]
-    if quantity is not artifact.main:
-        data = data.assign(low=float("nan"), high=float("nan"))
-    series_lines(axes, data, LOOKS, err_style="band")
-    assert artifact.x_axis is not None
-    sizes = sorted(set(data["at"]))
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, labels=list(map(str, sizes)))
-    axes.minorticks_off()
-    label = quantity.axis or f"Peak memory of the fullest GPU ({quantity.shown})"
-    axes.set(xlabel=artifact.x_axis.label, ylabel=label, ylim=(0, 1.05 * axes.get_ylim()[1]))
+    if quantity is artifact.main:
+        series_lines(axes, data, LOOKS, "bars", APART)
+    else:
+        series_lines(axes, data.assign(low=None), LOOKS)
+    label_axes(axes, chart, data)
+    if not quantity.axis:
+        axes.set_ylabel(f"Peak memory of the fullest GPU ({quantity.shown})")
+
+
+def merit(record: "Record") -> str:
+    """The largest changes by sequence parallelism."""
+    results = Results.of_record(record)
+    speed, memory = (_changes(results, metric, SIZES).values() for metric in (q.THROUGHPUT, q.PEAK_MEMORY))
+    return f"sequence parallelism: throughput up to {max(speed):+.0%}, memory down to {min(memory):+.0%}"
 
 
 ARTIFACT = Artifact(
@@ -133,6 +145,7 @@ ARTIFACT = Artifact(
     x_axis=q.XAxis("t", f"Tensor-parallel size t (p = {GPUS}/t)", scale="log2"),
     further=further,
     draw=draw,
+    merit=merit,
     notes=(
         "Not in the paper. Nothing that Korthikanti et al. measured with sequence parallelism is used or compared.",
         "The training program is the paper's otherwise: no collective is hidden under a GEMM, as they hide the gathers "

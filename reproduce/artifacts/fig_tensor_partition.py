@@ -7,7 +7,7 @@ from ptdp_core.formulas import ring_factor, tensor_parallel_elements
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.operators import layer_backward, layer_forward
-from reproduce.artifacts.shared.diagrams import draw_block
+from reproduce.artifacts.shared.diagrams import block_height, draw_block
 from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
@@ -90,13 +90,15 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
     model, t = model_of(parameters), parameters["t"]
     (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
     forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
-    figure = theme.new_figure(height=3.6)
+    figure = theme.new_figure(height=4.2)
     blocks = (
         ("MLP: A and B", "mlp", "GeLU"),
         ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
     )
-    for axes, (title, name, between) in zip(figure.subplots(2, 1), blocks, strict=True):
-        axes.set_title(f"{title}, GPT-3 (h = {model.hidden}), t = {t}", fontsize=7)
+    heights = [block_height(_weights(model, name)) for _, name, _ in blocks]
+    panels = figure.subplots(2, 1, height_ratios=heights)
+    for axes, letter, (title, name, between) in zip(panels, "ab", blocks, strict=True):
+        theme.name_panel(axes, letter, f"{title}, GPT-3 (h = {model.hidden}), t = {t}")
         draw_block(axes, _weights(model, name), t, between)
     lines = [
         "f: forward identity, backward all-reduce; g: the reverse",

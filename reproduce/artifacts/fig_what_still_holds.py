@@ -54,13 +54,16 @@ SMALL_MODEL: Mapping[str, Any] = {"layers": 32, "hidden": 2560, "heads": 32, "se
 class Takeaway:
     """A claim of one of the paper's figures, judged again.
 
-    `where_it_changes` reads from an era's results at which bandwidth or how many tokens per GPU the verdict changes,
-    `series` are those of the figure that the claim is about, if not all.
+    `decides` says which number decides, and `evidence` gives it from an era's results and the judgement's numbers;
+    `where_it_changes` says at which bandwidth or how many tokens per GPU and iteration the verdict changes. `series`
+    are those of the figure that the claim is about, if not all.
     """
 
     text: str
     artifact: Artifact
     claim: str
+    decides: str
+    evidence: Callable[[Results, Mapping[str, float]], str]
     where_it_changes: Callable[[Results], str] = lambda results: ""
     series: tuple[str, ...] = ()
 
@@ -77,6 +80,15 @@ class Takeaway:
     def judge(self, results: Results, era: str) -> Judgement:
         """What the figure's own judge says of the era's points, inside the margins that are known."""
         return within_margins(self.original, of_era(results, self.artifact, era))
+
+    def number(self, results: Results, era: str) -> str:
+        """The number that decides the era's verdict, in words."""
+        numbers = self.judge(results, era).numbers
+        values = {name: metric.value for name, metric in numbers.items() if metric.value is not None}
+        try:
+            return self.evidence(of_era(results, self.artifact, era), values)
+        except (MissingResultError, KeyError):  # of an interrupted run
+            return ""
 
     def changes(self, results: Results, era: str) -> str:
         """Where the era's verdict changes; '' if that is not known."""
@@ -136,7 +148,9 @@ def _crossing(values: Sequence[tuple[float, float]], level: float) -> float | No
 
 def _at_bandwidth(results: Results) -> str:
     values = [p.metrics[CROSSOVER.name].value for p in results.points if CROSSOVER.name in p.metrics]
-    return f"{values[0] / 1e9:.0f} GB/s an HCA" if values and values[0] else f"no bandwidth up to {REACH:.0f} x its own"
+    if values and values[0]:
+        return f"t=16 as fast at {values[0] / 1e9:.0f} GB/s an HCA"
+    return f"t=16 slower even with HCAs {REACH:.0f} x as fast"
 
 
 def _gain_falls_at(results: Results) -> str:
@@ -144,17 +158,22 @@ def _gain_falls_at(results: Results) -> str:
     by_batch = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B")
     gains = [(tokens[B], gain) for B, gain in by_batch.items()]
     if crossing := _crossing(gains, fig_interleaved.GAIN):
-        return f"{crossing:,.0f} tokens a GPU"
+        return f"less than 10% above {crossing:,.0f} tokens a GPU"
     (first, _), (last, gain) = gains[0], gains[-1]
-    return f"beyond {last:,.0f} tokens a GPU" if gain > fig_interleaved.GAIN else f"below {first:,.0f} tokens a GPU"
+    more = gain > fig_interleaved.GAIN
+    return f"10% up to {last:,.0f} tokens a GPU and more" if more else f"less than 10% at {first:,.0f} tokens a GPU"
+
+
+def _two_over_four(results: Results) -> dict[int, float]:
+    """The throughput at p=2 over that at p=4, the two shallowest pipelines, by batch size."""
+    return {B: line[2] / line[4] for B, line in sorted(results.by_batch(q.THROUGHPUT, "p").items())}
 
 
 def _data_first_from(results: Results) -> str:
-    """The tokens per GPU and iteration from which on p=2 is faster than p=4, the two shallowest pipelines."""
-    tokens = _tokens_by_batch(results)
-    ratios = [(tokens[B], line[2] / line[4]) for B, line in sorted(results.by_batch(q.THROUGHPUT, "p").items())]
-    crossing = _crossing(ratios, 1.0)
-    return f"{crossing:,.0f} tokens a GPU" if crossing else f"below {ratios[0][0]:,.0f} tokens a GPU"
+    tokens, ratios = _tokens_by_batch(results), _two_over_four(results)
+    crossing = _crossing([(tokens[B], ratio) for B, ratio in ratios.items()], 1.0)
+    at = f"from {crossing:,.0f}" if crossing else f"already at {tokens[min(ratios)]:,.0f}"
+    return f"p=2 ahead of p=4 {at} tokens a GPU"
 
 
 def _zero3_equals_at(results: Results) -> str:
@@ -162,8 +181,20 @@ def _zero3_equals_at(results: Results) -> str:
     tokens = {point.parameters["gpus"]: _tokens(point.parameters) for point in results.of(f"{ZERO3}, 175B")}
     ratios = {n: ours[n] / speed for n, speed in theirs.items()}
     if crossing := _crossing(sorted((tokens[n], ratio) for n, ratio in ratios.items()), 1.0):
-        return f"equal at {crossing:,.0f} tokens a GPU (175B)"
-    return f"PTD-P/ZeRO-3 {min(ratios.values()):.2f} to {max(ratios.values()):.2f} (175B)"
+        return f"ZeRO-3 as fast at {crossing:,.0f} tokens a GPU (175B)"
+    return f"PTD-P {min(ratios.values()):.2f} to {max(ratios.values()):.2f} x as fast (175B)"
+
+
+def _best_over_next(results: Results, numbers: Mapping[str, float]) -> str:
+    """How far t=8 is ahead of the next best, where that is least."""
+    lines = results.by_batch(q.THROUGHPUT, "t").items()
+    lead, B = min((line[8] / max(speed for t, speed in line.items() if t != 8), B) for B, line in lines)
+    return f"{lead - 1:+.0%} (B={B})"
+
+
+def _gains(results: Results, numbers: Mapping[str, float]) -> str:
+    gains = results.gains(fig_interleaved.INTERLEAVED, fig_interleaved.DEFAULT, q.THROUGHPUT, "B").values()
+    return f"{min(gains):+.0%} to {max(gains):+.0%}"
 
 
 ROWS = (
@@ -171,25 +202,63 @@ ROWS = (
         "Tensor parallelism up to a node's GPUs (Takeaway 1)",
         fig_tensor_vs_pipeline.ARTIFACT,
         "best_at_node_size",
+        "t=8 over the next fastest t, at least",
+        _best_over_next,
         _at_bandwidth,
     ),
-    Takeaway("Pipeline messages are cheap across nodes", fig_tensor_vs_pipeline.ARTIFACT, "pipeline_messages_cheap"),
+    Takeaway(
+        "Pipeline messages are cheap across nodes",
+        fig_tensor_vs_pipeline.ARTIFACT,
+        "pipeline_messages_cheap",
+        "exposed messages, of an iteration",
+        lambda results, numbers: f"at most {numbers['largest_share']:.1%}",
+    ),
     Takeaway(
         "Data before pipeline parallelism",
         fig_pipeline_vs_data.ARTIFACT,
         "throughput_falls_with_p",
+        "p=2 over p=4, at B=32 and 512",
+        lambda results, numbers: ", ".join(f"{ratio - 1:+.0%}" for ratio in _two_over_four(results).values()),
         _data_first_from,
     ),
-    Takeaway("All-reduces dominate across nodes", fig_tensor_vs_data.ARTIFACT, "especially_across_nodes"),
-    Takeaway("Interleaving gains 10+%", fig_interleaved.ARTIFACT, "improves_throughput", _gain_falls_at),
+    Takeaway(
+        "All-reduces dominate across nodes",
+        fig_tensor_vs_data.ARTIFACT,
+        "especially_across_nodes",
+        "of an iteration, inside and across nodes",
+        lambda results, numbers: f"≤ {numbers['largest_inside']:.0%}, ≥ {numbers['smallest_across']:.0%}",
+    ),
+    Takeaway(
+        "Interleaving gains 10+%",
+        fig_interleaved.ARTIFACT,
+        "improves_throughput",
+        "gain by batch size",
+        _gains,
+        _gain_falls_at,
+    ),
     Takeaway(
         "Scatter/gather gains up to 11%",
         fig_scatter_gather.ARTIFACT,
         "up_to_11_percent",
+        "largest gain",
+        lambda results, numbers: f"{numbers['largest_gain']:+.0%}",
         series=(fig_scatter_gather.OFF, fig_scatter_gather.ON),
     ),
-    Takeaway("Recomputation is needed for larger batches", fig_recomputation.ARTIFACT, "needed_for_larger_batches"),
-    Takeaway("PTD-P scales better than ZeRO-3", fig_zero3.ARTIFACT, "scales_more_gracefully", _zero3_equals_at),
+    Takeaway(
+        "Recomputation is needed for larger batches",
+        fig_recomputation.ARTIFACT,
+        "needed_for_larger_batches",
+        "largest batch that fits without it, of 256",
+        lambda results, numbers: f"B={numbers['largest_batch_without']:.0f}",
+    ),
+    Takeaway(
+        "PTD-P scales better than ZeRO-3",
+        fig_zero3.ARTIFACT,
+        "scales_more_gracefully",
+        "speed kept from 384 to 1536 GPUs",
+        lambda results, numbers: f"{numbers['ptd_p_175b']:.0%} (ZeRO-3 {numbers['zero_3_175b']:.0%})",
+        _zero3_equals_at,
+    ),
 )
 FIGURES = {row.artifact.id: row for row in ROWS}
 # Figures that are about recomputation, or with points that do not fit without it.
@@ -271,13 +340,13 @@ def notes(results: Results) -> tuple[str, ...]:
     for row in ROWS:
         changes = {era: row.changes(results, era) for era in (A100, H100)}
         if any(changes.values()):
-            lines.append(f"{row.text}: changes at " + "; ".join(f"{era}: {text}" for era, text in changes.items()))
+            lines.append(f"{row.text}: " + "; ".join(f"{era}: {text}" for era, text in changes.items()))
     return tuple(lines)
 
 
 def _with_margins(record: "Record") -> Results:
     """The record's points as their claims were judged."""
-    results = Results(record.points, record.fidelity, record.scale)
+    results = Results.of_record(record)
     cluster = record.provenance.cluster.name if record.provenance.cluster else ""
     known = margins.read(cluster)
     if known is None:
@@ -287,25 +356,38 @@ def _with_margins(record: "Record") -> Results:
     )
 
 
+def merit(record: "Record") -> str:
+    """How many of the claims still hold."""
+    claims = {row.claim for row in ROWS}
+    verdicts = [claim.verdict for claim in record.claims if claim.id in claims]
+    return f"{verdicts.count('holds')} of {len(ROWS)} claims hold on H100s, {verdicts.count('contradicted')} do not"
+
+
 def draw(artifact: Artifact, record: "Record") -> "Figure":
-    """A row for each sentence, its verdict in both eras, and where the verdict changes."""
+    """A row for each sentence: in both eras the verdict and the number that decides, and where the verdict changes."""
     results = _with_margins(record)
-    figure = theme.new_figure(theme.PAGE, 2.9)
+    figure = theme.new_figure(theme.PAGE, 3.4)
     axes = figure.subplots()
     axes.set(xlim=(0, 10.4), ylim=(len(ROWS), -0.8))
     axes.axis("off")
-    for x, text in ((0, "Claim of the paper"), (4.6, A100), (6.0, H100), (7.4, "The verdict changes at")):
+    for x, text in ((0, "Claim of the paper"), (4.05, A100), (5.6, H100), (7.15, "Where the verdict changes")):
         axes.text(x, -0.4, text, fontsize=7.5, fontweight="bold", va="center")
     for y, row in enumerate(ROWS):
-        axes.text(0, y + 0.5, f"{row.text}, {row.artifact.label}", fontsize=6.5, va="center")
-        for x, era in ((4.6, A100), (6.0, H100)):
+        axes.text(0, y + 0.3, row.text, fontsize=6.5, va="center")
+        axes.text(0, y + 0.7, f"{row.artifact.label}: {row.decides}", fontsize=6, va="center", color="#555555")
+        for x, era in ((4.05, A100), (5.6, H100)):
             verdict = row.judge(results, era).verdict
             color, text = LOOKS.get(verdict, ("#eeeeee", verdict))
-            box(axes, x, y + 0.08, 1.3, 0.84, color)
-            axes.text(x + 0.65, y + 0.5, text, fontsize=6.5, ha="center", va="center")
+            box(axes, x, y + 0.06, 1.45, 0.88, color)
+            axes.text(x + 0.725, y + 0.3, text, fontsize=6.5, fontweight="bold", ha="center", va="center")
+            axes.text(x + 0.725, y + 0.7, row.number(results, era), fontsize=6, ha="center", va="center")
         changes = [f"{era.split()[1]}: {text}" for era in (A100, H100) if (text := row.changes(results, era))]
-        axes.text(7.4, y + 0.5, "\n".join(changes), fontsize=6, va="center")
-    theme.add_origin(figure, [f"{record.fidelity}: ptdp on models of Selene and of an H100 cluster"])
+        axes.text(7.15, y + 0.5, "\n".join(changes), fontsize=6, va="center")
+    lines = [
+        f"{record.fidelity}: ptdp on models of Selene and of an H100 cluster; tokens: of an iteration",
+        "open: within the simulator's margins the verdict may be the other one",
+    ]
+    theme.add_origin(figure, lines)
     return figure
 
 
@@ -321,6 +403,7 @@ ARTIFACT = Artifact(
     columns={"p": "p", "t": "t", "d": "d", "B": "B"},
     further=further,
     draw=draw,
+    merit=merit,
     notes=notes,
 )
 

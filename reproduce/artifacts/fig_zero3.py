@@ -1,6 +1,7 @@
 """Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
 
 from math import fsum
+from typing import TYPE_CHECKING, Any
 
 from reproduce.artifacts import table_zero3
 from reproduce.artifacts.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
@@ -9,20 +10,53 @@ from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, rises, word
-from reproduce.experiment.sweep import Sweep
-from reproduce.output.figures import line_plot
-from reproduce.output.theme import MARKERS, PALETTE
+from reproduce.experiment.sweep import PAPER, Sweep
+from reproduce.output import theme
+from reproduce.output.figures import (
+    add_legend,
+    chart_data,
+    draw_others,
+    fit_labels,
+    label_axes,
+    legend_keys,
+    line_plot,
+    series_lines,
+    series_styles,
+)
+from reproduce.output.origins import interval_label, origin_lines
+from results.records import Record
 
-# "the 175B GPT-3 model is shown with dotted lines, and the 530B model is shown with solid lines"
-LOOKS = {
-    f"{scheme}, {model}": {
-        "color": PALETTE[color],
-        "marker": MARKERS[2 * color + (model == "530B")],
-        "linestyle": "-" if model == "530B" else ":",
-    }
-    for color, scheme in enumerate((PTDP, ZERO3))
-    for model in MODELS
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TICKS = (20, 50, 100, 200, 400)  # teraFLOP/s per GPU
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Beside each other both models, over a logarithmic y axis: ZeRO-3's intervals are a factor of 2.7 each way.
+
+    What was measured, with one model, is a line plot.
+    """
+    if record.scale != PAPER:
+        return line_plot(artifact, record)
+    data = chart_data(artifact, {"": record})
+    data[["scheme", "model"]] = data.series.str.split(", ", expand=True).to_numpy()
+    styles = series_styles(artifact, data.assign(series=data.scheme).sort_values("series"))
+    keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
+    figure = theme.new_figure(theme.PAGE)
+    handles: dict[str, Any] = {}
+    for axes, letter, model in zip(figure.subplots(1, len(MODELS), sharey=True), "ab", MODELS, strict=True):
+        rows = data[data.model == model].assign(series=data.scheme)
+        handles |= series_lines(axes, rows, styles, "band") | draw_others(axes, rows, styles, keys)
+        label_axes(axes, artifact, rows)
+        theme.name_panel(axes, letter, f"{model} parameters")
+    axes.set(yscale="log", ylim=(TICKS[0] / 1.5, TICKS[-1] * 1.5), ylabel="")
+    axes.set_yticks(TICKS, labels=list(map(str, TICKS)))
+    axes.minorticks_off()
+    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+    return figure
 
 
 ARTIFACT = Artifact(
@@ -31,16 +65,15 @@ ARTIFACT = Artifact(
     section="5.2",
     title="Throughput per GPU of PTD-P and ZeRO-3",
     description=(
-        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B (dotted) and the 530 "
-        "billion model (solid): the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B and the 530 billion "
+        "model: the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
     ),
     quantities=table_zero3.QUANTITIES,
     sweeps={"paper": Sweep(table_zero3.rows), **table_zero3.MEASURED},
     columns={"gpus": "n", "b": "b", "B": "B"},
     x_axis=q.XAxis("gpus", "Number of GPUs"),
     further=table_zero3.training_time,
-    draw=line_plot,
-    looks=LOOKS,
+    draw=draw,
     notes=(
         "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
         "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",

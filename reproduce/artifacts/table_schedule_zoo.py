@@ -8,7 +8,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
-from results.records import Metric
+from results.records import Metric, Record
 
 P, M = 12, 24  # Figure 12's pipeline, and the fewest microbatches for which all schedules exist
 RELATIVE = ("relative_bubble", "relative_memory", "relative_messages")
@@ -54,6 +54,14 @@ def notes(results: Results) -> tuple[str, ...]:
     )
 
 
+def merit(record: Record) -> str:
+    """How far the executed bubbles are from the published ones, at most."""
+    results = Results.of_record(record)
+    published = {point.key: metric.value for point in record.points if (metric := point.metrics.get(PUBLISHED[0]))}
+    apart = [abs(results.value(key, RELATIVE[0]) - (value or 0)) for key, value in published.items()]
+    return f"bubbles of {len(apart)} schedules within {max(apart):.2f} of the published" if apart else ""
+
+
 ARTIFACT = Artifact(
     id="table_schedule_zoo",
     title="Pipeline schedules: bubble, activation memory and messages, relative to 1F1B",
@@ -72,6 +80,7 @@ ARTIFACT = Artifact(
     columns={"schedule": "schedule", "v": "v"},
     derive=derive,
     notes=notes,
+    merit=merit,
 )
 
 

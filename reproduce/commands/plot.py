@@ -20,14 +20,16 @@ HELP = """\
 NAME is an artifact (reproduce list) or a benchmark (reproduce bench list); without one, everything that has a
 record. Nothing runs: the figure next to each record is drawn again from what the record says.
 
---style paper writes figure_paper.*, without the small print: it goes to figure_paper.txt, for the caption. --with draws
-the record of one line chart together with those of other results folders (or of single records, named by their folder
-or file) into overlay.*: one's own cluster against Selene, before against after, measured against simulated.
+--for icml writes figure_icml.*, in the widths, letters and sizes that its papers have, without the small print: it goes
+to figure_icml.txt, for the caption, and the numbers that are drawn to figure_icml.csv. --for paper does so in the usual
+size. --with draws the record of one line chart together with those of other results folders (or of single records,
+named by their folder or file) into overlay.*: one's own cluster against Selene, before against after, measured against
+simulated.
 
 """
 WIDTHS = {"column": theme.COLUMN, "page": theme.PAGE}
 NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
-STYLES = ("screen", "paper")
+SCREEN = "screen"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -39,17 +41,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--with", dest="others", type=_paths, metavar="RESULTS[,RESULTS]", help="draw these results of NAME, too"
     )
     parser.add_argument(
-        "--style", choices=STYLES, default="screen", help="paper: where the numbers come from is left to the caption"
-    )
+        "--for", dest="place", choices=(SCREEN, "paper", *theme.VENUES), default=SCREEN,
+        help="what is published: with widths and letters of the venue, and caption and numbers in files beside it",
+    )  # fmt: skip
     parser.add_argument(
         "--format", dest="formats", type=_formats, metavar="FORMAT[,FORMAT]", default=theme.USUAL.formats,
         help=f"of {', '.join(theme.FORMATS)} (default: {','.join(theme.USUAL.formats)})",
     )  # fmt: skip
     parser.add_argument(
         "--width", type=_width, metavar="column|page|INCHES",
-        help=f"column: {theme.COLUMN} in, page: {theme.PAGE} in (default: what the figure was made for)",
+        help=f"column: {theme.COLUMN} in, page: {theme.PAGE} in (default: the venue's, or what it was made for)",
     )  # fmt: skip
-    parser.add_argument("--font", choices=tuple(theme.FONTS), default=theme.USUAL.font)
+    parser.add_argument("--font", choices=tuple(theme.FONTS), help="(default: serif for a venue, else sans)")
     add_json(parser)
     add_results(parser)
 
@@ -92,9 +95,10 @@ def run(parsed: Namespace) -> int:
         if not records[name]:
             how = f"reproduce bench run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
-    paper = parsed.style == "paper"
-    look = theme.FigureLook(parsed.width, parsed.font, parsed.formats, captioned=paper)
-    ending = "_paper" if paper else ""
+    venue = theme.VENUES.get(parsed.place)
+    font = parsed.font or ("serif" if venue else theme.USUAL.font)
+    look = theme.FigureLook(parsed.width, font, parsed.formats, parsed.place != SCREEN, venue)
+    ending = f"_{parsed.place}" if look.captioned else ""
     if parsed.others:
         drawn = _overlay(names, records, parsed.results, parsed.others, look, f"overlay{ending}")
     else:

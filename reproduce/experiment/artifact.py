@@ -65,6 +65,7 @@ class Artifact:
     - `looks`: color, marker and linestyle of series that a line chart should not choose itself
     - `notes`: further lines for the record, the table and the terminal, where it is not measured: these, or what
       `notes(results)` says
+    - `merit(record)`: what the results show in a few words, where there is no paper to be near to
     - `files(artifact, record)`: further files to write next to the record: by name, what makes each
     """
 
@@ -90,6 +91,7 @@ class Artifact:
     draw: "Callable[[Artifact, Record], Figure] | None" = None
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: Callable[[Results], tuple[str, ...]] | tuple[str, ...] = out_of_memory
+    merit: Callable[[Record], str] | None = None
     files: "Callable[[Artifact, Record], Mapping[str, Callable[[], bytes]]] | None" = None
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from reproduce.experiment import published
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.sweep import PAPER
-from results.records import Metric, Number, PointResult
+from results.records import Metric, Number, PointResult, Record
 
 X = TypeVar("X")
 
@@ -32,6 +32,11 @@ class Results:
     fidelity: str
     scale: str = PAPER
     moved: "Callable[[Results], Iterable[Alternative]]" = field(default=lambda results: (), compare=False)
+
+    @classmethod
+    def of_record(cls, record: Record) -> "Results":
+        """The points of a record, without margins."""
+        return cls(record.points, record.fidelity, record.scale)
 
     @cached_property
     def alternatives(self) -> "tuple[Alternative, ...]":

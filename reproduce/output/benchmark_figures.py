@@ -12,6 +12,7 @@ from benchmarks.harness.runner import NOT_QUIET, results_of
 from reproduce.output import theme
 from reproduce.output.figures import series_lines
 from reproduce.output.frame import HIGH, LOW, frame
+from reproduce.output.tables import csv_text
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Panel:
             name: {"color": colors[name], "marker": marker}
             for name, marker in zip(data.series.unique(), cycle(theme.MARKERS), strict=False)
         }
-        series_lines(axes, data.astype({"x": float}), styles, err_style="band")
+        series_lines(axes, data.astype({"x": float}), styles, spread="band")
         axes.set_xscale("log", base=2)
         if data.value.max() > WIDE_RANGE * data.value.min():
             axes.set_yscale("log")
@@ -158,7 +159,7 @@ def render(record: Record, look: theme.FigureLook = theme.USUAL, name: str = "fi
     if not any(point.status == "ok" for point in results_of(record)):
         return {}
     with theme.style(look):
-        return theme.figure_files(draw(record), f"Benchmark: {record.id}", name, look)
+        return theme.figure_files(draw(record), f"Benchmark: {record.id}", name, look, lambda: csv_text(record))
 
 
 def draw(record: Record) -> "Figure":

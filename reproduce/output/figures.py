@@ -1,16 +1,17 @@
 """The figures of records: the line plot that most of them are, and drawing any of them as files."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import cycle, pairwise
 from math import ceil, log2
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.claims import OURS
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output import theme
-from reproduce.output.origins import origin_lines, overlay_lines, reversed_claims
+from reproduce.output.origins import interval_label, origin_lines, overlay_lines
+from reproduce.output.tables import csv_text
 from results.records import Record
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
-ROOM = 1.35  # of the axis over the highest marker, at most: a wide band is cut off
-BAND = 0.15  # opacity of what lies between low and high
+PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
+SIDE_BY_SIDE = 6.0  # points between series
 LARGEST_GAP, UNEVEN = 0.35, 1.3  # between neighbours on a linear axis: of the axis, and of evenly spaced ones
 
 
@@ -36,7 +37,8 @@ def render(
         return {}
     with theme.style(look):
         figure = artifact.draw(artifact, record)
-        return theme.figure_files(figure, f"{artifact.label}: {artifact.title}", name, look)
+        title = f"{artifact.label}: {artifact.title}"
+        return theme.figure_files(figure, title, name, look, lambda: csv_text(record))
 
 
 def render_overlay(
@@ -45,23 +47,19 @@ def render_overlay(
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):
         title = f"{artifact.label}: {artifact.title}: {', '.join(records)}"
-        return theme.figure_files(overlay(artifact, records), title, name, look)
+        return theme.figure_files(overlay(artifact, records), title, name, look, lambda: csv_text(*records.values()))
 
 
 def line_plot(artifact: Artifact, record: Record) -> "Figure":
     """The main quantity over the x axis: for `Artifact.draw`.
 
     A line per series for ours, with bars over 80% of the samples where there are samples, and a light band over the
-    intervals of simulated values. The paper's values are hollow markers on a broad pale line below ours, what was
-    predicted is a short bar in a darker tone of the line, a point out of memory is a cross above the axes. A series
-    that lies under later ones is broader, so that it is seen. The y axis starts at zero, so that ratios can be seen.
-    `artifact.looks` may give a series its own color, marker and linestyle.
+    intervals of simulated values. The paper's values are hollow markers on a dashed line, what was predicted is a short
+    bar in a darker tone of the line, a point out of memory is a cross above the axes. Where there are predictions, the
+    series stand side by side; elsewhere a series that lies under later ones is broader, so that it is seen. The y axis
+    starts at zero, so that ratios can be seen. `artifact.looks` may give a series its own color, marker and linestyle.
     """
-    figure = overlay(artifact, {"": record})
-    if reversed_claims(artifact, record):
-        whose = "the" if artifact.place == OURS else "the paper's"
-        figure.axes[0].set_title(f"opposite to {whose} claim, but no test of it", fontsize=7)
-    return figure
+    return overlay(artifact, {"": record})
 
 
 def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
@@ -78,39 +76,51 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     data = chart_data(artifact, records)
     alone = len(records) == 1
     first = next(iter(records.values()))
-    names = list(dict.fromkeys(data.series))
-    usual = zip(names, cycle(theme.PALETTE), cycle(theme.MARKERS), strict=False)
-    styles = {name: {"color": color, "marker": mark, **artifact.looks.get(name, {})} for name, color, mark in usual}
-    keys = ["paper"] if data.paper.notna().any() else []
-    keys += ["predicted"] if alone and data.predicted.notna().any() else []
-    keys += [theme.OOM] if "oom" in set(data.status) else []
+    styles = series_styles(artifact, data)
+    interval = interval_label(artifact, records.values())
+    keys = legend_keys(data, interval, alone)
     results = {} if alone else dict(zip(records, LINES, strict=False))
-    shown = {name: name or (first.fidelity if alone else "ours") for name in names}
+    shown = {name: name or (first.fidelity if alone else "ours") for name in styles}
     columns = theme.legend_columns(list(shown.values()), theme.figure_width(), [*results, *keys])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
     axes = figure.subplots()
-    handles: dict[str, Line2D] = {}
+    apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
+    axes.margins(x=0.1 if apart else 0.05)
+    lines: dict[str, Line2D] = {}
     for result in reversed([*records]):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
         spread = "band" if records[result].fidelity == "simulated" else "bars"
-        lines = series_lines(axes, data[data.result == result], looks, err_style=spread)
-        if alone:
-            handles = lines
-            for name, line in lines.items():
-                line.set(**_breadth(data, name))
-    others: dict[str, list[Artist]] = {
-        result: [Line2D([], [], color="#444444", linestyle=linestyle)] for result, linestyle in results.items()
+        lines = series_lines(axes, data[data.result == result], looks, spread, apart)
+    if alone and not apart:
+        for name, line in lines.items():
+            line.set(**_breadth(data, name))
+    others = draw_others(axes, data, styles, keys, apart)
+    label_axes(axes, artifact, data)
+    handles: dict[str, Any] = {
+        shown[name]: (lines.get(name) if alone else None) or Line2D([], [], **look) for name, look in styles.items()
     }
-    others |= {key: [] for key in keys}
-    for name, look in styles.items():
-        for key, artist in _draw_others(axes, data[data.series == name], name, look, keys):
-            others[key].append(artist)
-    _label_axes(axes, artifact, data)
-    handles = {shown[name]: handles.get(name) or Line2D([], [], **look) for name, look in styles.items()}
-    _legend(figure, {**handles, **{key: tuple(lines[:2]) for key, lines in others.items()}}, columns)
+    handles |= {result: Line2D([], [], color="#444444", linestyle=line) for result, line in results.items()}
+    add_legend(figure, handles | others, columns)
     theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
-    _fit_label(figure, axes)
+    fit_labels(figure)
     return figure
+
+
+def series_styles(artifact: Artifact, data: "DataFrame") -> dict[str, dict[str, Any]]:
+    """The color and marker of each series, in order, and what else `artifact.looks` gives it."""
+    usual = zip(data.series.unique(), cycle(theme.PALETTE), cycle(theme.MARKERS), strict=False)
+    return {name: {"color": color, "marker": mark, **artifact.looks.get(name, {})} for name, color, mark in usual}
+
+
+def legend_keys(data: "DataFrame", interval: str, alone: bool) -> list[str]:
+    """What the legend has beyond the series: the paper's values, `interval` if it is not '', predictions, crosses."""
+    there = {
+        PAPER: data.paper.notna().any(),
+        interval: bool(interval),
+        PREDICTED: alone and data.predicted.notna().any(),
+        theme.OOM: "oom" in set(data.status),
+    }
+    return [key for key, is_there in there.items() if is_there]
 
 
 def chart_data(artifact: Artifact, records: Mapping[str, Record]) -> "DataFrame":
@@ -138,31 +148,53 @@ def _points(artifact: Artifact, record: Record) -> "DataFrame":
 
 
 def series_lines(
-    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], err_style: str = "bars"
+    axes: "Axes",
+    data: "DataFrame",
+    styles: Mapping[str, Mapping[str, Any]],
+    spread: str = "bars",
+    apart: float = 0.0,
 ) -> "dict[str, Line2D]":
-    """The values over x by seaborn, with what lies between low and high as bars or a band: the line of each series.
+    """The values over x, with what lies between low and high as `spread`, bars or a band: the line of each series.
 
     `data` has the columns series, x, value, low, high; `styles` the color, marker and perhaps the linestyle by series.
+    Neighbouring series are drawn `apart` points apart, around their x.
     """
-    import seaborn
+    lines = {}
+    for (name, look), points in _side_by_side(styles, apart):
+        rows = data[data.series == name].dropna(subset="value").sort_values("x")
+        if rows.empty:
+            continue
+        with _aside(axes, points):
+            (lines[name],) = axes.plot(rows.x, rows.value, label=name, clip_on=False, markeredgewidth=0, **look)
+            rows = rows.dropna(subset="low")
+            if spread == "bars":
+                axes.vlines(rows.x, rows.low, rows.high, color=look["color"], linewidth=0.7)
+            elif len(rows):
+                axes.fill_between(rows.x, rows.low, rows.high, color=look["color"], alpha=theme.BAND, linewidth=0)
+    return lines
 
-    # Of low, value and high, the median is the value and the range the bar.
-    numbers = data.melt(["series", "x"], ["value", "low", "high"], value_name="y").dropna()
-    there = [name for name in styles if (numbers.series == name).any()]
-    if not there:
-        return {}  # seaborn would warn of a palette without series
-    before = len(axes.lines)
-    seaborn.lineplot(
-        numbers, x="x", y="y", hue="series", style="series", hue_order=there, style_order=there, ax=axes, legend=False,
-        palette={name: styles[name]["color"] for name in there}, dashes=False, clip_on=False, markeredgewidth=0,
-        markers={name: styles[name]["marker"] for name in there}, estimator="median",
-        errorbar=("pi", 100) if data.low.notna().any() else None, err_style=err_style,
-        err_kws={"elinewidth": 0.7} if err_style == "bars" else {"linewidth": 0, "alpha": BAND},
-    )  # fmt: skip
-    drawn = [line for line in axes.lines[before:] if line.get_linestyle() != "None"]  # bars come with one that is none
-    for name, line in zip(there, drawn, strict=True):
-        line.set(label=name, linestyle=styles[name].get("linestyle", "-"))
-    return dict(zip(there, drawn, strict=True))
+
+def _side_by_side(
+    styles: Mapping[str, Mapping[str, Any]], apart: float
+) -> Iterator[tuple[tuple[str, Mapping[str, Any]], float]]:
+    """Each series and its look, with the points by which it is moved to the right."""
+    for place, series in enumerate(styles.items()):
+        yield series, apart * (place - (len(styles) - 1) / 2)
+
+
+@contextmanager
+def _aside(axes: "Axes", points: float) -> Iterator[None]:
+    """What is drawn inside stands so many points to the right of its x."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    before = set(axes.get_children())
+    yield
+    if points:
+        moved = ScaledTranslation(points / 72, 0, figure.dpi_scale_trans)
+        for artist in set(axes.get_children()) - before:
+            artist.set_transform(artist.get_transform() + moved)
 
 
 def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
@@ -174,29 +206,46 @@ def _breadth(data: "DataFrame", name: str) -> dict[str, Any]:
     return {"linewidth": 1.2 + 1.3 * hidden, "markersize": 4 + 2.5 * hidden}
 
 
-def _draw_others(
-    axes: "Axes", points: "DataFrame", name: str, look: Mapping[str, Any], keys: Sequence[str]
+def draw_others(
+    axes: "Axes", data: "DataFrame", styles: Mapping[str, Mapping[str, Any]], keys: Sequence[str], apart: float = 0.0
+) -> dict[str, Any]:
+    """What the series are compared with, and where they have no value: the legend's handle of each of `legend_keys`."""
+    from matplotlib.patches import Patch
+
+    handles: dict[str, list[Artist]] = {key: [] for key in keys}
+    for (name, look), points in _side_by_side(styles, apart):
+        rows = data[data.series == name]
+        with _aside(axes, points):
+            for key, artist in _marks(axes, rows, name, look, keys):
+                handles[key].append(artist)
+        if rows.low.notna().any():
+            band = Patch(color=look["color"], alpha=theme.BAND, linewidth=0)
+            for key in set(keys) - {PAPER, PREDICTED, theme.OOM}:
+                handles[key].append(band)
+    return {key: tuple(artists[:2]) for key, artists in handles.items()}
+
+
+def _marks(
+    axes: "Axes", rows: "DataFrame", name: str, look: Mapping[str, Any], keys: Sequence[str]
 ) -> "Iterator[tuple[str, Artist]]":
-    """What a series is compared with, and where it has no value: each with the key that it has in the legend."""
+    """The paper's values, the predictions and the crosses of a series, each with its key."""
     for key, marks in (
-        ("paper", theme.hollow(look["color"], look["marker"])),
-        ("predicted", theme.predicted(look["color"])),
+        (PAPER, theme.hollow(look["color"], look["marker"])),
+        (PREDICTED, theme.predicted(look["color"])),
     ):
-        rows = points.dropna(subset=key).drop_duplicates("x")
-        if key in keys and len(rows):
-            yield key, axes.plot(rows.x, rows[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
-    out = points[points.status == "oom"].drop_duplicates("x")
+        there = rows.dropna(subset=key).drop_duplicates("x")
+        if key in keys and len(there):
+            yield key, axes.plot(there.x, there[key], label=f"{name} ({key})".strip(), clip_on=False, **marks)[0]
+    out = rows[rows.status == "oom"].drop_duplicates("x")
     if len(out):
         crosses = sum(str(line.get_label()).endswith(f"({theme.OOM})") for line in axes.lines)  # of other series
         above = {"transform": axes.get_xaxis_transform(), "clip_on": False, "color": look["color"]}
         heights = [1.03 + 0.05 * crosses] * len(out)
-        yield (
-            theme.OOM,
-            axes.plot(out.x, heights, label=f"{name} ({theme.OOM})".strip(), **above, **theme.OUT_OF_MEMORY)[0],
-        )
+        label = f"{name} ({theme.OOM})".strip()
+        yield theme.OOM, axes.plot(out.x, heights, label=label, **above, **theme.OUT_OF_MEMORY)[0]
 
 
-def _legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> None:
+def add_legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequence[str]]) -> None:
     """The legend of these columns of labels, above the axes."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
@@ -209,13 +258,13 @@ def _legend(figure: "Figure", handles: Mapping[str, Any], columns: Sequence[Sequ
     )  # fmt: skip
 
 
-def _label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
+def label_axes(axes: "Axes", artifact: Artifact, data: "DataFrame") -> None:
+    """Name both axes, begin the y axis at zero and have a tick at every x."""
     x_axis = artifact.x_axis
     assert x_axis is not None
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(artifact.main.axis or artifact.main.heading)
-    highest = data[["value", "paper", "predicted"]].max(axis=None)
-    axes.set_ylim(0, min(axes.get_ylim()[1] * 1.05, ROOM * highest))  # room for the markers at the top
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # room for the markers at the top
     ticks = data.drop_duplicates("x").set_index("x")
     places = list(ticks.index)
     texts = list(ticks.label) if x_axis.scale == "category" else [str(value) for value in ticks["at"]]
@@ -247,11 +296,15 @@ def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
     return shown
 
 
-def _fit_label(figure: "Figure", axes: "Axes") -> None:
-    """Break a y label that is longer than its axis into lines, as few and as short as can be."""
+def fit_labels(figure: "Figure") -> None:
+    """Break each label that is longer than its axis into lines, as few and as short as can be."""
     theme.lay_out(figure)
-    label = axes.yaxis.label
-    count = ceil(label.get_window_extent().height / axes.get_window_extent().height)
-    text = label.get_text()
-    width = next(width for width in range(len(text) // count, len(text) + 1) if len(wrap(text, width)) <= count)
-    label.set_text("\n".join(wrap(text, width)))
+    for axes in figure.axes:
+        room = axes.get_window_extent()
+        for label, along in ((axes.xaxis.label, "width"), (axes.yaxis.label, "height")):
+            count = ceil(getattr(label.get_window_extent(), along) / getattr(room, along))
+            if count > 1:
+                text = label.get_text()
+                widths = range(len(text) // count, len(text) + 1)
+                ways = (wrap(text, width, break_long_words=False) for width in widths)
+                label.set_text("\n".join(next(lines for lines in ways if len(lines) <= count)))

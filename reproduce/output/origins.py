@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import OURS
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
@@ -10,12 +11,13 @@ from reproduce.experiment.sweep import CPU, LAPTOP
 from reproduce.output.tables import paper_sources
 from results.records import Record
 
+LEAST_SHOWN = 0.0005  # of a difference that is not 0.0%
+
 
 def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     """What the foot of a figure says: origin of our numbers and the paper's, how far apart they are."""
     times = time_differences(record.points)
-    notes = (_band(artifact, record), "short bars: simulated" if times else "")
-    parts = (_source(record), *notes, _paper_note(artifact, [record]))
+    parts = (_source(record), "short bars: simulated" if times else "", _paper_note(artifact, [record]))
     lines = ["; ".join(filter(None, parts))]
     if times:
         lines.append(
@@ -24,12 +26,12 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     if difference := accuracy(artifact, record.points):
         count = "1 published point" if difference.count == 1 else f"{difference.count} published points"
         apart = f"mean error {difference.mean:.1%} on {count} (worst {difference.worst_signed:+.1%})"
-        equal = f"all {difference.count} points equal the paper's, as rounded"
-        lines.append(equal if difference.equal == difference.count else apart)
-    if record.scale == CPU:
-        lines.append("the ranks share these cores, so that this tests no claim of the paper")
-    if reversed_here := reversed_claims(artifact, record):
-        lines.append(f"opposite to its claims: {', '.join(reversed_here)}")
+        if difference.equal == difference.count:
+            apart = f"all {difference.count} points equal the paper's, as rounded"
+        elif difference.worst < LEAST_SHOWN:
+            apart = f"at most {difference.worst:.2%} off on {count}"
+        lines.append(apart)
+    lines += _on_shared_cores(artifact, record)
     if record.state != "complete":
         lines.append("PARTIAL: the run was interrupted")
     return lines
@@ -42,14 +44,14 @@ def overlay_lines(artifact: Artifact, records: Mapping[str, Record]) -> list[str
     return [*lines, *filter(None, [_paper_note(artifact, records.values())])]
 
 
-def _band(artifact: Artifact, record: Record) -> str:
-    """What the band around the lines holds, as '90% interval'; nothing if there is none."""
-    metrics = (point.metrics.get(artifact.main.name) for point in record.points)
+def interval_label(artifact: Artifact, records: Iterable[Record]) -> str:
+    """What the legend calls the intervals of the main quantity, such as '90% interval'; '' if there are none."""
+    metrics = (point.metrics.get(artifact.main.name) for record in records for point in record.points)
     coverages = sorted({metric.interval.coverage for metric in metrics if metric and metric.interval})
     if not coverages:
         return ""
     least, most = (f"{coverage:.0%}" for coverage in (coverages[0], coverages[-1]))
-    return f"band: {most if least == most else f'{least} to {most}'} interval"
+    return f"{most if least == most else f'{least} to {most}'} interval"
 
 
 def _source(record: Record) -> str:
@@ -66,7 +68,7 @@ def _source(record: Record) -> str:
 def _paper_note(artifact: Artifact, records: Iterable[Record]) -> str:
     """How the paper's values were read, if there are any."""
     sources = paper_sources(artifact.main.name, [point for record in records for point in record.points])
-    return f"hollow: paper ({sources})" if sources else ""
+    return f"paper's values: {sources}" if sources else ""
 
 
 def devices(record: Record) -> str:
@@ -78,15 +80,17 @@ def devices(record: Record) -> str:
     return f"{used} x {host.gpus[0]}" if host.gpus else "GPUs"
 
 
-def reversed_claims(artifact: Artifact, record: Record) -> list[str]:
-    """The claims about a direction that a run on shared CPU cores, which tests none of them, would contradict."""
+def _on_shared_cores(artifact: Artifact, record: Record) -> list[str]:
+    """That a run on shared CPU cores tests no claim, and which claims about a direction come out reversed there."""
     if record.scale != CPU:
         return []
-    results, reversed_here = Results(record.points, record.fidelity, record.scale), []
+    results, reversed_here = Results.of_record(record), []
     for claim in artifact.claims:
         try:
             if LAPTOP in claim.scales and claim.judge(results).verdict == "contradicted":
                 reversed_here.append(claim.id.replace("_", " "))
         except MissingResultError:
             continue
-    return reversed_here
+    whose = "the" if artifact.place == OURS else "the paper's"
+    no_test = f"the ranks share these cores: no test of {whose} claims for GPUs"
+    return [f"{no_test},", f"of which come out reversed: {', '.join(reversed_here)}"] if reversed_here else [no_test]

@@ -185,11 +185,13 @@ def failures(record: Record) -> list[str]:
     ]
 
 
-def csv_text(record: Record) -> str:
-    """The record's tidy frame as CSV: all numbers in base units and full precision; missing values are empty."""
-    from reproduce.output.frame import frame
+def csv_text(*records: Record) -> str:
+    """The records' tidy frames as CSV: all numbers in base units and full precision; missing values are empty."""
+    from reproduce.output.frame import concatenated, frame
 
-    return str(frame(record).to_csv(index=False, lineterminator="\n"))
+    frames = [frame(record) for record in records]
+    rows = concatenated(frames) if len(frames) > 1 else frames[0]
+    return str(rows.to_csv(index=False, lineterminator="\n"))
 
 
 def print_table(console: "Console", table: Table, title: str | None = None, file: str = "") -> None:

@@ -7,7 +7,7 @@ are made with matplotlib's figure objects, without global state; the same record
 
 import io
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from results.records.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
 COLUMN, PAGE = 3.33, 7.0
 HEIGHT = 2.3
-LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
+LETTER, HANDLE, MARGIN = 4.1, 28, 8  # points that a letter in the usual size, a handle and both edges of a legend take
 SMALL_PRINT = 5.5  # points
 LINE = 1.2 / 72  # inches that a line of text takes per point of its size
 # Okabe and Ito's, without the yellow; in this order neighbours differ under every colour deficiency.
@@ -31,11 +32,13 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # What was predicted for what then ran: a bar across its marker; `predicted` gives it the tone of a series.
 PREDICTED: Mapping[str, Any] = {
-    "marker": "_", "color": "#222222", "markersize": 10, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
+    "marker": "_", "color": "#222222", "markersize": 5.5, "markeredgewidth": 1.3, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
 # Points that do not fit, above the axes.
 OUT_OF_MEMORY: Mapping[str, Any] = {"marker": "x", "markersize": 4.5, "markeredgewidth": 1.0, "linestyle": "none"}
 OOM = "out of memory"
+DASHED: Any = (0, (3, 2))  # the line of the paper's points
+BAND = 0.15  # opacity of the band over intervals
 ORIGIN = "origin"  # marks the text that says where a figure's numbers come from
 STYLE: Mapping[str, Any] = {
     "font.size": 7,
@@ -80,21 +83,53 @@ FONTS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
+class Venue:
+    """What a venue prints: inches of a column and of the text, points of labels and of smaller letters."""
+
+    column: float
+    page: float
+    labels: float
+    small: float
+
+
+# Widths are those of the style files (neurips.sty, icml.sty, acmart's sigconf, IEEEtran). Letters of NeurIPS and ICML
+# are tueplots' (0.2.5): one point less than text and captions, two less for ticks and legends; ACM's text is of 9
+# points, and IEEE asks for labels of 8 to 10.
+VENUES: Mapping[str, Venue] = {
+    "neurips": Venue(5.5, 5.5, 9, 7),
+    "icml": Venue(3.25, 6.75, 8, 6),
+    "sc": Venue(COLUMN, PAGE, 8, 7),
+    "ieee": Venue(3.5, 7.16, 8, 8),
+}
+
+
+@dataclass(frozen=True)
 class FigureLook:
     """How figures are made for where they go.
 
-    `width` in inches (None: each figure's usual one), `font` of `FONTS`, `formats` of `FORMATS`; with `captioned`,
-    where the numbers come from is left to a caption in a text file beside the figure.
+    `width` in inches (None: each figure's usual one, or the venue's), `font` of `FONTS`, `formats` of `FORMATS`; with
+    `captioned`, where the numbers come from is left to a caption in a text file beside the figure, and the numbers are
+    in a CSV file there.
     """
 
     width: float | None = None
     font: str = "sans"
     formats: tuple[str, ...] = ("pdf", "png")
     captioned: bool = False
+    venue: Venue | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The style's parameters of matplotlib."""
+        sizes: dict[str, float] = {}
+        if self.venue:
+            sizes |= dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), self.venue.labels)
+            sizes |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), self.venue.small)
+        return {**STYLE, **FONTS[self.font], **sizes}
 
 
 USUAL = FigureLook()
-_WIDTH: ContextVar[float | None] = ContextVar("width of figures", default=None)
+_LOOK: ContextVar[FigureLook] = ContextVar("look of figures", default=USUAL)
 
 
 @contextmanager
@@ -102,20 +137,23 @@ def style(look: FigureLook = USUAL) -> Iterator[None]:
     """The suite's style, for as long as it lasts: over matplotlib's defaults, not over the user's own."""
     import matplotlib
 
-    settings: Any = {**STYLE, **FONTS[look.font]}  # its keys are a closed list to the type checker
-    token = _WIDTH.set(look.width)
+    settings: Any = look.settings  # its keys are a closed list to the type checker
+    token = _LOOK.set(look)
     try:
         with matplotlib.rc_context():
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(settings)
             yield
     finally:
-        _WIDTH.reset(token)
+        _LOOK.reset(token)
 
 
 def figure_width(usual: float = COLUMN) -> float:
-    """The width in inches that the look asks for, else the usual one of this kind of figure."""
-    return _WIDTH.get() or usual
+    """The width in inches that the look asks for, else the usual one of this kind of figure, a column's or a page's."""
+    look = _LOOK.get()
+    if look.width or not look.venue:
+        return look.width or usual
+    return look.venue.column if usual <= COLUMN else look.venue.page
 
 
 def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
@@ -129,10 +167,15 @@ def new_figure(usual: float = COLUMN, height: float = HEIGHT) -> "Figure":
 
     width = figure_width(usual)
     size = (width, height * (width / usual) ** 0.5)
-    engine = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02)
+    engine = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.03)
     figure = Figure(figsize=size, layout=engine, dpi=STYLE["savefig.dpi"])  # it is laid out for what it is saved as
     FigureCanvasAgg(figure)
     return figure
+
+
+def name_panel(axes: "Axes", letter: str, text: str) -> None:
+    """Write '(a)' and what a part of a figure shows above it, at the left."""
+    axes.set_title(f"({letter}) {text}", loc="left", fontsize=_LOOK.get().settings["axes.labelsize"])
 
 
 def lay_out(figure: "Figure") -> None:
@@ -142,15 +185,23 @@ def lay_out(figure: "Figure") -> None:
         engine.execute(figure)
 
 
-def figure_files(figure: "Figure", title: str, name: str = "figure", look: FigureLook = USUAL) -> dict[str, bytes]:
-    """The figure in the look's formats, byte-stable, by file name; with the caption as text if the look leaves it out.
+def figure_files(
+    figure: "Figure",
+    title: str,
+    name: str = "figure",
+    look: FigureLook = USUAL,
+    numbers: Callable[[], str] | None = None,
+) -> dict[str, bytes]:
+    """The figure in the look's formats, byte-stable, by file name; if the look is captioned, with caption and numbers.
 
-    Save inside the `style(look)` that it was drawn in. Raises `UnavailableError` for pgf without LaTeX, whose sizes of
-    letters matplotlib needs.
+    `numbers` makes the text of the CSV file. Save inside the `style(look)` that it was drawn in. Raises
+    `UnavailableError` for pgf without LaTeX, whose sizes of letters matplotlib needs.
     """
     files = {}
     if look.captioned:
         files[f"{name}.txt"] = f"{title}. {take_origin(figure)}.\n".encode()
+        if numbers:
+            files[f"{name}.csv"] = numbers().encode()
     for format in look.formats:
         files[f"{name}.{format}"] = figure_bytes(figure, format, title)
     return files
@@ -211,13 +262,14 @@ def legend_columns(labels: Sequence[str], width: float = COLUMN, below: Sequence
 
     All columns are equally long, with '' where there is nothing; the labels `below` begin a row of their own.
     """
+    letter = LETTER * _LOOK.get().settings["legend.fontsize"] / STYLE["legend.fontsize"]
     for most in (4, 3, 2, 1):
         above, under = (_columns(part, ceil(len(part) / most)) for part in (labels, below))
         pairs = zip_longest(above, under)
         columns = [
             [*(upper or [""] * len(above[0])), *(lower or [""] * len((under or [[]])[0]))] for upper, lower in pairs
         ]
-        if sum(LETTER * max(map(len, column)) + HANDLE for column in columns) <= 72 * width:
+        if sum(letter * max(map(len, column)) + HANDLE for column in columns) <= 72 * width - MARGIN:
             break
     return columns
 
@@ -229,10 +281,10 @@ def _columns(labels: Sequence[str], rows: int) -> list[list[str]]:
 
 
 def hollow(color: str, marker: str) -> dict[str, Any]:
-    """How the paper's points look: hollow, larger than ours, on a broad pale line below ours, to be seen under them."""
+    """How the paper's points look: hollow, larger than ours so that they are seen under them, on a thin dashed line."""
     return {
         "marker": marker, "markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 0.9,
-        "markeredgecolor": color, "color": (color, 0.3), "linewidth": 3.2, "zorder": 1.8,
+        "color": color, "linewidth": 0.8, "linestyle": DASHED, "zorder": 1.8,
     }  # fmt: skip
 
 

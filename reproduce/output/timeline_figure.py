@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST, SMALLEST = 7.0, 4.5  # points: numbers in boxes
+THIN = 0.4  # height of a row of predicted passes, in rows of boxes
 _LEFT, _RIGHT, _TITLE, _FLUSH, _BELOW, _BETWEEN = 0.53, 0.13, 0.2, 0.14, 0.38, 0.12  # inches
 _LINE, _FOOT, _SMALL_LINE = 0.13, 0.03, 0.09  # inches: a row of the legend or line of a title, the foot, small print
+_NARROW = 6.5  # inches: in less, titles do not fit on a line
 _PEAK = 0.2  # inches, of the memory's peak
 _POINTS = 72  # per inch
 _SMALL_LETTER = 2.7  # points that a letter of the small print takes
@@ -37,31 +39,32 @@ Shown = list[tuple[float, TimelineEvent[Time], Action]]  # upper edge of the row
 def draw(
     timelines: Sequence[Timeline],
     until: float | None = None,
-    outlines: Sequence[Timeline] = (),
+    predictions: Sequence[Timeline] = (),
     memory: bool = False,
 ) -> "Figure":
     """A panel per timeline, above each other on one time scale, cut at `until` (default: end of the longest).
 
     Call it, and save, inside `theme.style()`. Boxes have their microbatch's number, counted from 1 as in
-    the paper, where it fits. `outlines` are drawn over the timelines, one for each, as empty boxes: what was predicted.
-    With `memory` a strip under each row shows the activations that the device holds.
+    the paper, where it fits. With `predictions`, one for each timeline, a thin row under each row shows the device's
+    passes as they were predicted; with `memory` a strip there shows the activations that it holds. Not both.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    until = max(float(timeline.end) for timeline in (*timelines, *outlines)) if until is None else until
-    wide, narrow = theme.figure_width(theme.PAGE), theme.figure_width(theme.PAGE) < theme.PAGE
+    until = max(float(timeline.end) for timeline in (*timelines, *predictions)) if until is None else until
+    wide, narrow = theme.figure_width(theme.PAGE), theme.figure_width(theme.PAGE) < _NARROW
     if narrow and all(timeline.flushes for timeline in timelines):
         until = max(float(timeline.flushes[0]) for timeline in timelines)
-    pitch, right = (1 + STRIP, _RIGHT + _PEAK) if memory else (1, _RIGHT)
+    pitch = 1 + (STRIP if memory else THIN if predictions else 0)
+    right = _RIGHT + _PEAK * memory
     row = 0.17 if max(timeline.p for timeline in timelines) <= 16 else 0.12
     above = [
         _TITLE + (_LINE + 0.02) * narrow + (_FLUSH if timeline.flushes else 0.03) + _BETWEEN for timeline in timelines
     ]
     above[0] -= _BETWEEN
-    handles = _handles(timelines, bool(outlines)) | (memory_handles(timelines) if memory else {})
+    handles = _handles(timelines, bool(predictions)) | (memory_handles(timelines) if memory else {})
     columns = theme.legend_columns(list(handles), wide - _LEFT) if narrow or memory else [[label] for label in handles]
-    whole = _origin(timelines, outlines)
+    whole = _origin(timelines, predictions)
     origin = wrap(whole, int((wide - _RIGHT) * _POINTS / _SMALL_LETTER))
     foot = _FOOT + _SMALL_LINE * len(origin) + _FOOT
     rows = sum(timeline.p for timeline in timelines) * row * pitch
@@ -78,8 +81,9 @@ def draw(
         if memory:
             draw_memory(axes, timeline, until, max(most_held(each) / each.v for each in timelines))
         _heading(axes, timeline, width, lines=1 + narrow)
-    for axes, outline in zip(figure.axes, outlines, strict=False):
-        _outline(axes, outline)
+    for axes, prediction in zip(figure.axes, predictions, strict=False):
+        passes = [(rank * pitch + 1, box, action) for rank, box, action in prediction.passes]
+        _boxes(axes, prediction, passes, until, width * _POINTS / until, THIN)
     _time_axis(figure.axes[-1], timelines[-1], narrow)
     _legend(figure, handles, len(columns), foot)
     text = "\n".join(origin)
@@ -90,9 +94,9 @@ def draw(
     return figure
 
 
-def _origin(timelines: Sequence[Timeline], outlines: Sequence[Timeline]) -> str:
-    """Where boxes and outlines come from; where one origin goes on from another, the longer says all of it."""
-    origins = [timeline.origin for timeline in timelines] + [f"outlines: {outline.origin}" for outline in outlines]
+def _origin(timelines: Sequence[Timeline], predictions: Sequence[Timeline]) -> str:
+    """Where boxes and thin rows come from; where one origin goes on from another, the longer says all of it."""
+    origins = [timeline.origin for timeline in timelines] + [f"thin rows: {each.origin}" for each in predictions]
     return "; ".join(short for short in dict.fromkeys(origins) if not any(o.startswith(f"{short}, ") for o in origins))
 
 
@@ -139,32 +143,22 @@ def _width(artist: "Artist") -> float:
     return float(artist.get_window_extent().width) / figure.dpi * _POINTS
 
 
-def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float) -> None:
-    """A collection of rectangles per pass and chunk; its gid names it."""
+def _boxes(axes: "Axes", timeline: Timeline, shown: Shown, until: float, scale: float, height: float = 1.0) -> None:
+    """A collection of rectangles per pass and chunk, which its gid names; `height` is that of the rows."""
     from matplotlib.collections import PolyCollection
 
     kinds: dict[tuple[str, int], list[list[tuple[float, float]]]] = defaultdict(list)
     for top, box, action in shown:
         left, right = float(box.start), min(float(box.end), until)
-        corners = [(left, top + 0.04), (right, top + 0.04), (right, top + 0.96), (left, top + 0.96)]
+        upper, lower = top + 0.04, top + height - 0.04
+        corners = [(left, upper), (right, upper), (right, lower), (left, lower)]
         kinds[box.kind, timeline.chunk_of(action)].append(corners)
     narrow = min((float(box.end - box.start) for _, box, _ in shown), default=1.0) * scale
     for (kind, chunk), boxes in sorted(kinds.items()):
         look: dict[str, Any] = {"facecolor": colour(kind, chunk, timeline.v), "hatch": HATCHES.get(kind)}
         look |= {"edgecolor": "white", "linewidth": min(0.6, 0.12 * narrow)}
-        axes.add_collection(PolyCollection(boxes, gid=f"{kind}{chunk}", zorder=1, **look))
-
-
-def _outline(axes: "Axes", outline: Timeline) -> None:
-    """Empty boxes for the passes of another timeline."""
-    from matplotlib.collections import LineCollection
-
-    edges = []
-    for r, row in enumerate(outline.rows):
-        for box in row:
-            left, right, top, bottom = float(box.start), float(box.end), r + 0.04, r + 0.96
-            edges.append([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)])
-    axes.add_collection(LineCollection(edges, colors="black", linewidths=0.6, gid="outlines", zorder=1.5))
+        gid = f"{kind}{chunk}" + " predicted" * (height < 1)
+        axes.add_collection(PolyCollection(boxes, gid=gid, zorder=1, **look))
 
 
 def _digit_width() -> float:
@@ -223,8 +217,9 @@ def _time_axis(axes: "Axes", timeline: Timeline, narrow: bool) -> None:
     axes.annotate(unit, (57, -21), va="center", fontsize=7, **place)
 
 
-def _handles(timelines: Sequence[Timeline], outlined: bool) -> dict[str, Any]:
+def _handles(timelines: Sequence[Timeline], predicted: bool) -> dict[str, Any]:
     """What the legend shows, by label."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     kinds = frozenset().union(*(timeline.kinds for timeline in timelines))
@@ -237,8 +232,9 @@ def _handles(timelines: Sequence[Timeline], outlined: bool) -> dict[str, Any]:
             for chunk in range(v)
         )
     handles["Idle"] = Patch(color=IDLE)
-    if outlined:
-        handles["Predicted"] = Patch(facecolor="none", edgecolor="black", linewidth=0.6)
+    if predicted:
+        thin = (Line2D([], [], color=colour(kind, 0, 1), linewidth=2, solid_capstyle="butt") for kind in "FB")
+        handles["Thin rows: predicted"] = tuple(thin)
     return handles
 
 

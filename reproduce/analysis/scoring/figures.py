@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from pandas import DataFrame
 
-from reproduce.analysis.scoring.accuracy import ALL, Assessment
+from reproduce.analysis.scoring.accuracy import ALL, THROUGHPUTS, Assessment
 from reproduce.analysis.scoring.sensitivity import DROPPED, HIGH, LOW, means
 from reproduce.output.theme import MARKERS, PALETTE, add_origin, figure_files, new_figure, style
 
@@ -18,9 +18,9 @@ BAND = 0.05
 BARS = 14
 # Two colours that differ under every colour deficiency, and black for what is dropped.
 LOOKS = {LOW: "#0072b2", HIGH: "#e69f00"}
-# Eight colours and nine markers, used in turn: no two of 72 groups look alike.
+# Eight colours and eleven markers, used in turn: no two of eleven groups have the same marker, no two of 88 look alike.
 COLOURS = (*PALETTE, "#000000", "#999999")
-GROUP_MARKERS = (*MARKERS, "X", "<", "*")
+GROUP_MARKERS = (*MARKERS, "X", "<", "*", ">", "p")
 
 
 def render(assessment: Assessment) -> dict[str, bytes]:
@@ -59,10 +59,9 @@ def published(assessment: Assessment) -> Figure:
     axes.set(xticks=ticks, yticks=ticks, xlabel="Published teraFLOP/s per GPU", ylabel="Simulated teraFLOP/s per GPU")
     figure.legend(loc="outside upper center", ncols=3, columnspacing=1.0, handletextpad=0.3)
     lines = [f"simulated: ptdp on {assessment.cluster.name.capitalize()} model"]
-    if score := assessment.scores[ALL].score:
-        lines.append(f"all {score.n} published values: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
-    if others := len(values) - len(drawn):
-        lines.append(f"({others} of them are no throughputs per GPU, and not drawn)")
+    for name, what in ((THROUGHPUTS, "throughputs per GPU"), (ALL, "published values, drawn or not")):
+        if name in assessment.scores and (score := assessment.scores[name].score):
+            lines.append(f"{score.n} {what}: mean error {score.mean:.1%}, worst {score.worst:+.1%}")
     add_origin(figure, lines)
     return figure
 

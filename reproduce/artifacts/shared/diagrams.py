@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
 LIGHT, PALE = "#7db3e0", "#e8f0f6"
-LONGEST = 20.0  # of a matrix, in the units of `draw_block`
+# In the units of `draw_block`, 104 of which are its width: the longest side of a matrix that is four times as long as
+# the model is wide, what is left for the sizes under a matrix, and at least for a rank.
+LONGEST, SIZES, LEAST_ROW = 22.0, 8.0, 20.0
 
 
 def arrow(axes: "Axes", x: float, y: float, to_x: float, to_y: float, colour: str = "k", style: str = "-|>") -> None:
@@ -26,36 +28,47 @@ def box(axes: "Axes", x: float, y: float, width: float, height: float, face: str
     axes.add_patch(Rectangle((x, y), width, height, facecolor=face, edgecolor=edge, linewidth=0.5))
 
 
+def block_height(weights: Sequence[Parameter]) -> float:
+    """Height of what `draw_block` draws, in its units: the rows of two ranks."""
+    return 2 * max(LEAST_ROW, max(height for _, height in _sides(weights)) + SIZES)
+
+
 def draw_block(axes: "Axes", weights: Sequence[Parameter], t: int, between: str) -> None:
     """A block of two matrices (Figure 5): X, f, the slices of the first and of the last of t ranks, g, Z.
 
     f is drawn before a column-parallel matrix and g after a row-parallel one; `between` says what is computed between
-    the two.
+    the two. All is to one scale.
     """
     axes.set_axis_off()
-    axes.set(xlim=(-2, 102), ylim=(-6, 68))
+    half = block_height(weights) / 2
+    axes.set(xlim=(-2, 102), ylim=(-half, half), aspect="equal")
     for end, name in ((3, "X"), (97, "Z")):
-        axes.text(end, 30, f"{name}\ns×b×h", ha="center", va="center", fontsize=6)
-    longest = max(size for weight in weights for size in weight.shape)
-    scale = LONGEST / max(longest, 4 * weights[0].shape[1]) ** 0.5
-    ranks = [(0, 50.0), (t - 1, 12.0)] if t > 1 else [(0, 30.0)]
-    for tp, y in ranks:
-        towards = 4.0 if y > 30 else -4.0
-        for x, weight in zip((34.0, 70.0), weights, strict=True):
-            _matrix(axes, x, y, weight, weight.shard(t, tp), scale)
+        axes.text(end, 0, f"{name}\ns×b×h", ha="center", va="center", fontsize=6)
+    for tp, row in [(0, half / 2), (t - 1, -half / 2)] if t > 1 else [(0, 0.0)]:
+        y, towards = row + SIZES / 2, 2.0 if row > 0 else -2.0
+        edges = []
+        for x, weight, (width, height) in zip((34.0, 70.0), weights, _sides(weights), strict=True):
+            _matrix(axes, (x - width / 2, y + height / 2, width, height), weight, weight.shard(t, tp))
+            edges += [x - width / 2 - 0.8, x + width / 2 + 0.8]
             if weight.split == COLUMN:
-                _operator(axes, x - 18, 30, "f")
-                arrow(axes, x - 15.5, 30 + towards, x - 11.5, y)
+                _operator(axes, x - 18, 0, "f")
+                arrow(axes, x - 15.5, towards, edges[-2], y)
             elif weight.split == ROW:
-                arrow(axes, x + 10.5, y, x + 15.5, 30 + towards)
-                _operator(axes, x + 17.5, 30, "g")
-        arrow(axes, 45.5, y, 59, y)
-        axes.text(52, y + 2, between, ha="center", va="bottom", fontsize=6)
+                arrow(axes, edges[-1], y, x + 15.5, towards)
+                _operator(axes, x + 17.5, 0, "g")
+        arrow(axes, edges[1], y, edges[2], y)
+        axes.text((edges[1] + edges[2]) / 2, y + 1, between, ha="center", va="bottom", fontsize=6)
         axes.text(3, y, f"rank {tp}", ha="center", va="center", fontsize=6.5, color=BLUE)
     if t > 2:
-        axes.text(52, 31, "⋮", ha="center", va="center", fontsize=8)
-    arrow(axes, 8, 30, 13, 30)
-    arrow(axes, 90, 30, 92.5, 30)
+        axes.text(34, 0, "⋮", ha="center", va="center", fontsize=8)
+    arrow(axes, 8, 0, 13, 0)
+    arrow(axes, 90, 0, 92.5, 0)
+
+
+def _sides(weights: Sequence[Parameter]) -> list[tuple[float, float]]:
+    """Width and height of each matrix as the paper writes it, inputs down and outputs across."""
+    longest = max(4 * weights[0].shape[1], *(size for weight in weights for size in weight.shape))
+    return [(LONGEST * outputs / longest, LONGEST * inputs / longest) for outputs, inputs in (w.shape for w in weights)]
 
 
 def _operator(axes: "Axes", x: float, y: float, text: str) -> None:
@@ -63,13 +76,9 @@ def _operator(axes: "Axes", x: float, y: float, text: str) -> None:
     axes.text(x, y, text, ha="center", va="center", fontsize=7, style="italic", bbox=look, zorder=4)
 
 
-def _matrix(axes: "Axes", x: float, y: float, weight: Parameter, shard: ShardSpec, scale: float) -> None:
-    """The matrix as the paper writes it, inputs down and outputs across, with this rank's slice filled.
-
-    Sides go by the square root of their size, so that all of them can be seen.
-    """
-    width, height = (scale * size**0.5 for size in weight.shape)
-    left, top = x - width / 2, y + height / 2
+def _matrix(axes: "Axes", place: tuple[float, float, float, float], weight: Parameter, shard: ShardSpec) -> None:
+    """A matrix with this rank's slice filled, and the sizes of both; `place` is its left, top, width and height."""
+    left, top, width, height = place
     box(axes, left, top - height, width, height, PALE, BLUE)
     across, down = (0.0, 1.0), (0.0, 1.0)
     if weight.split is not None:
@@ -77,5 +86,7 @@ def _matrix(axes: "Axes", x: float, y: float, weight: Parameter, shard: ShardSpe
         across, down = (part, down) if weight.split == COLUMN else (across, part)
     sides = (across[1] - across[0]) * width, (down[1] - down[0]) * height
     box(axes, left + across[0] * width, top - down[1] * height, *sides, BLUE)
-    outputs, inputs = shard.shape
-    axes.text(x, top - height - 1, f"{inputs}×{outputs}", ha="center", va="top", fontsize=6)
+    x, side = (left + width, "right") if weight.split == ROW else (left + width / 2, "center")  # an arrow goes to g
+    look: dict[str, Any] = {"ha": side, "va": "top", "fontsize": 6}
+    for below, (outputs, inputs), colour, words in ((1.0, shard.shape, BLUE, ""), (3.8, weight.shape, "k", "of ")):
+        axes.text(x, top - height - below, f"{words}{inputs}×{outputs}", color=colour, **look)

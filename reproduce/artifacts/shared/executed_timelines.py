@@ -1,6 +1,6 @@
 """Figures 3 and 4: their quantities and drawings, and at scale 'laptop' the schedules as the engine executes them.
 
-Executed, they are drawn over the simulator's: four layers a device, forward passes of about 30 ms without
+Executed, they are drawn above the simulator's: four layers a device, forward passes of about 30 ms without
 recomputation (t_b is then about 2 t_f), every device on its own node. A point of the figure itself keeps two timelines:
 when each of its passes began and ended as executed, and as predicted. Other artifacts draw their timelines with the
 same functions.
@@ -52,7 +52,7 @@ def sweep(what: str, runs: Iterable[tuple[str, str, str, int, int, int]]) -> Swe
         for key, series, schedule, p, m, v in runs
     )  # fmt: skip
     description = (
-        f"{what}, executed by the engine in real time on emulated nodes and drawn over the simulator's outlines: 4 "
+        f"{what}, executed by the engine in real time on emulated nodes and drawn above the simulator's: 4 "
         "layers a device of hidden size 8192, sequences of 1024, no recomputation, one device a node. The table "
         "compares bubble and time with the simulator's for the same configuration, and the bubble with the paper's "
         "formula."
@@ -129,9 +129,9 @@ def figure_files(artifact: Artifact, record: Record) -> Mapping[str, Callable[[]
 
 
 def draw(record: Record) -> "Figure":
-    """The executed passes as boxes, the simulated ones as outlines over them."""
+    """The executed passes in rows of boxes, the simulated ones in thin rows under them."""
     executed, simulated = _both(record)
-    return timeline_figure.draw(executed, outlines=simulated)
+    return timeline_figure.draw(executed, predictions=simulated)
 
 
 def files(record: Record) -> Mapping[str, Callable[[], bytes]]:

@@ -29,7 +29,7 @@ PAPER = "Efficient Large-Scale Language Model Training on GPU Clusters Using Meg
 QUESTION = "Does the paper hold?"
 ALL = "all"
 ORDER = ("contradicted", "inconclusive", "paper inconsistent", "not testable here", "holds")  # of the table of claims
-LONGEST = 220  # characters of a sentence or a finding in the table of claims; the artifact's section has all of them
+LONGEST = 220  # characters of what is not contradicted in the table of claims; the artifact's section has all of them
 ORIGINS = {fidelity.name: fidelity.origin for fidelity in FIDELITIES.values()} | {
     "paper": "printed in the paper, read from its plots, or from the authors' scripts"
 }
@@ -52,7 +52,9 @@ FUNCTIONS: dict[str, Any] = {
     "kinds": tables.kinds,
     "not_in_paper": NOT_IN_PAPER,
     "origin_of": origin_of,
-    "picture": picture,
+    "drawing": lambda entry, result: picture(
+        result.artifact, result.record, f"{entry.artifact.id}-{result.record.fidelity}-{result.record.scale}"
+    ),
     "plan_table": tables.plan_table,
     "provenance_of": provenance_of,
     "result_table": result_table,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -25,11 +26,20 @@ REFERENCE = re.compile(r"url\(#|^#")
 LETTERS: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"]}
 
 
-def picture(artifact: Artifact, record: Record, name: str) -> Markup:
-    """The record's figure as an SVG element. `name` keeps its parts' ids apart from other figures' on the page."""
+@dataclass(frozen=True)
+class Picture:
+    """A figure: as an SVG element, and as a thumbnail that shows the same drawing again."""
+
+    svg: Markup
+    thumbnail: Markup
+
+
+def picture(artifact: Artifact, record: Record, name: str) -> Picture | None:
+    """The record's figure, None if it has none. `name` keeps its parts' ids apart from other figures' on the page."""
     import matplotlib
 
-    assert artifact.draw is not None
+    if artifact.draw is None or not any(point.status == "ok" for point in record.points):
+        return None
     with theme.style(), matplotlib.rc_context(LETTERS):
         figure = artifact.draw(artifact, record)
         values: dict[str, list[str]] = {}
@@ -64,7 +74,7 @@ def _marked(figure: "Figure") -> "Iterator[tuple[Axes, Line2D]]":
     for axes in figure.axes:
         for line in axes.lines:
             named = not str(line.get_label()).startswith("_")
-            if named and line.get_marker() not in ("None", "", None) and line.get_transform() == axes.transData:
+            if named and line.get_marker() not in ("None", "", None) and theme.OOM not in str(line.get_label()):
                 yield axes, line
 
 
@@ -104,7 +114,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.replace("$", "").split())
 
 
-def _inline(drawn: bytes, name: str, text: str, values: Mapping[str, Sequence[str]]) -> Markup:
+def _inline(drawn: bytes, name: str, text: str, values: Mapping[str, Sequence[str]]) -> Picture:
     """An SVG file as an element of a page: no background, no ids but those it needs, a title at each value."""
     for prefix, uri in (("", SVG), ("xlink", XLINK)):
         ElementTree.register_namespace(prefix, uri)
@@ -121,12 +131,17 @@ def _inline(drawn: bytes, name: str, text: str, values: Mapping[str, Sequence[st
             node.set("id", f"{name}-{id}")
         for key, value in node.attrib.items():
             node.set(key, REFERENCE.sub(lambda match: f"{match[0]}{name}-", value))
+    (drawing,) = root.findall(f"{{{SVG}}}g")
+    drawing.set("id", name)
+    thumbnail = Markup('<svg class="thumbnail" viewBox="{}" aria-hidden="true"><use href="#{}"/></svg>')
+    thumbnail = thumbnail.format(root.get("viewBox"), name)
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
     root.attrib |= {"role": "img", "aria-label": text, "style": f"width: {width / SIZE:.1f}rem"}
     element = ElementTree.tostring(root, encoding="unicode")
     # What is as broad as a page can be scrolled on a phone.
-    return Markup(f'<div class="broad" tabindex="0">{element}</div>' if width > BROAD else element)
+    broad = f'<div class="broad" tabindex="0">{element}</div>' if width > BROAD else element
+    return Picture(Markup(broad), thumbnail)
 
 
 def _references(node: ElementTree.Element) -> Iterator[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import Accuracy, accuracy
+from reproduce.experiment.predictions import time_differences
+from reproduce.experiment.results import MissingResultError
 from reproduce.output.answer import Answer, answer, claims_of
 from results import ROOT
 from results.records import VERDICTS, Record, digest_file, digest_files, fingerprint
 
-DRAWN = ("figure.png", "figure_paper.png", "overlay.png", "overlay_paper.png")  # not needed beside the figure itself
+DRAWN = ("figure", "overlay")  # and as they are drawn for a place: not needed beside the figure itself
 READ = ("record.json", "table.csv")  # beside pictures; of other files the page has the names
 SOURCES = ("reproduce", "ptdp_core", "benchmarks", "results/records", "results/schema")
 SOURCE_KINDS = (".py", ".json", ".toml", ".html", ".css", ".js")
@@ -39,14 +41,28 @@ class RecordFiles:
         """How far the points are from the paper's."""
         return accuracy(self.artifact, self.record.points) if self.artifact else None
 
+    @property
+    def merit(self) -> str:
+        """How far the points are from the paper's, or from what was predicted; or what they show, in a few words."""
+        if apart := self.accuracy:
+            return "equal to the paper" if apart.equal == apart.count else f"{apart.mean:.1%} from the paper"
+        if predicted := time_differences(self.record.points):
+            return f"{predicted.mean:.1%} from the prediction"
+        if self.artifact is None or self.artifact.merit is None:
+            return ""
+        try:
+            return self.artifact.merit(self.record)
+        except MissingResultError:
+            return ""
+
     @cached_property
     def pictures(self) -> dict[Path, dict[str, Any] | str]:
         """Each PNG file with the attributes of its `img`, or with a text that says why it has none.
 
         Of an artifact these are the files that do not show the figure, which the page draws itself.
         """
-        shown = (path for path in self.files if path.suffix == ".png" and not (self.artifact and path.name in DRAWN))
-        return {path: png_image(path) for path in shown}
+        pictures = (path for path in self.files if path.suffix == ".png")
+        return {p: png_image(p) for p in pictures if not (self.artifact and p.stem.partition("_")[0] in DRAWN)}
 
     @property
     def digests(self) -> dict[str, Any]:

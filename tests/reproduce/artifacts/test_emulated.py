@@ -123,7 +123,7 @@ def test_table_and_figure_show_both(emulation, tmp_path):
     assert "iteration time: mean error 2.0% on 8 points (worst +2.0%)" in foot
 
 
-def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
+def test_executed_passes_are_drawn_above_the_simulated(emulation, tmp_path):
     done = run("fig_interleaved_timeline", tmp_path, export)
     record = done.record
     point = record.points[1]
@@ -137,8 +137,8 @@ def test_executed_passes_are_drawn_over_the_simulated(emulation, tmp_path):
     with theme.style():
         figure = executed_timelines.draw(record)
     executed, simulated = executed_timelines._both(record)
-    boxes = {c.get_gid(): c for axes in figure.axes for c in axes.collections}
-    assert len(boxes["outlines"].get_segments()) == simulated[1].boxes == 2 * 8 * 2 * 4
+    thin = [path for c in figure.axes[1].collections if "predicted" in c.get_gid() for path in c.get_paths()]
+    assert len(thin) == simulated[1].boxes == 2 * 8 * 2 * 4
     assert executed[1].rows[0][0].end == point.timelines[0].ranks[0][0].end
     events = json.loads((done.plan.folder / "trace.json").read_text())["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
@@ -158,12 +158,12 @@ def test_the_schedules_figure_draws_what_was_emulated(emulation, tmp_path, monke
     assert set(files) == {"timelines.pdf", "timelines.png", "trace.json"}
     panels = saved[0].axes
     for axes, point in zip(panels, drawn, strict=True):
-        (outlines,) = (c for c in axes.collections if c.get_gid() == "outlines")
-        executed, predicted = ([event for rank in t.ranks for event in rank] for t in point.timelines)
-        boxes = [path for c in axes.collections if c is not outlines for path in c.get_paths()]
-        assert len(boxes) == len(executed)
-        assert max(path.vertices[:, 0].max() for path in boxes) == max(event.end for event in executed)
-        assert len(outlines.get_segments()) == len(predicted)
+        for is_predicted, timeline in zip((False, True), point.timelines, strict=True):
+            events = [event for rank in timeline.ranks for event in rank]
+            shown = [c for c in axes.collections if ("predicted" in c.get_gid()) is is_predicted]
+            boxes = [path for collection in shown for path in collection.get_paths()]
+            assert len(boxes) == len(events)
+            assert max(path.vertices[:, 0].max() for path in boxes) == max(event.end for event in events)
     events = json.loads(files["trace.json"])["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert ["emulated" in name for name in names] == 4 * [True, False]

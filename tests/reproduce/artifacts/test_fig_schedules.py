@@ -5,7 +5,7 @@ import pytest
 from ptdp_core.config import TrainingConfig
 from reproduce.artifacts import fig_interleaved, fig_schedules
 from reproduce.commands.describe import print_description
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, margins
 from reproduce.experiment.claims import OURS
 from reproduce.experiment.results import Results
 from reproduce.output import export, theme
@@ -50,6 +50,19 @@ def test_zb_h1_gains_most_where_the_bubble_is_largest(finished):
     assert 0 < values[-1] < 0.05
 
 
+def test_the_figure_has_every_ratio_to_1f1b_and_says_which_are_sure(finished):
+    with theme.style():
+        above, below = ARTIFACT.draw(ARTIFACT, finished.record).axes
+    speeds = {line.get_label(): dict(line.get_xydata().tolist()) for line in above.lines}
+    ratios = {line.get_label(): dict(line.get_xydata().tolist()) for line in below.lines}
+    assert ratios["1F1B"] == dict.fromkeys(speeds["1F1B"], 1.0)
+    for name, line in ratios.items():
+        assert line == pytest.approx({B: speeds[name][B] / speeds["1F1B"][B] for B in speeds[name]})
+    factor = margins.read("selene").ratio.factor
+    (band,) = below.patches
+    assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((1 / factor, factor))
+
+
 def test_notes_say_gain_and_memory_and_what_does_not_fit(finished):
     text = " ".join(finished.record.notes)
     assert text.startswith("Not in the paper. ZB-H1 splits a backward pass")
@@ -63,7 +76,7 @@ def test_files_and_figure(finished):
     names = {path.name for path in finished.files}
     assert {"figure.png", "timelines.pdf", "timelines.png", "trace.json"} <= names
     with theme.style():
-        (axes,) = ARTIFACT.draw(ARTIFACT, finished.record).axes
+        axes, _ = ARTIFACT.draw(ARTIFACT, finished.record).axes
     drawn = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
     assert drawn == {"GPipe": 5, "GPipe (out of memory)": 1, "1F1B": 6, "Interleaved 1F1B": 6, "ZB-H1": 6}
 

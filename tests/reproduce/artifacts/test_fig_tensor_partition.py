@@ -1,5 +1,6 @@
 """Figure 5: counts, volumes and slices, and a figure that follows the shard map."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,22 @@ def test_the_figure_shows_slices_and_operators(record):
     whole, part = figure.axes[0].patches[0], figure.axes[0].patches[1]
     assert part.get_width() == pytest.approx(whole.get_width() / 8)
     assert part.get_height() == whole.get_height()
+
+
+def test_matrices_are_drawn_to_scale(record):
+    figure, blocks = drawn(record)
+    for axes, texts in zip(figure.axes, blocks, strict=True):
+        sizes = [[int(size) for size in re.findall(r"\d+", text)] for text in texts if re.search(r"\d×\d", text)]
+        boxes = [(box.get_height(), box.get_width()) for box in axes.patches]
+        assert len(boxes) == len(sizes) == 8
+        for (part, whole), (outer, inner) in zip(batched(sizes), batched(boxes), strict=True):
+            scale = outer[0] / whole[0]
+            assert (*outer, *inner) == pytest.approx([scale * size for size in (*whole, *part)])
+        assert axes.get_aspect() == 1
+
+
+def batched(items):
+    return list(zip(items[::2], items[1::2], strict=True))
 
 
 def test_the_figure_changes_with_the_code(record, monkeypatch):

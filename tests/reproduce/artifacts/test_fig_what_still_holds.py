@@ -3,10 +3,12 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
+from reproduce.artifacts import fig_tensor_vs_pipeline
 from reproduce.artifacts import fig_what_still_holds as artifact
 from reproduce.artifacts.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
 from reproduce.experiment import margins
 from reproduce.experiment.judging import judge
+from reproduce.output import theme
 from results import ROOT
 from results.records import read_record
 
@@ -77,3 +79,24 @@ def test_a_verdict_that_a_margin_can_flip_is_inconclusive_in_both_eras(results_f
 def test_crossings():
     assert artifact._crossing([(1.0, 2.0), (100.0, 0.0)], 1.0) == pytest.approx(10.0)
     assert artifact._crossing([(1.0, 2.0), (100.0, 1.5)], 1.0) is None
+
+
+def test_the_figure_has_every_verdict_with_the_number_that_decides():
+    record = read_record(ROOT / "results" / "reference" / ARTIFACT.id / "simulated" / "record.json")
+    with theme.style():
+        figure = ARTIFACT.draw(ARTIFACT, record)
+        figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1
+    shown = [text.get_text() for text in axes.texts]
+    sure = artifact._with_margins(record)
+    for row in ROWS:
+        for era in (A100, H100):
+            place = shown.index(row.text) + 2 + 2 * (era == H100)
+            verdict, number = shown[place : place + 2]
+            assert verdict == artifact.LOOKS[row.judge(sure, era).verdict][1]
+            assert number == row.number(sure, era) != ""
+    lines = of_era(sure, fig_tensor_vs_pipeline.ARTIFACT, A100).by_batch("throughput_per_gpu", "t")
+    assert ROWS[0].number(sure, A100) == f"{lines[128][8] / lines[128][4] - 1:+.0%} (B=128)"

@@ -28,7 +28,8 @@ def test_every_schedule_is_named_in_the_plane_and_beside_its_bars(drawn):
     assert [tick.get_text() for tick in left.get_yticklabels()] == titles
     boxes = [text.get_window_extent() for text in (*plane.texts, plane.get_legend())]
     assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
-    assert [axes.get_title() for axes in (left, right)] == ["A100 (Selene)", "H100, sequence parallelism"]
+    titles = [axes.get_title(loc="left") for axes in (left, right)]
+    assert titles == ["(b) throughput, A100 (Selene)", "(c) throughput, H100, sequence parallelism"]
 
 
 def test_a_point_is_a_bar_or_a_cross(drawn):
@@ -38,6 +39,12 @@ def test_a_point_is_a_bar_or_a_cross(drawn):
         assert sorted(bar.get_width() for bar in axes.patches) == pytest.approx(values)
         crosses = [line for line in axes.lines if line.get_marker() == theme.OUT_OF_MEMORY["marker"]]
         assert len(crosses) == sum(point.status == "oom" for point in points)
+        assert all(cross.get_window_extent().x1 < axes.bbox.x0 for cross in crosses)  # at no throughput
+        known = [point.metrics[RATE].interval for point in points if point.status == "ok"]
+        ends = sorted((each.low / 1e12, each.high / 1e12) for each in known if each)
+        lines = [line[:, 0] for lines in axes.collections for line in lines.get_segments()]
+        drawn_ends = sorted(map(tuple, lines))
+        assert drawn_ends == [pytest.approx(end) for end in ends]
 
 
 def test_predictions_are_marked():

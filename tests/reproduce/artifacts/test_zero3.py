@@ -61,11 +61,16 @@ def test_days_are_the_iterations_of_300_billion_tokens():
     assert metric.value == pytest.approx(300e9 / (1536 * 2048) * 60 / 86400)
 
 
-def test_line_styles_are_the_papers(tmp_path):
-    run = runner.run(runner.plan(fig_zero3.ARTIFACT, tmp_path), ["reproduce"])
+def test_each_model_has_a_panel_that_cuts_off_no_interval_and_names_every_number_of_gpus(tmp_path):
+    record = runner.run(runner.plan(fig_zero3.ARTIFACT, tmp_path), ["reproduce"]).record
     with theme.style():
-        axes = fig_zero3.ARTIFACT.draw(fig_zero3.ARTIFACT, run.record).axes[0]
-    styles = {line.get_label(): line.get_linestyle() for line in axes.lines if "(paper)" not in line.get_label()}
-    assert styles == {f"{s}, {m}": {"175B": ":", "530B": "-"}[m] for s in ("ZeRO-3", "PTD-P") for m in ("175B", "530B")}
-    colors = {line.get_label().split(",")[0]: line.get_color() for line in axes.lines}
-    assert len(set(colors.values())) == 2
+        panels = fig_zero3.ARTIFACT.draw(fig_zero3.ARTIFACT, record).axes
+    for axes, model in zip(panels, fig_zero3.MODELS, strict=True):
+        points = [point for point in record.points if point.series.endswith(model)]
+        intervals = [point.metrics["throughput_per_gpu"].interval for point in points]
+        low, high = axes.get_ylim()
+        assert all(low < 1e-12 * each.low < 1e-12 * each.high < high for each in intervals)
+        sizes = {point.parameters["gpus"] for point in points}
+        assert {int(label.get_text()) for label in axes.get_xticklabels()} == sizes
+        ours = {line.get_label(): len(line.get_xdata()) for line in axes.lines if "(paper)" not in line.get_label()}
+        assert ours == {"PTD-P": 3, "ZeRO-3": 3}

@@ -70,7 +70,7 @@ def test_an_installed_copy_is_told_what_to_install_beside_it(name, command, tmp_
     assert not_installed(ModuleNotFoundError(name=name)).endswith(f"; try {command}")
 
 
-@pytest.mark.parametrize("name", ["numpy", "pandas", "seaborn", "tabulate", "rich", "fastjsonschema"])
+@pytest.mark.parametrize("name", ["numpy", "pandas", "tabulate", "rich", "fastjsonschema"])
 def test_without_a_package_of_the_small_environment_a_command_says_what_to_install(name, tmp_path):
     done = without(name, "reproduce.__main__", "fig_bubble", "--results", "results", folder=tmp_path)
     missing = f"reproduce: the package {name} is not installed; needs it here; try pip install -e ."

@@ -3,10 +3,12 @@
 from datetime import UTC, datetime
 
 import pytest
+from pandas import read_csv
 
 from benchmarks.harness.points import size_text
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
+from reproduce.artifacts import fig_interleaved
 from reproduce.cli import main
 from reproduce.output import benchmark_figures, theme
 from results.records import Metric, PointResult, Record, errors, fingerprint, write_record
@@ -222,13 +224,36 @@ def figure_12_twice(tmp_path, figure_12):
 
 def test_for_a_paper_there_is_a_caption_beside(figure_12_twice, capsys):
     results = figure_12_twice / "before"
-    options = ["--style", "paper", "--format", "svg,png", "--width", "column", "--font", "serif"]
+    options = ["--for", "paper", "--format", "svg,png", "--width", "column", "--font", "serif"]
     assert main(["plot", "fig_interleaved", "--results", str(results), *options]) == 0
     folder = results / "fig_interleaved" / "simulated"
-    written = [folder / f"figure_paper.{kind}" for kind in ("txt", "svg", "png")]
+    written = [folder / f"figure_paper.{kind}" for kind in ("txt", "csv", "svg", "png")]
     assert capsys.readouterr().out.splitlines() == list(map(str, written))
     assert "ptdp on Selene model" in written[0].read_text()
-    assert "ptdp on Selene model" not in written[1].read_text()
+    assert "ptdp on Selene model" not in written[2].read_text()
+
+
+@pytest.mark.parametrize("place", theme.VENUES)
+def test_for_a_venue_a_figure_has_its_widths_and_letters_and_the_numbers_are_beside(place, figure_12_twice, figure_12):
+    results = figure_12_twice / "before"
+    arguments = ["plot", "fig_interleaved", "--for", place, "--format", "svg", "--results", str(results)]
+    assert main(arguments) == 0
+    folder = results / "fig_interleaved" / "simulated"
+    drawing = (folder / f"figure_{place}.svg").read_text()
+    venue = theme.VENUES[place]
+    assert f'width="{72 * venue.column:g}pt"' in drawing
+    with theme.style(theme.FigureLook(font="serif", venue=venue)):
+        figure = fig_interleaved.ARTIFACT.draw(fig_interleaved.ARTIFACT, figure_12.record)
+        assert theme.figure_width(theme.PAGE) == venue.page
+    axes = figure.axes[0]
+    assert {axes.xaxis.label.get_fontsize(), axes.yaxis.label.get_fontsize()} == {venue.labels}
+    ticks = [*axes.get_xticklabels(), *axes.get_yticklabels(), *figure.legends[0].get_texts()]
+    assert {text.get_fontsize() for text in ticks} == {venue.small}
+    figure.draw_without_rendering()
+    assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
+    numbers = read_csv(folder / f"figure_{place}.csv")
+    shown = numbers[numbers.metric == "throughput_per_gpu"].set_index("key").value.to_dict()
+    assert shown == {p.key: p.metrics["throughput_per_gpu"].value for p in figure_12.record.points}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,15 @@ import pytest
 from reproduce.cli import main
 from reproduce.commands import report
 from reproduce.experiment import catalog
+from reproduce.experiment.claims import OURS
+from reproduce.experiment.judging import accuracy
+from reproduce.experiment.predictions import time_differences
 from reproduce.output.answer import answer, claims_of
 from reproduce.output.html.page import SCRIPTS
+from reproduce.output.html.report import RecordFiles
 from reproduce.output.plain_text import plain
-from reproduce.running.runner import Run
+from reproduce.running.runner import Run, record_paths
+from results import ROOT
 from results.records import ClaimResult, Number, read_record, write_record
 
 VOID = {"meta", "img", "br", "hr", "input"}
@@ -154,6 +159,29 @@ def test_figures_tell_their_trend_and_values(page, figure_12):
         assert f"{point.series}: {value:.4g} at Batch size (sequences) {x}" in page.text
         paper = point.paper["throughput_per_gpu"].value / 1e12
         assert f"{point.series} (paper): {paper:.4g} at Batch size (sequences) {x}" in page.text
+
+
+@pytest.mark.parametrize("id", [id for id in catalog.ids() if catalog.load(id).place == OURS])
+def test_what_is_beyond_the_paper_says_what_it_finds(id):
+    reference = ROOT / "results" / "reference"
+    for path in record_paths(reference, catalog.load(id)):
+        record = read_record(path)
+        artifact = catalog.load(id).at(record.scale)
+        merit = RecordFiles(record, path.parent, (), artifact).merit
+        assert re.search(r"\d", merit)
+        assert len(merit) < 90
+        partial = replace(record, points=record.points[:1], claims=())
+        assert isinstance(RecordFiles(partial, path.parent, (), artifact).merit, str)
+
+
+def test_a_results_distance_is_that_from_the_paper_or_else_from_the_prediction(figure_12):
+    path = ROOT / "results" / "reference" / "fig_interleaved" / "emulated" / "record.json"
+    emulated, artifact = read_record(path), catalog.load("fig_interleaved")
+    score = accuracy(artifact, figure_12.record.points)
+    assert RecordFiles(figure_12.record, path, (), artifact).merit == f"{score.mean:.1%} from the paper"
+    apart = time_differences(emulated.points)
+    shown = RecordFiles(emulated, path, (), artifact.at(emulated.scale)).merit
+    assert shown == f"{apart.mean:.1%} from the prediction"
 
 
 def test_every_artifact_of_the_paper_has_its_section(usual, page):

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from dataclasses import replace
 from io import BytesIO
+from itertools import pairwise
 
 import matplotlib.colors
 import pytest
@@ -17,13 +18,16 @@ from fontTools.ttLib import TTFont
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from reproduce.artifacts import fig_bubble, fig_interleaved
+from reproduce.artifacts import fig_bubble, fig_interleaved, fig_model_trend, fig_tensor_vs_data
 from reproduce.experiment.judging import accuracy
+from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures, origins, theme
 from results import ROOT
 from results.records import Metric, read_record
 from results.records.errors import UnavailableError
+
+SERIES = ("Non-interleaved", "Interleaved")
 
 
 def drawn_from(record, artifact=fig_interleaved.ARTIFACT):
@@ -44,17 +48,19 @@ def lines(figure):
 def test_the_lines_are_the_records_numbers(figure, figure_12):
     drawn = lines(figure)
     assert set(drawn) == {"Non-interleaved", "Interleaved", "Non-interleaved (paper)", "Interleaved (paper)"}
-    for series in ("Non-interleaved", "Interleaved"):
+    for series in SERIES:
         points = [p for p in figure_12.record.points if p.series == series]
         assert list(drawn[series].get_xdata()) == [p.parameters["B"] for p in points]
         assert list(drawn[series].get_ydata()) == [p.metrics["throughput_per_gpu"].value / 1e12 for p in points]
         paper = drawn[f"{series} (paper)"]
         assert list(paper.get_ydata()) == [p.paper["throughput_per_gpu"].value / 1e12 for p in points]
-        assert paper.get_markeredgecolor() == drawn[series].get_color()
+        assert paper.get_color() == paper.get_markeredgecolor() == drawn[series].get_color()
         assert paper.get_marker() == drawn[series].get_marker()
         assert paper.get_markersize() > drawn[series].get_markersize()  # seen around ours
         assert paper.get_zorder() < drawn[series].get_zorder()
-        assert paper.get_linewidth() > drawn[series].get_linewidth()
+        assert paper.get_linewidth() < drawn[series].get_linewidth()
+        assert paper.is_dashed()
+        assert not drawn[series].is_dashed()
         assert paper.get_markerfacecolor() == "none"
 
 
@@ -68,9 +74,18 @@ def test_axes_say_what_and_in_which_unit(figure):
     assert [text.get_text() for text in axes.get_xticklabels()] == ["12", "24", "36", "48", "60"]
 
 
+def test_a_label_is_broken_between_words(figure_12):
+    artifact = replace(fig_interleaved.ARTIFACT, quantities=(METRICS["sequences_per_s"],))
+    figure = drawn_from(figure_12.record, artifact)
+    figure.axes[0].set_ylabel("Throughput (sequences/s)")
+    figure.set_figheight(1.3)
+    figures.fit_labels(figure)
+    assert figure.axes[0].get_ylabel() == "Throughput\n(sequences/s)"
+
+
 def test_origin_and_accuracy_are_drawn(figure, figure_12):
     foot = figure._supxlabel.get_text()
-    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot)" in foot
+    assert "simulated: ptdp on Selene model; paper's values: plot" in foot
     score = accuracy(fig_interleaved.ARTIFACT, figure_12.record.points)
     assert f"mean error {score.mean:.1%} on 10 published points (worst {score.worst_signed:+.1%})" in foot
 
@@ -145,12 +160,12 @@ def test_fig_bubble_is_over_log2():
 
 
 @pytest.mark.slow
-def test_files_are_the_same_bytes_in_another_process_and_without_torch(figure_12, tmp_path):
+def test_files_are_the_same_bytes_in_another_process_without_what_is_slow_to_import(figure_12, tmp_path):
     code = (
         "import sys\n"
         "from reproduce.cli import main\n"
         f"assert main(['fig_interleaved', '--json', '--results', {str(tmp_path)!r}]) == 0\n"
-        "assert 'torch' not in sys.modules\n"
+        "assert not {'torch', 'seaborn', 'scipy'} & set(sys.modules)\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "SOURCE_DATE_EPOCH": "1"}
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -183,7 +198,7 @@ def test_looks_of_a_series(figure_12):
 def test_the_legend_keeps_series_and_paper_apart(figure):
     figure.draw_without_rendering()
     texts = {text.get_text(): text.get_window_extent() for text in figure.legends[0].get_texts()}
-    assert set(texts) - {""} == {"Non-interleaved", "Interleaved", "paper"}
+    assert set(texts) - {""} == {"Non-interleaved", "Interleaved", "paper", "90% interval"}
     assert texts["Non-interleaved"].y0 == pytest.approx(texts["Interleaved"].y0, abs=1)
     assert texts["paper"].y1 <= texts["Interleaved"].y0
 
@@ -233,17 +248,17 @@ def test_legends_have_as_few_rows_as_fit():
 def test_a_legends_second_part_begins_a_row():
     columns = theme.legend_columns(["a", "b"], below=["paper", "out of memory", "predicted"])
     assert columns == [["a", "paper"], ["b", "out of memory"], ["", "predicted"]]
-    a, b = "a" * 24, "b" * 24
+    a, b = "a" * 20, "b" * 20
     assert theme.legend_columns([a, b], below=["c", "d", "e"]) == [[a, "c", "d"], [b, "e", ""]]
 
 
 def test_a_caption_says_what_the_figure_leaves_out(figure_12):
     look = theme.FigureLook(formats=("png", "svg"), captioned=True)
     files = figures.render(fig_interleaved.ARTIFACT, figure_12.record, look, "figure_paper")
-    assert set(files) == {"figure_paper.txt", "figure_paper.png", "figure_paper.svg"}
+    assert set(files) == {"figure_paper.txt", "figure_paper.csv", "figure_paper.png", "figure_paper.svg"}
     caption = files["figure_paper.txt"].decode()
     assert caption.startswith("Figure 12: Interleaved versus non-interleaved schedule")
-    assert "simulated: ptdp on Selene model; band: 90% interval; hollow: paper (plot). mean error" in caption
+    assert "simulated: ptdp on Selene model; paper's values: plot. mean error" in caption
     whole = figures.render(fig_interleaved.ARTIFACT, figure_12.record, theme.FigureLook(formats=("png",)))
     assert size(files["figure_paper.png"])[1] < size(whole["figure.png"])[1]
     assert size(files["figure_paper.png"])[0] == size(whole["figure.png"])[0]
@@ -284,7 +299,7 @@ def test_an_overlay_has_every_result_and_the_paper_once(figure_12, with_point):
     assert len({line.get_color() for line in drawn}) == 1
     assert [line.get_label() for line in figure.axes[0].lines].count("Non-interleaved (paper)") == 1
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [text for text in texts if text] == ["Non-interleaved", "selene", "Interleaved", "mine", "paper"]
+    assert {text for text in texts if text} == {*SERIES, "selene", "mine", "paper", "90% interval"}
     with pytest.raises(ValueError, match="at most 4"):
         figures.overlay(fig_interleaved.ARTIFACT, {str(i): figure_12.record for i in range(5)})
 
@@ -292,8 +307,28 @@ def test_an_overlay_has_every_result_and_the_paper_once(figure_12, with_point):
 def test_a_cpu_run_that_reverses_the_paper_says_so():
     record = read_record(ROOT / "results" / "reference" / "fig_interleaved" / "measured" / "record.json")
     figure = drawn_from(record, fig_interleaved.ARTIFACT.at(record.scale))
-    assert "opposite to the paper's claim" in figure.axes[0].get_title()
-    assert "opposite to its claims: improves throughput, interleaved higher" in figure._supxlabel.get_text()
+    foot = figure._supxlabel.get_text()
+    assert "no test of the paper's claims for GPUs,\nof which come out reversed: improves throughput" in foot
+
+
+def test_predictions_and_series_stand_side_by_side():
+    record = read_record(ROOT / "results" / "reference" / "fig_tensor_vs_data" / "emulated" / "record.json")
+    figure = drawn_from(record, fig_tensor_vs_data.ARTIFACT.at(record.scale))
+    figure.draw_without_rendering()
+    drawn = lines(figure)
+    names = list(dict.fromkeys(point.series for point in record.points))
+    places = [drawn[name].get_transform().transform(drawn[name].get_xydata())[0, 0] for name in names]
+    gap = figures.SIDE_BY_SIDE / 72 * figure.dpi
+    assert [after - before for before, after in pairwise(places)] == pytest.approx([gap] * (len(names) - 1))
+    for name, place in zip(names, places, strict=True):
+        bars = drawn[f"{name} (predicted)"]
+        assert bars.get_transform().transform(bars.get_xydata())[0, 0] == pytest.approx(place)
+    assert figure.axes[0].bbox.x0 < min(places)
+
+
+def test_a_difference_too_small_to_show_is_not_called_zero():
+    record = read_record(ROOT / "results" / "reference" / "fig_model_trend" / "derived" / "record.json")
+    assert "at most 0.01% off on 4 published points" in origins.origin_lines(fig_model_trend.ARTIFACT, record)
 
 
 def test_ticks_too_close_to_be_read_lose_their_label():

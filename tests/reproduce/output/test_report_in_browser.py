@@ -3,6 +3,7 @@
 import pytest
 
 from reproduce.cli import main
+from reproduce.experiment import catalog
 from results import ROOT
 from tests.reproduce.conftest import DESK
 
@@ -33,6 +34,26 @@ def test_one_screen_answers_and_the_rest_is_folded(visit, size, screens):
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
     assert page.evaluate("document.documentElement.scrollHeight") < screens * size[1]
     assert page.locator("#claims tbody tr .tag").first.is_visible()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_every_drawn_artifact_has_a_thumbnail_of_its_figure(visit, size):
+    page = visit(size)
+    drawn = [id for id in catalog.ids() if catalog.load(id).draw]
+    thumbnails = page.locator("svg.thumbnail")
+    assert thumbnails.count() == len(drawn)
+    for thumbnail in thumbnails.all():
+        shown, whole = thumbnail.bounding_box(), thumbnail.locator("use").evaluate("use => use.getBBox().width")
+        assert 80 < shown["width"] < 160
+        assert whole > 100  # the drawing, which is folded, is there
+    page.locator("details.entry summary").first.click()
+    assert not thumbnails.first.is_visible()  # the figure itself is
+
+
+def test_what_is_contradicted_is_told_in_full(visit):
+    rows = visit().locator("#claims tr[data-verdict=contradicted]").all_inner_texts()
+    assert rows
+    assert not any("…" in row for row in rows)
 
 
 @pytest.mark.parametrize("script", [True, False])

@@ -446,7 +446,7 @@ def test_a_v_placement_is_drawn_with_the_chunks_that_ranks_hold(monkeypatch):
     assert {(box.action.stage, timeline.chunk_of(box.action)) for box in timeline.rows[1]} == {(1, 0), (2, 1)}
     with theme.style():
         figure = draw([timeline])
-    drawn = {c.get_gid(): len(c.get_paths()) for c in figure.axes[0].collections if c.get_gid() != "outlines"}
+    drawn = {c.get_gid(): len(c.get_paths()) for c in figure.axes[0].collections}
     assert drawn == dict.fromkeys(("F0", "F1", "B0", "B1"), 8)
     flows = [event for event in json.loads(trace([timeline]))["traceEvents"] if event["ph"] == "s"]
     assert len(flows) == 4 * 4  # of six ways between stages two are inside rank 1
