@@ -1,0 +1,260 @@
+"""Traces of torch.profiler (Kineto's Chrome traces), one file per rank: passes, messages and collectives of a step.
+
+A pass is found by the name of the range around it: `PP:2F0` (this project's engine, and torch.distributed.pipelining's
+schedules), `Forward 3` and `Backward 3` (its simpler ones). In a trace without such ranges a pass is what a rank computes
+between two messages, in autograd's backward functions or outside of them. Of a GPU the times are those of its kernels,
+which belong to the range in which they were launched. Imports no torch.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ptdp_core.schedules import Action, TimelineEvent
+from results.records.errors import UsageError
+
+Span = tuple[float, float]
+Event = Mapping[str, Any]
+
+NAMED = re.compile(r"(?:PP:)?(\d+)([FBIW])(\d+)$")
+COUNTED = re.compile(r"(?P<kind>Forward|Backward) \d+$")
+STEP = re.compile(r"ProfilerStep#(\d+)")
+COMMUNICATION = re.compile(r"(?:nccl(?:Dev)?Kernel_?|rccl\w*Kernel_?|gloo:)(\w+)")
+MESSAGE = re.compile(r"SendRecv|send|recv", re.IGNORECASE)
+ON_GPU, LAUNCHES = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
+BACKWARD, OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step"
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace as it was read: its events with times in seconds, the rank that it is of, and how many there are.
+
+    `steps` are the spans of the profiler's steps on the host, by number; a trace that marks none has one, 0.
+    """
+
+    path: Path
+    rank: int | None
+    world: int | None
+    events: tuple[Event, ...]
+    steps: Mapping[int, Span]
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """What one rank did in a step. Spans are (begin, end) in seconds, merged and in order.
+
+    `passes` are in their order, without an action where only their order tells it. `compute` is all that ran and is no
+    communication; `step` is the step on the host.
+    """
+
+    rank: int
+    step: Span
+    passes: tuple[TimelineEvent[float], ...]
+    messages: tuple[Span, ...]
+    collectives: tuple[Span, ...]
+    compute: tuple[Span, ...]
+    optimizer: tuple[Span, ...]
+
+
+class _Work(NamedTuple):
+    """Something that the device did: when the host asked for it, and on which thread, when it ran, and what it is.
+
+    On a CPU it runs while the host asks for it.
+    """
+
+    asked: float
+    returned: float
+    thread: Any
+    start: float
+    end: float
+    name: str
+
+
+def read(path: Path) -> TraceFile:
+    """The trace in a file, which may be packed with gzip. Raises `UsageError` for a file that holds none."""
+    try:
+        data = path.read_bytes()
+        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, RecursionError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is no trace: no valid JSON ({error}); needs what torch.profiler's export_chrome_trace writes"
+        ) from None
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise UsageError(f"{path} is no trace: no traceEvents; needs what torch.profiler's export_chrome_trace writes")
+    about = document if isinstance(document, dict) else {}
+    base = about.get("baseTimeNanoseconds", 0) / 1e9
+    kept = tuple(_in_seconds(event, base) for event in events if _is_timed(event))
+    if not kept:
+        raise UsageError(f"{path}: a trace without events; needs at least one step of training under torch.profiler")
+    steps = {int(match[1]): _span(event) for event in kept if (match := STEP.match(event["name"]))}
+    whole = min(event["ts"] for event in kept), max(event["ts"] + event["dur"] for event in kept)
+    info = about.get("distributedInfo") or {}
+    number = re.search(r"rank[-_]?(\d+)", path.name)
+    rank = info.get("rank", int(number[1]) if number else None)
+    return TraceFile(path, rank, info.get("world_size"), kept, steps or {0: whole})
+
+
+def _is_timed(event: Event) -> bool:
+    if event.get("ph") == "X":
+        return all(isinstance(event.get(key), int | float) for key in ("ts", "dur")) and "cat" in event
+    return event.get("ph") == "s" and event.get("cat") == "fwdbwd"
+
+
+def _in_seconds(event: Event, base: float) -> Event:
+    return {**event, "ts": base + event["ts"] / 1e6, "dur": event.get("dur", 0) / 1e6}
+
+
+def _span(event: Event) -> Span:
+    return event["ts"], event["ts"] + event["dur"]
+
+
+def rank_step(trace: TraceFile, rank: int, step: int) -> RankStep:
+    """What a trace's rank did in one of its steps. Raises `UsageError` if no pass can be found there."""
+    span = trace.steps[step]
+    inside = [event for event in trace.events if span[0] <= event["ts"] <= span[1]]
+    device = any(event["cat"] in ON_GPU for event in trace.events)
+    work = sorted(_on_gpu(trace.events, span) if device else _on_cpu(inside))
+    talks = [(item, match[1]) for item in work if (match := COMMUNICATION.match(item.name))]
+    messages = [item for item, what in talks if MESSAGE.search(what)]
+    computes = [item for item in work if not COMMUNICATION.match(item.name)]
+    optimizer = [_span(event) for event in inside if event["name"].startswith(OPTIMIZER)]
+    passes = _ranges(inside, computes, device) or _runs(inside, computes, messages, optimizer)
+    if not passes:
+        raise UsageError(
+            f"{trace.path}: no forward or backward pass in step {step}; needs a trace of training steps with CPU "
+            "activities (torch.profiler.ProfilerActivity.CPU)"
+        )
+    return RankStep(
+        rank=rank,
+        step=span,
+        passes=passes,
+        messages=merged((item.start, item.end) for item in messages),
+        collectives=merged((i.start, i.end) for i, what in talks if not MESSAGE.search(what) and what != "barrier"),
+        compute=merged((item.start, item.end) for item in computes),
+        optimizer=merged((i.start, i.end) for i in computes if any(a <= i.asked <= b for a, b in optimizer)),
+    )
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The union of spans, as spans that do not touch, in order."""
+    union: list[Span] = []
+    for begin, end in sorted(spans):
+        if union and begin <= union[-1][1]:
+            union[-1] = union[-1][0], max(end, union[-1][1])
+        else:
+            union.append((begin, end))
+    return tuple(union)
+
+
+def _on_gpu(events: Sequence[Event], span: Span) -> Iterator[_Work]:
+    """The kernels and copies that the host launched in a span of time."""
+    launches = {
+        event["args"]["correlation"]: event
+        for event in events
+        if event["cat"] in LAUNCHES and "correlation" in event.get("args", {})
+    }
+    for event in events:
+        if event["cat"] in ON_GPU:
+            launch = launches.get(event.get("args", {}).get("correlation"), event)
+            if span[0] <= launch["ts"] <= span[1]:
+                yield _Work(*_span(launch), (launch.get("pid"), launch.get("tid")), *_span(event), event["name"])
+
+
+def _on_cpu(events: Sequence[Event]) -> Iterator[_Work]:
+    """The outermost operators of each thread, and gloo's communication. c10d's operators only ask for it."""
+    ends: dict[Any, float] = {}
+    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
+        thread = event.get("pid"), event.get("tid")
+        is_operator = event["cat"] == "cpu_op" and event["ts"] >= ends.get(thread, 0.0)
+        if is_operator:
+            ends[thread] = event["ts"] + event["dur"]
+        if (is_operator and not event["name"].startswith("c10d::")) or event["name"].startswith("gloo:"):
+            yield _Work(*_span(event), thread, *_span(event), event["name"])
+
+
+def _ranges(events: Sequence[Event], work: Sequence[_Work], device: bool) -> tuple[TimelineEvent[float], ...]:
+    """The passes that ranges name; on a GPU from the first kernel launched inside to the end of the last."""
+    passes = []
+    for event in events:
+        named, counted = NAMED.match(event["name"]), COUNTED.match(event["name"])
+        if event["cat"] != "user_annotation" or not (named or counted):
+            continue
+        start, end = _span(event)
+        if device:
+            ran = work[bisect_right(work, (start,)) : bisect_right(work, (end,))]
+            if not ran:
+                continue
+            start, end = min(item.start for item in ran), max(item.end for item in ran)
+        action = Action(named[2], int(named[1]), int(named[3])) if named else None
+        kind = action.kind if action else event["name"][0]
+        passes.append(TimelineEvent(kind, action, start, end))
+    return tuple(sorted(passes, key=lambda event: event.start))
+
+
+def _runs(
+    events: Sequence[Event], work: Sequence[_Work], messages: Sequence[_Work], optimizer: Sequence[Span]
+) -> tuple[TimelineEvent[float], ...]:
+    """The passes of a trace without ranges: runs of one kind of work, in the host's order, between messages.
+
+    Work outside of autograd's backward functions is a forward pass only if autograd has recorded something in it.
+    """
+    backward: dict[Any, list[Span]] = {}
+    for event in events:
+        if event["name"].startswith(BACKWARD):
+            backward.setdefault((event.get("pid"), event.get("tid")), []).append(_span(event))
+    within = {thread: merged(spans) for thread, spans in backward.items()}
+    recorded = sorted(event["ts"] for event in events if event["ph"] == "s")
+    breaks = sorted([*(message.asked for message in messages), *_next_graphs(events)])
+    runs: list[tuple[tuple[str, int], list[_Work]]] = []
+    for item in work:
+        if any(begin <= item.asked <= end for begin, end in optimizer):
+            continue
+        kind = "B" if _covers(within.get(item.thread, ()), item.asked) else "F"
+        key = kind, bisect_right(breaks, item.asked)
+        if not runs or runs[-1][0] != key:
+            runs.append((key, []))
+        runs[-1][1].append(item)
+    passes: list[TimelineEvent[float]] = []
+    last: tuple[str, int] | None = None
+    for key, items in runs:
+        if key[0] == "F":
+            place = bisect_left(recorded, items[0].asked)
+            if place == len(recorded) or recorded[place] > items[-1].returned:
+                continue
+            items = [item for item in items if item.returned >= recorded[place]]
+        start, end = min(item.start for item in items), max(item.end for item in items)
+        if key == last:  # what was left out was between two parts of one pass
+            start = passes.pop().start
+        passes.append(TimelineEvent(key[0], None, start, end))
+        last = key
+    return tuple(passes)
+
+
+def _next_graphs(events: Sequence[Event]) -> Iterator[float]:
+    """When each backward pass begins on its thread: autograd goes back through a graph's numbers, which then rise."""
+    latest: dict[Any, tuple[float, float]] = {}  # by thread the end and the number of the function before
+    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
+        number = event.get("args", {}).get("Sequence number")
+        if not event["name"].startswith(BACKWARD) or not isinstance(number, int):
+            continue  # of another kind, or one that adds a gradient up, which comes between
+        thread = event.get("pid"), event.get("tid")
+        end, before = latest.get(thread, (0.0, float("inf")))
+        if event["ts"] >= end:
+            if number > before:
+                yield event["ts"]
+            latest[thread] = event["ts"] + event["dur"], number
+
+
+def _covers(spans: Sequence[Span], time: float) -> bool:
+    """Whether one of the spans, which are in order, covers a time."""
+    place = bisect_right(spans, (time, float("inf"))) - 1
+    return place >= 0 and time <= spans[place][1]
