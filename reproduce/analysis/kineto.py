@@ -1,7 +1,7 @@
 """Traces of torch.profiler (Kineto's Chrome traces), one file per rank: passes, messages and collectives of a step.
 
-A pass is found by the name of the range around it: `PP:2F0` (this project's engine, and torch.distributed.pipelining's
-schedules), `Forward 3` and `Backward 3` (its simpler ones). In a trace without such ranges a pass is what a rank computes
+A pass is found by the name of the range around it: `PP:2F0` (of this engine, and of torch.distributed.pipelining's
+schedules), `Forward 3` and `Backward 3` (its simpler ones). In a trace without such ranges a pass is what a rank does
 between two messages, in autograd's backward functions or outside of them. Of a GPU the times are those of its kernels,
 which belong to the range in which they were launched. Imports no torch.
 """
@@ -47,7 +47,7 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class RankStep:
-    """What one rank did in a step. Spans are (begin, end) in seconds, merged and in order.
+    """What one rank did in a step. Spans are (begin, end) in seconds, in order; but for those of messages they are merged.
 
     `passes` are in their order, without an action where only their order tells it. `compute` is all that ran and is no
     communication; `step` is the step on the host.
@@ -137,7 +137,7 @@ def rank_step(trace: TraceFile, rank: int, step: int) -> RankStep:
         rank=rank,
         step=span,
         passes=passes,
-        messages=merged((item.start, item.end) for item in messages),
+        messages=tuple(sorted((item.start, item.end) for item in messages)),
         collectives=merged((i.start, i.end) for i, what in talks if not MESSAGE.search(what) and what != "barrier"),
         compute=merged((item.start, item.end) for item in computes),
         optimizer=merged((i.start, i.end) for i in computes if any(a <= i.asked <= b for a, b in optimizer)),

@@ -25,6 +25,7 @@ GROUPS = {
     "your own configurations": {
         "simulate": "what-if: estimate training configurations of your own",
         "explain": "why a measured iteration is slower than simulated, or than another run: causes, best first",
+        "trace": "a profiled training step: bubble, exposed communication, time by phase, beside the simulated ones",
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",

@@ -10,12 +10,9 @@ from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster
 from reproduce.analysis.explanation import Explanation, Share, explain, split_gap
-from reproduce.analysis.planning.models import with_model_fields
 from reproduce.analysis.throughput_lines import Measurement, read_lines
 from reproduce.commands import options
-from reproduce.commands.simulate import read_points
-from reproduce.experiment.parameters import check_keys
-from reproduce.running.simulated import check_passes, open_cluster
+from reproduce.commands.simulate import read_point
 from results.records.errors import DONE, UsageError
 
 SHOWN = 8
@@ -54,12 +51,12 @@ def _seconds(text: str) -> float:
 
 def run(parsed: Namespace) -> int:
     """Explain the measurement, print it, return the exit code."""
-    config, cluster = _point(parsed.file, parsed.cluster)
+    config, cluster = read_point(parsed.file, parsed.cluster)
     measurement = Measurement(seconds=parsed.seconds) if parsed.log is None else _logged(parsed.log)
     explanation, differences = explain(config, cluster, measurement), None
     if parsed.against is not None:
         try:
-            differences = split_gap(config, _point(str(parsed.against), parsed.cluster)[0], cluster)
+            differences = split_gap(config, read_point(str(parsed.against), parsed.cluster)[0], cluster)
         except ConfigurationError as error:
             raise UsageError(f"--against {parsed.against}: the two cannot be mixed: {error}") from None
     if parsed.json:
@@ -74,20 +71,6 @@ def _logged(path: Path) -> Measurement:
         return read_lines(path.read_text(encoding="utf-8", errors="replace"), str(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
-    points = read_points(file)
-    if len(points) > 1:
-        raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
-    entry = with_model_fields(points[0])
-    try:
-        check_keys(entry)
-        config = TrainingConfig.from_plain(entry)
-        check_passes(config)
-    except ConfigurationError as error:
-        raise UsageError(f"{file}: {error}") from None
-    return config, open_cluster(entry.get("cluster", cluster))[0]
 
 
 def _print_json(explanation: Explanation, differences: tuple[Share, ...] | None) -> None:
