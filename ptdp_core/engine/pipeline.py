@@ -194,7 +194,7 @@ class Executor:
 
 
 def _range(action: Action) -> AbstractContextManager[object]:
-    """A pass's range in a trace of torch.profiler, named as torch.distributed.pipelining names its own; else nothing."""
+    """A pass's range in a trace of torch.profiler, with torch.distributed.pipelining's name; without one nothing."""
     return record_function(f"PP:{action}") if torch.autograd._profiler_enabled() else nullcontext()
 
 

@@ -47,7 +47,7 @@ class TraceFile:
 
 @dataclass(frozen=True)
 class RankStep:
-    """What one rank did in a step. Spans are (begin, end) in seconds, in order; but for those of messages they are merged.
+    """What one rank did in a step. Spans are (begin, end) in seconds, in order, and merged but for messages.
 
     `passes` are in their order, without an action where only their order tells it. `compute` is all that ran and is no
     communication; `step` is the step on the host.

@@ -20,8 +20,10 @@ from ptdp_core.schedules import (
     Message,
     StagePlacement,
     build,
+    definition,
     message_into,
     message_out_of,
+    names,
 )
 from ptdp_core.simulator import Cluster, Estimate
 from reproduce.analysis.kineto import RankStep, Span, TraceFile, merged, rank_step, read
@@ -95,7 +97,7 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     bubble = mean["bubble"] / (mean["forward"] + mean["backward"])
     events = tuple(tuple(e._replace(start=e.start - start, end=e.end - start) for e in row.passes) for row in rows)
     m = 1 + max(event.action.microbatch for row in events for event in row if event.action)
-    name = parallel.schedule if parallel else "measured"
+    name = f"{_title(parallel)}, measured" if parallel else "measured"
     timeline = Timeline(name, placement, m, "s", events, (), bubble, "measured: torch.profiler")
     world = max(file.world or 0 for file in files) or len(files)
     return StepProfile(chosen, len(ranks), world, seconds, mean, gaps, bubble, timeline, counted)
@@ -138,7 +140,12 @@ def simulated_timeline(estimate: Estimate) -> Timeline:
     parallel = estimate.config.parallel
     rows = tuple(tuple(event for event in row if event.action) for row in estimate.timeline)
     origin = f"simulated on {estimate.cluster}"
-    return Timeline(parallel.schedule, parallel.placement, parallel.m, "s", rows, (), estimate.bubble_fraction, origin)
+    name = f"{_title(parallel)}, simulated"
+    return Timeline(name, parallel.placement, parallel.m, "s", rows, (), estimate.bubble_fraction, origin)
+
+
+def _title(parallel: ParallelConfig) -> str:
+    return definition(parallel.schedule).title if parallel.schedule in names() else parallel.schedule
 
 
 def _by_rank(files: Sequence[TraceFile]) -> dict[int, TraceFile]:
@@ -236,7 +243,9 @@ def _both_ready(
     replicas = [[other for other in ranks if pipeline[other.rank] == pp] for pp in range(placement.p)]
     place = replicas[pipeline[rank.rank]].index(rank)
     peers = [group[place % len(group)] for group in replicas]
-    made = {message_out_of(event.action, placement): event.end for peer in peers for event in peer.passes if event.action}
+    made = {
+        message_out_of(event.action, placement): event.end for peer in peers for event in peer.passes if event.action
+    }
     ready: dict[Message, float] = {}
     for peer in peers:
         ends = sorted((end, begin) for begin, end in peer.messages)

@@ -37,11 +37,7 @@ GROUPS = {
     "this machine": {
         "doctor": "what this machine can do, what is missing, and how to get it",
         "calibrate": "measure this machine, as a cluster to predict with",
-        "bench list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
-        "bench run": "measure with microbenchmarks, and keep every sample",
-        "bench history": "a benchmark's values over commits: table, trend, change points",
-        "bench bisect": "the commit that changed a benchmark's value, by git bisect",
-        "bench gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
+        "bench": "microbenchmarks: list, run, history and bisect; gpu: all that one GPU should verify",
     },
     "how far to trust it": {
         "accuracy": "the simulator against every published value, and how much each of its numbers matters",
@@ -54,7 +50,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-ALIASES = {"bench": "bench list", "check": "gate"}
+ALIASES = {"check": "gate"}
 
 
 def module_of(name: str) -> ModuleType:

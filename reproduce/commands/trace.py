@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from reproduce.analysis.profiled_step import StepProfile
 
 WIDTH = 100
-HELP = """FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run. Of
-every pipeline rank one is needed; those of replicas make the means surer. docs/trace.md says how to make them.
+HELP = """FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run. One of
+every pipeline rank is needed; those of replicas make the means surer. docs/trace.md says how to make them.
 
 Passes are found by their ranges (PP:2F0, Forward 3), else between messages; messages and collectives by the names of
 NCCL's kernels and of gloo's. With --point the same step is simulated, and both are drawn in one picture.
@@ -44,8 +44,7 @@ def run(parsed: Namespace) -> int:
     from ptdp_core.simulator import simulate
     from reproduce.analysis import profiled_step
     from reproduce.commands.simulate import read_point
-    from reproduce.output import theme
-    from reproduce.output.timeline_figure import draw
+    from reproduce.commands.timeline import figure_files
     from reproduce.output.traces import trace
 
     config, cluster = read_point(parsed.point, parsed.cluster) if parsed.point else (None, None)
@@ -54,10 +53,8 @@ def run(parsed: Namespace) -> int:
     if config and cluster:
         estimate = simulate(config, cluster, timeline=True)
         timelines.append(profiled_step.simulated_timeline(estimate))
-    with theme.style():
-        files = theme.figure_files(draw(timelines), "A training step, profiled")
-    folder = parsed.results / "trace"
-    paths = write_files(folder, files | {"trace.json": trace(timelines)})
+    figures, notes = figure_files(timelines, "A profiled training step")
+    paths = write_files(parsed.results / "trace", figures | {"trace.json": trace(timelines)})
     if parsed.json:
         document = profiled_step.document(profile, estimate, cluster)
         print_document("trace", 1, {**document, "files": [str(path) for path in paths]})
@@ -65,7 +62,7 @@ def run(parsed: Namespace) -> int:
         _print(profile, estimate, cluster)
         from reproduce.output.terminal import files_line
 
-        print(files_line(paths))
+        print(*notes, files_line(paths), sep="\n")
     return DONE
 
 

@@ -1,7 +1,6 @@
 """What the tests of traces run in ranks: a training step of the engine under torch.profiler."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ STEPS = 3  # one that warms up, one that is dropped, one that is kept
 def traced_step(
     beat: Callable[[], None], plain: dict[str, Any], exchange: str, folder: str
 ) -> list[TimelineEvent[float]]:
-    """Train under the profiler, write the last step's trace as FOLDER/rankN.json, return what the engine timed there."""
+    """Train under the profiler, write the last step's trace as FOLDER/rankN.json, return its timeline by the engine."""
     config = TrainingConfig.from_plain(plain)
     trainer, batch, _ = build(config.model, config.parallel, "cpu", EngineSettings(exchange=exchange))
     trainer.executor.record = True
