@@ -20,13 +20,22 @@ from results.records.storage import write_files
 if TYPE_CHECKING:
     from reproduce.running.gpu_session import SessionStep, StepOutcome
 
-RUN_HELP = """examples:
+MEANINGS = {
+    "list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
+    "run": "measure with microbenchmarks, and keep every sample",
+    "history": "a benchmark's values over commits: table, trend, change points",
+    "bisect": "the commit that changed a benchmark's value, by git bisect",
+    "gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
+}
+RUN_HELP = """\
+examples:
   reproduce bench run gemm --quick
   reproduce bench run p2p collectives --device cuda
   reproduce plot gemm
 
 """
-HISTORY_HELP = """Every `reproduce bench run` is kept, by class of machine and commit, in DIR/benchmarks/NAME/history; no two
+HISTORY_HELP = """\
+Every `reproduce bench run` is kept, by class of machine and commit, in DIR/benchmarks/NAME/history; no two
 machines are mixed. A change point begins a new level of the values, at least 3% away (PELT, from the package ruptures;
 pip install 'ptdp[history]'). The figure is in DIR/benchmarks/NAME/history.
 
@@ -35,7 +44,8 @@ examples:
   reproduce bench history gemm --metric speed --point square/1024
 
 """
-BISECT_HELP = """Measures the good and the bad commit, each with its own code, in a worktree; then git bisect does in between.
+BISECT_HELP = """\
+Measures the good and the bad commit, each with its own code, in a worktree; then git bisect does in between.
 A commit counts as good if its median of three quick runs is nearer to the good one's. What cannot run the benchmark is
 skipped. Good and bad have to differ by 5%; the point that differs most is followed, or --point.
 
@@ -43,7 +53,8 @@ examples:
   reproduce bench bisect simulator_rate --good v0.1 --bad HEAD
 
 """
-GPU_HELP = """Tests that need a GPU, kernels under compute-sanitizer, matrix products, operators, training steps with
+GPU_HELP = """\
+Tests that need a GPU, kernels under compute-sanitizer, matrix products, operators, training steps with
 profiles, calibration, the artifacts that one GPU can do, training and saving under torchrun on NCCL, FSDP2, text from a
 checkpoint: steps of at most 10 minutes each, in this order. The same command goes on where it stopped; what has passed
 is not run again. Logs and results are in DIR/gpu.
@@ -59,33 +70,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     """The actions of `reproduce bench`, each with its options; without one it lists the benchmarks."""
     parser.set_defaults(action=list_benchmarks, json=False)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    for name, meaning, epilog, add, action in (
-        (
-            "list",
-            "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
-            "",
-            options.add_json,
-            list_benchmarks,
-        ),
-        ("run", "measure with microbenchmarks, and keep every sample", RUN_HELP, _add_run, measure),
-        (
-            "history",
-            "a benchmark's values over commits: table, trend, change points",
-            HISTORY_HELP,
-            _add_history,
-            show_history,
-        ),
-        ("bisect", "the commit that changed a benchmark's value, by git bisect", BISECT_HELP, _add_bisect, bisect),
-        (
-            "gpu",
-            "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
-            GPU_HELP,
-            _add_gpu,
-            run_session,
-        ),
+    for name, add, action, epilog in (
+        ("list", options.add_json, list_benchmarks, ""),
+        ("run", _add_run, measure, RUN_HELP),
+        ("history", _add_history, show_history, HISTORY_HELP),
+        ("bisect", _add_bisect, bisect, BISECT_HELP),
+        ("gpu", _add_gpu, run_session, GPU_HELP),
     ):
         described = actions.add_parser(
-            name, help=meaning, description=meaning, epilog=f"{epilog}{options.where_exit_codes_are()}",
+            name, help=MEANINGS[name], description=MEANINGS[name], epilog=f"{epilog}{options.where_exit_codes_are()}",
             formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
         )  # fmt: skip
         options.add_usual(described, default=SUPPRESS)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from reproduce.analysis.profiled_step import StepProfile
 
 WIDTH = 100
-HELP = """FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run. One of
+HELP = """\
+FILES are what torch.profiler's export_chrome_trace writes, one for each rank, .json or .json.gz, of one run. One of
 every pipeline rank is needed; those of replicas make the means surer. docs/trace.md says how to make them.
 
 Passes are found by their ranges (PP:2F0, Forward 3), else between messages; messages and collectives by the names of
