@@ -225,10 +225,11 @@ def _runs(
         runs[-1][1].append(item)
     passes: list[TimelineEvent[float]] = []
     last: tuple[str, int] | None = None
+    returned = 0.0
     for key, items in runs:
+        place, returned = bisect_left(recorded, returned), items[-1].returned
         if key[0] == "F":
-            place = bisect_left(recorded, items[0].asked)
-            if place == len(recorded) or recorded[place] > items[-1].returned:
+            if place == len(recorded) or recorded[place] > returned:
                 continue
             items = [item for item in items if item.returned >= recorded[place]]
         start, end = min(item.start for item in items), max(item.end for item in items)
