@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: a hand-made one of two GPUs, whose numbers are known, and the engine's against its clock."""
+"""Traces of torch.profiler: a hand-made one of two GPUs with known numbers, the engine's against its own clock."""
 
 import gzip
 import json
