@@ -9,7 +9,7 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
-from reproduce.output import figures, theme
+from reproduce.output import figures, own_points, theme
 from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD, record_paths
 from results.records import Record, errors, read_record, write_files
@@ -22,7 +22,9 @@ record. Nothing runs: the figure next to each record is drawn again from what th
 
 --style paper writes figure_paper.*, without the small print: it goes to figure_paper.txt, for the caption. --with draws
 the record of one line chart together with those of other results folders (or of single records, named by their folder
-or file) into overlay.*: one's own cluster against Selene, before against after, measured against simulated.
+or file) into overlay.*: one's own cluster against Selene, before against after, measured against simulated. --points
+does the same with points of one's own, in the units of the axes: a CSV file with the columns series, x, value and, if
+there are, low and high. A series of the figure's name has its colour.
 
 """
 WIDTHS = {"column": theme.COLUMN, "page": theme.PAGE}
@@ -37,6 +39,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--with", dest="others", type=_paths, metavar="RESULTS[,RESULTS]", help="draw these results of NAME, too"
+    )
+    parser.add_argument(
+        "--points", type=path_of, metavar="FILE.csv", help="draw these points, too: series, x, value[, low, high]"
     )
     parser.add_argument(
         "--style", choices=STYLES, default="screen", help="paper: where the numbers come from is left to the caption"
@@ -95,8 +100,9 @@ def run(parsed: Namespace) -> int:
     paper = parsed.style == "paper"
     look = theme.FigureLook(parsed.width, parsed.font, parsed.formats, captioned=paper)
     ending = "_paper" if paper else ""
-    if parsed.others:
-        drawn = _overlay(names, records, parsed.results, parsed.others, look, f"overlay{ending}")
+    if parsed.others or parsed.points:
+        places = [parsed.results, *(parsed.others or ())]
+        drawn = _overlay(names, records, places, parsed.points, look, f"overlay{ending}")
     else:
         paths = [(name, path) for name, paths in records.items() for path in paths]
         drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
@@ -127,31 +133,29 @@ def _draw(name: str, path: Path, look: theme.FigureLook, stem: str) -> list[Path
 def _overlay(
     names: Sequence[str],
     chosen: Mapping[str, list[Path]],
-    results: Path,
-    others: Sequence[Path],
+    places: Sequence[Path],
+    points: Path | None,
     look: theme.FigureLook,
     stem: str,
 ) -> list[Path]:
-    """Draw one artifact's first record together with the one of each other place that is most like it."""
+    """Draw one artifact's first record together with the one of each other place that is most like it, and `points`."""
+    option = "--with" if places[1:] else "--points"
     if len(names) != 1:
-        raise UsageError(
-            f"--with {others[0]} draws one figure; needs one NAME; try reproduce plot fig_interleaved --with"
-        )
+        raise UsageError(f"{option} draws one figure; needs one NAME; try reproduce plot fig_interleaved {option}")
     (name,) = names
     artifact = None if name in BENCHMARKS else catalog.load(name)
     if artifact is None or artifact.draw is not figures.line_plot:
-        raise UsageError(f"{name} is no line chart; --with needs one; try fig_interleaved")
+        raise UsageError(f"{name} is no line chart; {option} needs one; try fig_interleaved")
     first = chosen[name][0]
-    paths = [first, *(_like(first, name, place) for place in others)]
+    paths = [first, *(_like(first, name, place) for place in places[1:])]
     records = [read_record(path) for path in paths]
     for path, record in zip(paths, records, strict=True):
         if record.id != name:
             raise UsageError(f"{path} holds the record of {record.id}; needs one of {name}")
-    texts = _names(records, [results, *others])
+    texts, shown = _names(records, places), artifact.at(records[0].scale)
+    own = {points.stem: own_points.read_points(points, shown, records[0])} if points else {}
     try:
-        files = figures.render_overlay(
-            artifact.at(records[0].scale), dict(zip(texts, records, strict=True)), look, stem
-        )
+        files = figures.render_overlay(shown, dict(zip(texts, records, strict=True)), own, look, stem)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return write_files(first.parent, files)

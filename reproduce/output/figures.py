@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, pairwise
 from math import ceil, log2
 from textwrap import wrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
@@ -40,12 +41,16 @@ def render(
 
 
 def render_overlay(
-    artifact: Artifact, records: Mapping[str, Record], look: theme.FigureLook = theme.USUAL, name: str = "overlay"
+    artifact: Artifact,
+    records: Mapping[str, Record],
+    own: "Mapping[str, DataFrame]" = MappingProxyType({}),
+    look: theme.FigureLook = theme.USUAL,
+    name: str = "overlay",
 ) -> dict[str, bytes]:
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):
-        title = f"{artifact.label}: {artifact.title}: {', '.join(records)}"
-        return theme.figure_files(overlay(artifact, records), title, name, look)
+        title = f"{artifact.label}: {artifact.title}: {', '.join([*records, *own])}"
+        return theme.figure_files(overlay(artifact, records, own), title, name, look)
 
 
 def line_plot(artifact: Artifact, record: Record) -> "Figure":
@@ -64,19 +69,22 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
     return figure
 
 
-def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
+def overlay(
+    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
+) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
-    The first result is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first
-    result's scale shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than
-    there are line styles.
+    `own` are points that no record has (`own_points.read_points`), drawn as one more result each. The first record is
+    solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's scale shows
+    it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than there are line styles.
     """
     from matplotlib.lines import Line2D
 
-    if len(records) > len(LINES):
-        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
-    data = chart_data(artifact, records)
-    alone = len(records) == 1
+    drawn = [*records, *own]
+    if len(drawn) > len(LINES):
+        raise ValueError(f"{len(drawn)} results in one figure; needs at most {len(LINES)}")
+    data = chart_data(artifact, records, own)
+    alone = len(drawn) == 1
     first = next(iter(records.values()))
     names = list(dict.fromkeys(data.series))
     usual = zip(names, cycle(theme.PALETTE), cycle(theme.MARKERS), strict=False)
@@ -84,15 +92,15 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     keys = ["paper"] if data.paper.notna().any() else []
     keys += ["predicted"] if alone and data.predicted.notna().any() else []
     keys += [theme.OOM] if "oom" in set(data.status) else []
-    results = {} if alone else dict(zip(records, LINES, strict=False))
+    results = {} if alone else dict(zip(drawn, LINES, strict=False))
     shown = {name: name or (first.fidelity if alone else "ours") for name in names}
     columns = theme.legend_columns(list(shown.values()), theme.figure_width(), [*results, *keys])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
     axes = figure.subplots()
     handles: dict[str, Line2D] = {}
-    for result in reversed([*records]):  # the first result last, above the others
+    for result in reversed(drawn):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
-        spread = "band" if records[result].fidelity == "simulated" else "bars"
+        spread = "band" if result in records and records[result].fidelity == "simulated" else "bars"
         lines = series_lines(axes, data[data.result == result], looks, err_style=spread)
         if alone:
             handles = lines
@@ -108,17 +116,20 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     _label_axes(axes, artifact, data)
     handles = {shown[name]: handles.get(name) or Line2D([], [], **look) for name, look in styles.items()}
     _legend(figure, {**handles, **{key: tuple(lines[:2]) for key, lines in others.items()}}, columns)
-    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
+    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
     _fit_label(figure, axes)
     return figure
 
 
-def chart_data(artifact: Artifact, records: Mapping[str, Record]) -> "DataFrame":
+def chart_data(
+    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
+) -> "DataFrame":
     """A row per point: result (its name), series, label, status, at (its x value), x (where that is drawn), numbers."""
     import pandas
 
     assert artifact.x_axis is not None
     parts = [_points(artifact, record).assign(result=name) for name, record in records.items()]
+    parts += [points.assign(result=name) for name, points in own.items()]
     data = pandas.concat(parts, ignore_index=True)
     places = {value: i for i, value in enumerate(dict.fromkeys(data["at"]))}
     category = artifact.x_axis.scale == "category"
