@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
@@ -27,9 +26,6 @@ does the same with points of one's own, in the units of the axes: a CSV file wit
 there are, low and high. A series of the figure's name has its colour.
 
 """
-WIDTHS = {"column": theme.COLUMN, "page": theme.PAGE}
-NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
-STYLES = ("screen", "paper")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,7 +40,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--points", type=path_of, metavar="FILE.csv", help="draw these points, too: series, x, value[, low, high]"
     )
     parser.add_argument(
-        "--style", choices=STYLES, default="screen", help="paper: where the numbers come from is left to the caption"
+        "--style",
+        choices=theme.STYLES,
+        default="screen",
+        help="paper: where the numbers come from is left to the caption",
     )
     parser.add_argument(
         "--format", dest="formats", type=_formats, metavar="FORMAT[,FORMAT]", default=theme.USUAL.formats,
@@ -68,12 +67,9 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def _width(text: str) -> float:
     try:
-        width = WIDTHS[text] if text in WIDTHS else float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"unknown width {text!r}; needs column, page or inches; try --width column") from None
-    if not (isfinite(width) and NARROWEST <= width <= WIDEST):
-        raise ArgumentTypeError(f"a width of {text} in; needs {NARROWEST:g} to {WIDEST:g} inches")
-    return width
+        return theme.width_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def _paths(text: str) -> tuple[Path, ...]:

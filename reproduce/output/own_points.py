@@ -1,5 +1,6 @@
 """Points of one's own for a line chart, from a CSV file: series, x, value, and perhaps low and high."""
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +55,22 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
 
 
 def _table(path: Path) -> "DataFrame":
-    """All cells of a file as texts."""
+    """All cells of a file as texts, missing where there is nothing."""
     import pandas
 
     try:
-        return pandas.read_csv(path, dtype=str, skipinitialspace=True).rename(columns=str.strip)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            rows = [[cell.strip() if isinstance(cell, str) else cell for cell in row.values()] for row in reader]
+            names = [name.strip() for name in reader.fieldnames or ()]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        problem = " ".join(str(error).split())
-        raise UsageError(f"{path} is no CSV file: {problem}; needs {', '.join(REQUIRED)}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is no CSV file: {error}; needs {', '.join(REQUIRED)}") from None
+    for number, row in enumerate(rows, 2):
+        if len(row) > len(names):
+            raise UsageError(f"{path}: line {number} has more cells than the {len(names)} columns")
+    return pandas.DataFrame([[cell or None for cell in row] for row in rows], columns=names, dtype=object)
 
 
 def _named(texts: "Series", path: Path, parameter: str, record: Record) -> "Series":

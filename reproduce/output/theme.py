@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
 COLUMN, PAGE = 3.33, 7.0
+WIDTHS = {"column": COLUMN, "page": PAGE}
+NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
 HEIGHT = 2.3
 LETTER, HANDLE = 3.9, 25  # points that a letter and a handle of a legend take
 SMALL_PRINT = 5.5  # points
@@ -79,6 +81,9 @@ FONTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+STYLES = ("screen", "paper")  # of a paper's figure the small print is left to the caption
+
+
 @dataclass(frozen=True)
 class FigureLook:
     """How figures are made for where they go.
@@ -111,6 +116,17 @@ def style(look: FigureLook = USUAL) -> Iterator[None]:
             yield
     finally:
         _WIDTH.reset(token)
+
+
+def width_of(width: str | float) -> float:
+    """The inches of 'column', 'page' or a number. Raises `ValueError` for another text, or for what nothing fits in."""
+    try:
+        inches = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
+    except ValueError:
+        raise ValueError(f"unknown width {width!r}; needs column, page or inches; try column") from None
+    if not NARROWEST <= inches <= WIDEST:
+        raise ValueError(f"a width of {width} in; needs {NARROWEST:g} to {WIDEST:g} inches")
+    return inches
 
 
 def figure_width(usual: float = COLUMN) -> float:
