@@ -259,7 +259,7 @@ def split_gap(
     different = [name for name in before if before[name] != after[name]]
     groups = [[name for name in different if name in together] for together in (MODEL, LAYOUT)]
     players = [group for group in groups if group] + [[n] for n in different if n not in MODEL + LAYOUT]
-    if other != cluster:
+    if vars(other) != vars(cluster):
         before[CLUSTER], after[CLUSTER] = (f"{on.name}{_beyond(on)}" for on in (other, cluster))
         players.insert(0, [CLUSTER])
     together = 0

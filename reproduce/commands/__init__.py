@@ -47,6 +47,7 @@ GROUPS = {
     },
     "this command line": {
         "completion": "print the completion of this command line for a shell",
+        "schema": "JSON Schemas of what a command reads, of its options, and of what it prints",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}

@@ -18,13 +18,14 @@ MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--b
 REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
 # Printed, and so checked, in tests of the commands that take longer.
 ELSEWHERE = {f"accuracy{part}" for part in ("", "-ledger", "-measured", "-slopes")}
-ELSEWHERE |= {"benchmarks-run", "calibrate", "exact", "gate", "generate", "train"}
+ELSEWHERE |= {"benchmarks-run", "calibrate", "exact", "gate", "generate", "trace", "train"}
 PRINTED = {
     "list": ["list"],
     "describe": ["describe", "fig_interleaved"],
     "run": ["fig_squares", "--results", "TMP"],
     "dry-run": ["fig_squares", "--dry-run", "--results", "TMP"],
     "simulate": ["simulate", "TMP/points.json"],
+    "explain": ["explain", "TMP/point.json", "--seconds", "1"],
     "timeline": ["timeline", "-p", "2", "-m", "2", "--results", "TMP"],
     "schedule": ["schedule", "-p", "2", "-m", "2", "--results", "TMP"],
     "plan": ["plan", *MODEL, "--results", "TMP"],
@@ -54,6 +55,7 @@ def test_a_command_prints_a_document_of_its_schema(
     fits = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
     points = [fits, fits | {"layers": 400, "hidden": 12288}, fits | {"heads": 7}]
     (tmp_path / "points.json").write_text(json.dumps(points))
+    (tmp_path / "point.json").write_text(json.dumps([fits]))
     shutil.copytree(REFERENCE, tmp_path / "fig_bubble")
     main([argument.replace("TMP", str(tmp_path)) for argument in PRINTED[name]] + ["--json"])
     document = json.loads(capsys.readouterr().out)
