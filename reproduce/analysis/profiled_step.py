@@ -82,6 +82,8 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     if counted:
         ranks = [_named(rank, pipeline[rank.rank], parallel) for rank in ranks]
     placement = _placement(ranks, pipeline)
+    m = 1 + max(event.action.microbatch for rank in ranks for event in rank.passes if event.action)
+    _check_whole(ranks, placement, m, parallel)
     start = min(rank.passes[0].start for rank in ranks)
     rows = [next(rank for rank in ranks if pipeline[rank.rank] == pp) for pp in range(placement.p)]
     step_end = max(_end(rank) for rank in ranks)
@@ -96,7 +98,6 @@ def profile_step(paths: Sequence[Path], parallel: ParallelConfig | None = None, 
     mean["host"] = seconds - fsum(mean[name] for name in PHASES if name != "host")
     bubble = mean["bubble"] / (mean["forward"] + mean["backward"])
     events = tuple(tuple(e._replace(start=e.start - start, end=e.end - start) for e in row.passes) for row in rows)
-    m = 1 + max(event.action.microbatch for row in events for event in row if event.action)
     name = f"{_title(parallel)}, measured" if parallel else "measured"
     timeline = Timeline(name, placement, m, "s", events, (), bubble, "measured: torch.profiler")
     world = max(file.world or 0 for file in files) or len(files)
@@ -200,6 +201,19 @@ def _placement(ranks: Sequence[RankStep], pipeline: Mapping[int, int]) -> StageP
         return StagePlacement(tuple(tuple(sorted(stages[pp])) for pp in sorted(stages)))
     except ValueError as error:
         raise UsageError(f"the traces are not of one pipeline: {error}") from None
+
+
+def _check_whole(ranks: Sequence[RankStep], placement: StagePlacement, m: int, parallel: ParallelConfig | None) -> None:
+    """Raise `UsageError` unless this is the whole pipeline, and that of the configuration."""
+    if parallel is not None and (placement, m) != (parallel.placement, parallel.m):
+        raise UsageError(
+            f"the traces show p={placement.p}, v={placement.v}, m={m}, the configuration has p={parallel.p}, "
+            f"v={parallel.v}, m={parallel.m}; needs the configuration that was run, and all its pipeline ranks"
+        )
+    if placement.p == 1 and any(rank.messages for rank in ranks):
+        raise UsageError(
+            f"rank {ranks[0].rank} sends and receives, but no other pipeline rank's trace is given; needs one of each"
+        )
 
 
 def _end(rank: RankStep) -> float:

@@ -99,6 +99,11 @@ def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path: Pa
     profile = profile_step(paths, TrainingConfig.from_plain(plain).parallel)
     assert [str(event.action) for event in profile.timeline.rows[1]] == ["1F0", "1B0", "1F1", "1B1"]
     assert profile.timeline.schedule == "1F1B, measured"
+    named = written(tmp_path, *(gpu_trace(rank, ranges=True) for rank in (0, 1)))
+    for other, words in (({"p": 4, "B": 2}, "p=4, v=1, m=2"), ({"B": 4}, "p=2, v=1, m=4"), ({"v": 2}, "p=2, v=2, m=2")):
+        with pytest.raises(UsageError, match=f"show p=., v=., m=2, the configuration has {words}"):
+            profile_step(named, TrainingConfig.from_plain(plain | other).parallel)
+    paths = written(tmp_path, *(gpu_trace(rank, ranges=False) for rank in (0, 1)))
     with pytest.raises(UsageError, match=r"2 forward and 2 backward passes in its trace, not the configuration's 6"):
         profile_step(paths, TrainingConfig.from_plain(plain | {"B": 3}).parallel)
 
@@ -199,6 +204,7 @@ def test_the_command_prints_both_and_draws_them(tmp_path: Path, capsys: pytest.C
             "no forward or backward pass in step 1",
         ),
         ([gpu_trace(1, ranges=True)], "no trace has stage 0; needs a trace of every pipeline rank"),
+        ([gpu_trace(0, ranges=True)], "rank 0 sends and receives, but no other pipeline rank's trace is given"),
         ([gpu_trace(0, ranges=True)] * 2, "are both of rank 0"),
     ],
 )
