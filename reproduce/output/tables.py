@@ -6,7 +6,6 @@ Pandas is imported by what makes the CSV, and rich by what prints, not by this m
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from html import escape
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -156,6 +155,8 @@ def markdown(artifact: Artifact, record: Record) -> str:
 
 def html(record: Record, artifact: Artifact | None) -> str:
     """A record for a notebook: what it is, its table, why points failed, and its notes."""
+    from html import escape
+
     from tabulate import tabulate
 
     table = result_table(artifact, record) if artifact else _of_points(record)
