@@ -20,15 +20,37 @@ from ptdp_core.schedules import Action, TimelineEvent
 from results.records.errors import UsageError
 
 Span = tuple[float, float]
-Event = Mapping[str, Any]
 
-NAMED = re.compile(r"(?:PP:)?(\d+)([FBIW])(\d+)$")
+NAMED = re.compile(r"(?:PP:)?(\d{1,6})([FBIW])(\d{1,6})$")
 COUNTED = re.compile(r"(?P<kind>Forward|Backward) \d+$")
-STEP = re.compile(r"ProfilerStep#(\d+)")
+STEP = re.compile(r"ProfilerStep#(\d{1,9})")
 COMMUNICATION = re.compile(r"(?:nccl(?:Dev)?Kernel_?|rccl\w*Kernel_?|gloo:)(\w+)")
 MESSAGE = re.compile(r"SendRecv|send|recv", re.IGNORECASE)
+LATEST = 1 << 63  # of the trace's microseconds and numbers
 ON_GPU, LAUNCHES = ("kernel", "gpu_memcpy", "gpu_memset"), ("cuda_runtime", "cuda_driver")
+RECORDED = "fwdbwd"  # category of what autograd notes in a forward pass for the backward pass
 BACKWARD, OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step"
+
+
+class Event(NamedTuple):
+    """An event of a trace, in seconds.
+
+    `correlation` tells which kernel a call launched, `graph` where in autograd's graph a backward function is; None
+    where there is none.
+    """
+
+    start: float
+    end: float
+    category: str
+    name: str
+    thread: str
+    correlation: int | None
+    graph: int | None
+
+    @property
+    def span(self) -> Span:
+        """Begin and end."""
+        return self.start, self.end
 
 
 @dataclass(frozen=True)
@@ -70,7 +92,7 @@ class _Work(NamedTuple):
 
     asked: float
     returned: float
-    thread: Any
+    thread: str
     start: float
     end: float
     name: str
@@ -87,46 +109,57 @@ def read(path: Path) -> TraceFile:
         raise UsageError(
             f"{path} is no trace: no valid JSON ({error}); needs what torch.profiler's export_chrome_trace writes"
         ) from None
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+    about = document if isinstance(document, dict) else {"traceEvents": document}
+    if not isinstance(about.get("traceEvents"), list):
         raise UsageError(f"{path} is no trace: no traceEvents; needs what torch.profiler's export_chrome_trace writes")
-    about = document if isinstance(document, dict) else {}
-    base = about.get("baseTimeNanoseconds", 0) / 1e9
-    kept = tuple(_in_seconds(event, base) for event in events if _is_timed(event))
-    if not kept:
+    base = _whole(about.get("baseTimeNanoseconds")) or 0
+    events = tuple(event for entry in about["traceEvents"] if (event := _event(entry, base / 1e9)))
+    if not events:
         raise UsageError(f"{path}: a trace without events; needs at least one step of training under torch.profiler")
-    steps = {int(match[1]): _span(event) for event in kept if (match := STEP.match(event["name"]))}
-    whole = min(event["ts"] for event in kept), max(event["ts"] + event["dur"] for event in kept)
-    info = about.get("distributedInfo") or {}
-    number = re.search(r"rank[-_]?(\d+)", path.name)
-    rank = info.get("rank", int(number[1]) if number else None)
-    return TraceFile(path, rank, info.get("world_size"), kept, steps or {0: whole})
+    steps = {int(match[1]): event.span for event in events if (match := STEP.match(event.name))}
+    whole = min(event.start for event in events), max(event.end for event in events)
+    info = about.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    number = re.search(r"rank[-_]?(\d{1,9})", path.name)
+    rank = _whole(info.get("rank"))
+    if rank is None and number:
+        rank = int(number[1])
+    return TraceFile(path, rank, _whole(info.get("world_size")), events, steps or {0: whole})
 
 
-def _is_timed(event: Event) -> bool:
-    if event.get("ph") == "X":
-        return all(isinstance(event.get(key), int | float) for key in ("ts", "dur")) and "cat" in event
-    return event.get("ph") == "s" and event.get("cat") == "fwdbwd"
+def _event(entry: Any, base: float) -> Event | None:
+    """An entry of a trace; None if it is of a kind that is not read, or in no form to be."""
+    if not isinstance(entry, dict) or entry.get("ph") not in ("X", "s"):
+        return None
+    args: Any = entry.get("args")
+    start: Any = entry.get("ts")
+    length: Any = entry.get("dur", 0)
+    if not all(isinstance(time, int | float) and 0 <= time < LATEST for time in (start, length)):
+        return None
+    category, name = entry.get("cat"), entry.get("name")
+    if not isinstance(category, str) or not isinstance(name, str) or (entry["ph"] == "s") != (category == RECORDED):
+        return None
+    args = args if isinstance(args, dict) else {}
+    begin = base + start / 1e6
+    thread = f"{entry.get('pid')}/{entry.get('tid')}"
+    numbers = (_whole(args.get(key)) for key in ("correlation", "Sequence number"))
+    return Event(begin, begin + length / 1e6, category, name, thread, *numbers)
 
 
-def _in_seconds(event: Event, base: float) -> Event:
-    return {**event, "ts": base + event["ts"] / 1e6, "dur": event.get("dur", 0) / 1e6}
-
-
-def _span(event: Event) -> Span:
-    return event["ts"], event["ts"] + event["dur"]
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LATEST else None
 
 
 def rank_step(trace: TraceFile, rank: int, step: int) -> RankStep:
     """What a trace's rank did in one of its steps. Raises `UsageError` if no pass can be found there."""
     span = trace.steps[step]
-    inside = [event for event in trace.events if span[0] <= event["ts"] <= span[1]]
-    device = any(event["cat"] in ON_GPU for event in trace.events)
+    inside = [event for event in trace.events if span[0] <= event.start <= span[1]]
+    device = any(event.category in ON_GPU for event in trace.events)
     work = sorted(_on_gpu(trace.events, span) if device else _on_cpu(inside))
     talks = [(item, match[1]) for item in work if (match := COMMUNICATION.match(item.name))]
     messages = [item for item, what in talks if MESSAGE.search(what)]
     computes = [item for item in work if not COMMUNICATION.match(item.name)]
-    optimizer = [_span(event) for event in inside if event["name"].startswith(OPTIMIZER)]
+    optimizer = merged(event.span for event in inside if event.name.startswith(OPTIMIZER))
     passes = _ranges(inside, computes, device) or _runs(inside, computes, messages, optimizer)
     if not passes:
         raise UsageError(
@@ -140,7 +173,7 @@ def rank_step(trace: TraceFile, rank: int, step: int) -> RankStep:
         messages=tuple(sorted((item.start, item.end) for item in messages)),
         collectives=merged((i.start, i.end) for i, what in talks if not MESSAGE.search(what) and what != "barrier"),
         compute=merged((item.start, item.end) for item in computes),
-        optimizer=merged((i.start, i.end) for i in computes if any(a <= i.asked <= b for a, b in optimizer)),
+        optimizer=merged((item.start, item.end) for item in computes if _covers(optimizer, item.asked)),
     )
 
 
@@ -157,46 +190,41 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 def _on_gpu(events: Sequence[Event], span: Span) -> Iterator[_Work]:
     """The kernels and copies that the host launched in a span of time."""
-    launches = {
-        event["args"]["correlation"]: event
-        for event in events
-        if event["cat"] in LAUNCHES and "correlation" in event.get("args", {})
-    }
+    launches = {event.correlation: event for event in events if event.category in LAUNCHES}
+    launches.pop(None, None)
     for event in events:
-        if event["cat"] in ON_GPU:
-            launch = launches.get(event.get("args", {}).get("correlation"), event)
-            if span[0] <= launch["ts"] <= span[1]:
-                yield _Work(*_span(launch), (launch.get("pid"), launch.get("tid")), *_span(event), event["name"])
+        if event.category in ON_GPU:
+            launch = launches.get(event.correlation, event)
+            if span[0] <= launch.start <= span[1]:
+                yield _Work(*launch.span, launch.thread, *event.span, event.name)
 
 
 def _on_cpu(events: Sequence[Event]) -> Iterator[_Work]:
     """The outermost operators of each thread, and gloo's communication. c10d's operators only ask for it."""
-    ends: dict[Any, float] = {}
-    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
-        thread = event.get("pid"), event.get("tid")
-        is_operator = event["cat"] == "cpu_op" and event["ts"] >= ends.get(thread, 0.0)
+    ends: dict[str, float] = {}
+    for event in sorted(events, key=lambda event: (event.start, -event.end)):
+        is_operator = event.category == "cpu_op" and event.start >= ends.get(event.thread, 0.0)
         if is_operator:
-            ends[thread] = event["ts"] + event["dur"]
-        if (is_operator and not event["name"].startswith("c10d::")) or event["name"].startswith("gloo:"):
-            yield _Work(*_span(event), thread, *_span(event), event["name"])
+            ends[event.thread] = event.end
+        if (is_operator and not event.name.startswith("c10d::")) or event.name.startswith("gloo:"):
+            yield _Work(*event.span, event.thread, *event.span, event.name)
 
 
 def _ranges(events: Sequence[Event], work: Sequence[_Work], device: bool) -> tuple[TimelineEvent[float], ...]:
     """The passes that ranges name; on a GPU from the first kernel launched inside to the end of the last."""
     passes = []
     for event in events:
-        named, counted = NAMED.match(event["name"]), COUNTED.match(event["name"])
-        if event["cat"] != "user_annotation" or not (named or counted):
+        named, counted = NAMED.match(event.name), COUNTED.match(event.name)
+        if event.category != "user_annotation" or not (named or counted):
             continue
-        start, end = _span(event)
+        start, end = event.span
         if device:
             ran = work[bisect_right(work, (start,)) : bisect_right(work, (end,))]
             if not ran:
                 continue
             start, end = min(item.start for item in ran), max(item.end for item in ran)
         action = Action(named[2], int(named[1]), int(named[3])) if named else None
-        kind = action.kind if action else event["name"][0]
-        passes.append(TimelineEvent(kind, action, start, end))
+        passes.append(TimelineEvent(action.kind if action else event.name[0], action, start, end))
     return tuple(sorted(passes, key=lambda event: event.start))
 
 
@@ -207,16 +235,16 @@ def _runs(
 
     Work outside of autograd's backward functions is a forward pass only if autograd has recorded something in it.
     """
-    backward: dict[Any, list[Span]] = {}
+    backward: dict[str, list[Span]] = {}
     for event in events:
-        if event["name"].startswith(BACKWARD):
-            backward.setdefault((event.get("pid"), event.get("tid")), []).append(_span(event))
+        if event.name.startswith(BACKWARD):
+            backward.setdefault(event.thread, []).append(event.span)
     within = {thread: merged(spans) for thread, spans in backward.items()}
-    recorded = sorted(event["ts"] for event in events if event["ph"] == "s")
+    recorded = sorted(event.start for event in events if event.category == RECORDED)
     breaks = sorted([*(message.asked for message in messages), *_next_graphs(events)])
     runs: list[tuple[tuple[str, int], list[_Work]]] = []
     for item in work:
-        if any(begin <= item.asked <= end for begin, end in optimizer):
+        if _covers(optimizer, item.asked):
             continue
         kind = "B" if _covers(within.get(item.thread, ()), item.asked) else "F"
         key = kind, bisect_right(breaks, item.asked)
@@ -241,18 +269,19 @@ def _runs(
 
 
 def _next_graphs(events: Sequence[Event]) -> Iterator[float]:
-    """When each backward pass begins on its thread: autograd goes back through a graph's numbers, which then rise."""
-    latest: dict[Any, tuple[float, float]] = {}  # by thread the end and the number of the function before
-    for event in sorted(events, key=lambda event: (event["ts"], -event["dur"])):
-        number = event.get("args", {}).get("Sequence number")
-        if not event["name"].startswith(BACKWARD) or not isinstance(number, int):
-            continue  # of another kind, or one that adds a gradient up, which comes between
-        thread = event.get("pid"), event.get("tid")
-        end, before = latest.get(thread, (0.0, float("inf")))
-        if event["ts"] >= end:
-            if number > before:
-                yield event["ts"]
-            latest[thread] = event["ts"] + event["dur"], number
+    """When each backward pass begins on its thread: autograd goes back through a graph's numbers, which then rise.
+
+    What adds a gradient up, at any time, has no number.
+    """
+    latest: dict[str, tuple[float, int]] = {}  # by thread the end and the number of the function before
+    for event in sorted(events, key=lambda event: (event.start, -event.end)):
+        if event.graph is None or not event.name.startswith(BACKWARD):
+            continue
+        end, before = latest.get(event.thread, (0.0, event.graph))
+        if event.start >= end:
+            if event.graph > before:
+                yield event.start
+            latest[event.thread] = event.end, event.graph
 
 
 def _covers(spans: Sequence[Span], time: float) -> bool:

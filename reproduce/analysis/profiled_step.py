@@ -6,7 +6,7 @@ the pass before; after a rank's last pass it is the time until the last rank has
 collectives that ended by then.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
@@ -276,8 +276,10 @@ def _both_ready(
 
 
 def clipped(spans: Sequence[Span], begin: float, end: float) -> tuple[Span, ...]:
-    """The parts of spans between two times."""
-    return tuple((max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin)
+    """The parts of spans between two times; they are in order, and do not touch."""
+    first, last = max(bisect_right(spans, (begin,)) - 1, 0), bisect_left(spans, (end,))
+    cut = ((max(a, begin), min(b, end)) for a, b in spans[first:last])
+    return tuple((a, b) for a, b in cut if a < b)
 
 
 def minus(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 REQUIRED, OPTIONAL = ("series", "x", "value"), ("low", "high")
+SHOWN = 60  # letters of a cell in an error
 
 
 def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
@@ -27,8 +28,8 @@ def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
             f"{path} has no column {lacking[0]!r}; needs {', '.join(REQUIRED)}, and may have {', '.join(OPTIONAL)}"
         )
     if unknown := [name for name in table if name not in known]:
-        near = did_you_mean(unknown[0], known)
-        raise UsageError(f"{path}: unknown column {unknown[0]!r}{near}; there are {', '.join(known)}")
+        near = did_you_mean(unknown[0][:SHOWN], known)
+        raise UsageError(f"{path}: unknown column {unknown[0][:SHOWN]!r}{near}; there are {', '.join(known)}")
     if table.empty:
         raise UsageError(f"{path} has no rows; needs one for each point")
     assert artifact.x_axis is not None
@@ -80,10 +81,9 @@ def _named(texts: "Series", path: Path, parameter: str, record: Record) -> "Seri
     wrong = texts.notna() & ~texts.isin(known)
     if wrong.any():
         row = int(wrong.idxmax())
-        near = did_you_mean(texts[row], list(known))
-        raise UsageError(
-            f"{path}: line {row + 2}: x={texts[row]!r} is not on the axis{near}; there are {', '.join(by_label)}"
-        )
+        shown = texts[row][:SHOWN]
+        near = f"{did_you_mean(shown, list(known))}; there are {', '.join(by_label)}"
+        raise UsageError(f"{path}: line {row + 2}: x={shown!r} is not on the axis{near}")
     return texts.map(known)
 
 
@@ -95,6 +95,6 @@ def _numbers(texts: "Series", path: Path, positive: bool = False) -> "Series":
     wrong = numbers.isna() & texts.notna() | (positive & (numbers <= 0))
     if wrong.any():
         row = int(wrong.idxmax())
-        needed = "a positive number" if positive else "a number"
-        raise UsageError(f"{path}: line {row + 2}: {texts.name}={texts[row]!r} is no number to draw; needs {needed}")
+        shown, needed = texts[row][:SHOWN], "a positive number" if positive else "a number"
+        raise UsageError(f"{path}: line {row + 2}: {texts.name}={shown!r} is no number to draw; needs {needed}")
     return numbers.astype(float)
