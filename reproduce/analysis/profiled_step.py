@@ -3,7 +3,7 @@
 Waiting is what a pipeline rank neither computes nor communicates, from the first pass of any rank to the step's end. Of
 the time between two passes that a message fills, the part counts as waiting in which the other end was still busy with
 the pass before; after a rank's last pass it is the time until the last rank has finished its own, without the
-collectives that ended by then.
+optimizer and the collectives that ended by then.
 """
 
 from bisect import bisect_left, bisect_right
@@ -241,7 +241,7 @@ def _parts(
         parts["gaps"] += event.start - waited - talks
         before, sent = event.end, message_out_of(event.action, placement)
     drain = [span for span in minus(rank.collectives, rank.compute) if before <= span[0] and span[1] <= last]
-    parts["bubble"] += last - before - length(drain)
+    parts["bubble"] += last - before - length(drain) - length(clipped(rank.optimizer, before, last))
     parts["data_parallel"] = length(drain) + length(minus(clipped(rank.collectives, last, end), rank.compute))
     parts["optimizer"] = length(clipped(rank.optimizer, before, end))
     return parts

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ KERNELS = (
 )  # fmt: skip
 
 
-def gpu_trace(rank: int, ranges: bool, world: int = 2) -> dict[str, Any]:
+def gpu_trace(rank: int, ranges: bool, kernels: Sequence[tuple[str, int, int]] = ()) -> dict[str, Any]:
     """A trace as Kineto writes it of a GPU, with the ranges of the passes, or else only what autograd leaves."""
+    kernels = kernels or KERNELS[rank]
     events: list[dict[str, Any]] = [on_host("ProfilerStep#7", "user_annotation", 0, 112_000)]
     events.append({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}})
-    for number, (name, start, end) in enumerate(KERNELS[rank]):
+    for number, (name, start, end) in enumerate(kernels):
         launched = 10 + 20 * number  # microseconds: the host is far ahead of its GPU
         kernel = {"SendRecv": "SendRecv", "AllReduce": "AllReduce_Sum_bf16_RING_LL"}.get(name)
         thread = 2 if "B" in name else 1  # autograd's
@@ -34,7 +36,7 @@ def gpu_trace(rank: int, ranges: bool, world: int = 2) -> dict[str, Any]:
         of_gpu = {"ph": "X", "cat": "kernel", "pid": 0, "tid": about["stream"], "args": about}
         named = f"ncclDevKernel_{kernel}(ncclDevKernelArgsStorage<4096ul>)" if kernel else "sm90_xmma_gemm_bf16"
         events.append({**of_gpu, "name": named, "ts": 1000 * start, "dur": 1000 * (end - start)})
-        again = [row[0] for row in KERNELS[rank][number:]].count(name) - 1  # of a pass with two kernels
+        again = [row[0] for row in kernels[number:]].count(name) - 1  # of a pass with two kernels
         if name.startswith("Optimizer"):
             events.append(on_host(name, "user_annotation", launched - 2, 15))
         elif not kernel and ranges:
@@ -45,7 +47,7 @@ def gpu_trace(rank: int, ranges: bool, world: int = 2) -> dict[str, Any]:
         elif not kernel:
             function = "autograd::engine::evaluate_function: MmBackward0"
             events.append(on_host(function, "cpu_op", launched - 2, 15, 2, {"Sequence number": 100 * int(name[-1])}))
-    return {"distributedInfo": {"rank": rank, "world_size": world}, "traceEvents": events}
+    return {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
 
 
 def on_host(name: str, category: str, start: int, length: int, thread: int = 1, args: Any = None) -> dict[str, Any]:

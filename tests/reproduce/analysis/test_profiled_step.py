@@ -16,7 +16,7 @@ from reproduce.analysis.profiled_step import PHASES, TENSOR, profile_step, simul
 from reproduce.cli import main
 from results.records import errors
 from results.records.errors import UsageError
-from tests.reproduce.analysis.made_traces import gpu_trace, on_host, written
+from tests.reproduce.analysis.made_traces import KERNELS, gpu_trace, on_host, written
 from tests.reproduce.analysis.traced_jobs import traced_step
 
 POINTS = 0.02  # of the bubble, between what a trace shows and what the engine timed itself
@@ -36,6 +36,15 @@ def test_the_numbers_of_a_known_trace(ranges: bool, tmp_path: Path) -> None:
     assert profile.host_gaps == pytest.approx(0)
     shown = [" ".join(str(event.action) for event in row) for row in profile.timeline.rows]
     assert shown == ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]
+
+
+def test_an_optimizer_that_waits_for_nobody_is_no_bubble(tmp_path: Path) -> None:
+    """Rank 1 steps while rank 0 is in its last backward pass, and has no all-reduce to wait for."""
+    early = (*KERNELS[1][:-2], ("Optimizer.step#AdamW.step", 75, 80))
+    profile = profile_step(written(tmp_path, gpu_trace(0, ranges=True), gpu_trace(1, ranges=True, kernels=early)))
+    assert 1000 * profile.phases["bubble"] == pytest.approx((30 + 31 - 5) / 2)
+    assert 1000 * profile.phases["optimizer"] == pytest.approx(5)
+    assert sum(profile.phases[name] for name in PHASES) == pytest.approx(profile.seconds)
 
 
 def test_a_configuration_names_the_passes_and_its_own_must_be_there(tmp_path: Path) -> None:
