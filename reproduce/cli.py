@@ -11,7 +11,7 @@ from typing import Any
 
 from ptdp_core import interrupts
 from reproduce.commands import ALIASES, COMMANDS, module_of
-from reproduce.commands.options import program
+from reproduce.commands.options import add_usual, program, where_exit_codes_are
 from results.records import errors
 from results.records.errors import ReproduceError, UsageError, did_you_mean
 from results.records.storage import StorageError
@@ -62,7 +62,7 @@ def command_of(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def parser_of(name: str) -> Parser:
     """The parser of a command."""
     module = module_of(name)
-    codes = f"exit codes: {program()} --help lists them\n"
+    codes = where_exit_codes_are()
     if not name:
         codes = "\n".join(["exit codes:", *(f"  {code:>3}  {text}" for code, text in errors.MEANINGS.items()), ""])
     parser = Parser(
@@ -72,8 +72,7 @@ def parser_of(name: str) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress, and of results the shortest form")
+    add_usual(parser)
     module.add_arguments(parser)
     return parser
 

@@ -51,24 +51,54 @@ class Record(records.Record):
         """The same record, with this class's methods."""
         return cls(**vars(record))
 
-    def frame(self) -> "DataFrame":
-        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.frame`)."""
-        from reproduce.output.frame import frame
+    def frame(self, shown_units: bool = False) -> "DataFrame":
+        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.frame`).
 
-        return frame(self)
+        Numbers are in base units, or in those that tables show (GB, teraFLOP/s, %).
+        """
+        from reproduce.output.frame import frame, in_shown_units
 
-    def figure(self) -> "Figure":
-        """The record's figure, drawn anew. Raises `UsageError` if it has none (tables, plans, simulations)."""
-        from reproduce.output import benchmark_figures
-        from reproduce.output.theme import style
+        table = frame(self)
+        return in_shown_units(table, self._artifact) if shown_units else table
 
-        with style():
+    def figure(self, style: str = "screen", font: str | None = None, width: str | float | None = None) -> "Figure":
+        """The record's figure, drawn anew, with the options of `reproduce plot`.
+
+        In the style 'paper' or a venue's (neurips, icml, sc, ieee) it is without the small print about where the
+        numbers come from. The font is 'sans' or 'serif' (a venue's), the width 'column', 'page' or inches. Raises
+        `UsageError` for another one, and if there is no figure (tables, plans, simulations).
+        """
+        from reproduce.output import benchmark_figures, theme
+
+        for value, known in ((style, theme.STYLES), (font, tuple(theme.FONTS))):
+            if value is not None and value not in known:
+                raise UsageError(f"{value!r} is unknown; there are {', '.join(known)}{did_you_mean(value, known)}")
+        try:
+            inches = None if width is None else theme.width_of(width)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        look = theme.look_of(style, font, inches)
+        with theme.style(look):
             if self.kind == "benchmark":
-                return benchmark_figures.draw(self)
-            artifact = catalog.load(self.id).at(self.scale) if self.id in catalog.ids() else None
-            if artifact is None or artifact.draw is None:
+                figure = benchmark_figures.draw(self)
+            elif self._artifact is None or self._artifact.draw is None:
                 raise UsageError(f"{self.id} has no figure; try .frame()")
-            return artifact.draw(artifact, self)
+            else:
+                figure = self._artifact.draw(self._artifact, self)
+            if look.captioned:
+                theme.take_origin(figure)
+            return figure
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the record: its table."""
+        from reproduce.output.tables import html
+
+        return html(self, self._artifact)
+
+    @property
+    def _artifact(self) -> Artifact | None:
+        """The artifact of the record, as its scale shows it; None for one of a benchmark, a plan or a simulation."""
+        return catalog.load(self.id).at(self.scale) if self.id in catalog.ids() else None
 
 
 def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "DataFrame":

@@ -110,6 +110,64 @@ def test_the_questions_are_answered_as_their_page_shows(
         assert masked(" ".join(" ".join(printed).split())) == masked(" ".join(shown.split()))
 
 
+# Several seconds each, or after one of these.
+SLOW_CALLS = ("reproduce train", "reproduce trace", "reproduce accuracy --json")
+WITHOUT_RESULTS = ("simulate", "explain", "schema", "doctor")  # commands that write no files
+
+
+def rows_for_programs() -> list[tuple[str, list[str], int]]:
+    """Of every row of agents.md: the question, the commands, and how many it says there are."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+\?) \| (\d) \| ([^|]+) \|", page, re.MULTILINE)
+    return [(question, re.findall(r"`(reproduce [^`]+)`", commands), int(calls)) for question, calls, commands in rows]
+
+
+def answered(questions: list[tuple[str, list[str], int]], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the commands of agents.md in a folder with its inputs: each prints one JSON document, and is done."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^echo .*$", page, re.MULTILINE):
+        text, file = shlex.split(line)[1::2]
+        (folder / file).write_text(text, encoding="utf-8")
+    for question, commands, _ in questions:
+        for command in commands:
+            words = shlex.split(command)[1:]
+            if words[0] == "train":  # ranks that were started before this test are in another folder
+                environment = os.environ | {"PYTHONPATH": str(ROOT)}
+                subprocess.run([sys.executable, "-m", "reproduce", *words], env=environment, cwd=folder, check=True)
+                continue
+            results = [] if words[0] in WITHOUT_RESULTS else ["--results", str(folder)]
+            capsys.readouterr()
+            assert main([*words, *results]) == errors.DONE, question
+            assert isinstance(json.loads(capsys.readouterr().out), dict), command
+
+
+def test_what_is_quick_of_the_page_for_programs_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = rows_for_programs()
+    assert len(rows) >= 12
+    assert [len(commands) for _, commands, _ in rows] == [calls for _, _, calls in rows]
+    quick = [row for row in rows if not any(command.startswith(SLOW_CALLS) for command in row[1])]
+    assert len(quick) >= len(rows) - 2
+    answered(quick, tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_the_page_for_programs_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answered(rows_for_programs(), tmp_path, capsys)
+
+
+def test_the_list_for_language_models_has_every_page_once() -> None:
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\((\S+)\)", text)
+    assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
+    assert text.startswith("# ptdp\n\n> ")
+
+
 PLACEHOLDER = re.compile(r"NAME|ID|FIDELITY|VERSION")
 FOLDERS = f"{'|'.join(PACKAGES)}|results/records|results/reference|results/schema"
 QUOTED_FILE = re.compile(rf"`(?:[\w.-]+/)*[\w-]+\.py`|`(?:{FOLDERS})/[\w./-]*`")

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.profiler import record_function
 
 from ptdp_core.engine.clock import clock_of
 from ptdp_core.engine.groups import Groups
@@ -106,13 +107,14 @@ class Executor:
                 self.before(instruction.action)
                 x = self._input(instruction.action)
                 begin = clock.mark() if clock else None
-                if instruction.action.kind == "F":
-                    self._forward(instruction.action, x, batch, run)
-                elif instruction.action.kind == "W":
-                    self._weight_gradients(instruction.action)
-                else:
-                    # The one place that divides by m.
-                    self._backward(instruction.action, x, loss_scale / self.schedule.m)
+                with _range(instruction.action):
+                    if instruction.action.kind == "F":
+                        self._forward(instruction.action, x, batch, run)
+                    elif instruction.action.kind == "W":
+                        self._weight_gradients(instruction.action)
+                    else:
+                        # The one place that divides by m.
+                        self._backward(instruction.action, x, loss_scale / self.schedule.m)
             else:
                 begin = clock.mark() if clock else None
                 self.p2p.post(instruction, self._outgoing, self.blocking)
@@ -189,6 +191,11 @@ class Executor:
             self._outgoing[message] = tensor
         else:
             self._kept[action.output] = tensor
+
+
+def _range(action: Action) -> AbstractContextManager[object]:
+    """A pass's range in a trace of torch.profiler, with torch.distributed.pipelining's name; without one nothing."""
+    return record_function(f"PP:{action}") if torch.autograd._profiler_enabled() else nullcontext()
 
 
 def _event(instruction: Compute | Exchange, start: float, end: float) -> TimelineEvent[float]:

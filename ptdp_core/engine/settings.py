@@ -121,6 +121,7 @@ class RunSettings:
     eval_batches: int = described("Batches of held-out sequences in an evaluation, at most.", 8, least=1)
     log: str = described("File for one JSON object per step; empty: none.", "")
     tensorboard: str = described("Folder for TensorBoard, if that is installed; empty: none.", "")
+    profile: str = described("Folder for each rank's trace (torch.profiler) of the last step; empty: none.", "")
     log_every: int = described("Steps between lines on the terminal.", 1, least=1)
     timeout: float = described(
         "Seconds without a finished step after which a run is taken to hang.", 600.0, above=0, fix="timeout=30"

@@ -55,6 +55,8 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
             check_writable("log", Path(run.log).parent)
         if run.tensorboard:
             check_writable("tensorboard", Path(run.tensorboard))
+        if run.profile:
+            check_writable("profile", Path(run.profile))
         if run.save:
             check_writable("save", Path(run.save))
     return replace(settings, run=replace(run, data=str(path), load=load))

@@ -4,11 +4,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch.profiler import profile, schedule
 
 from kernels import select
 from ptdp_core.engine.checkpoint import Checkpoints
@@ -16,7 +18,7 @@ from ptdp_core.engine.data import Batches, Sequences, fingerprint, open_tokens
 from ptdp_core.engine.groups import Groups, local_device
 from ptdp_core.engine.optimizer import on_host
 from ptdp_core.engine.report import TrainingLog
-from ptdp_core.engine.settings import Settings
+from ptdp_core.engine.settings import RunSettings, Settings
 from ptdp_core.engine.trainer import Trainer
 from ptdp_core.launch.defaults import decided, fitted, set_up, smallest_memory
 from ptdp_core.launch.outcome import Trained
@@ -79,6 +81,7 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
             if recomputation:
                 report.note(f"memory    {recomputation}")
         beat()
+        profiler = stack.enter_context(_profiler(settings.run, trainer.done, groups.rank))
         losses: list[float] = []
         terminated = False
         while trainer.done < settings.run.steps:
@@ -87,6 +90,8 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
                 break
             start = time.perf_counter()
             result = trainer.step(batches.step(consumed))
+            if profiler:
+                profiler.step()
             consumed += settings.parallel.B
             losses.append(result.loss)
             if report:
@@ -114,6 +119,18 @@ def _trainer(settings: Settings, groups: Groups) -> "Trainer | Zero3Trainer":
     from ptdp_core.engine.zero3 import Zero3Trainer  # imports FSDP2, which takes a second
 
     return Zero3Trainer(settings, groups, operators)
+
+
+def _profiler(run: RunSettings, done: int, rank: int) -> AbstractContextManager[profile | None]:
+    """What writes this rank's trace of the run's last step, if one is asked for; the step before warms it up."""
+    steps = run.steps - done
+    if not run.profile or steps < 1:
+        return nullcontext()
+    warmup = min(1, steps - 1)
+    return profile(
+        schedule=schedule(wait=steps - 1 - warmup, warmup=warmup, active=1, repeat=1),
+        on_trace_ready=lambda made: made.export_chrome_trace(str(Path(run.profile) / f"rank{rank}.json.gz")),
+    )
 
 
 class _Evaluation:

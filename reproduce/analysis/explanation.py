@@ -13,7 +13,7 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import model_flops_per_iteration
-from ptdp_core.simulator import Cluster, simulate
+from ptdp_core.simulator import PAPER, Cluster, simulate
 from reproduce.analysis.throughput_lines import Measurement
 from reproduce.experiment import margins
 
@@ -218,32 +218,79 @@ class Share:
 
 MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq", "activation", "norm", "positions",
          "rope_theta", "tied_embeddings", "bias")  # fmt: skip
+CLUSTER = "cluster"
 LAYOUT = ("p", "t", "d", "v", "schedule", "sequence_parallel", "b", "B")
 
 
-def split_gap(slow: TrainingConfig, fast: TrainingConfig, cluster: Cluster) -> tuple[Share, ...]:
-    """The simulated ratio of the MFU of `slow` to that of `fast`, as a product over their differences, worst first.
+@dataclass(frozen=True)
+class Gap:
+    """The ratio of one run's MFU to another's: `simulated` is the product of the `shares`, worst first.
+
+    `measured` is that of the measured times, and `unexplained` measured over simulated; None where one is not known.
+    Of the differences beyond the eleventh, `together` says how many fields are one share.
+    """
+
+    simulated: float
+    shares: tuple[Share, ...]
+    together: int
+    measured: float | None = None
+
+    @property
+    def unexplained(self) -> float | None:
+        """The factor that the differences do not explain."""
+        return None if self.measured is None else self.measured / self.simulated
+
+
+def split_gap(
+    slow: TrainingConfig,
+    fast: TrainingConfig,
+    cluster: Cluster,
+    other: Cluster | None = None,
+    measured: float | None = None,
+) -> Gap:
+    """Split the simulated ratio of the MFU of `slow` on `cluster` to that of `fast`, on the `other`, by difference.
 
     Fields that are legal only together are one difference: the model's, and the layout's with the batch. Each has its
     Shapley value of the logarithm: the mean of what it adds over all orders in which `fast` can be made into `slow`.
+    `measured` is the ratio as measured. Raises `ConfigurationError` if a mixture of the two cannot be.
     """
+    other = cluster if other is None else other
     before, after = (asdict(config.model) | asdict(config.parallel) for config in (fast, slow))
     different = [name for name in before if before[name] != after[name]]
     groups = [[name for name in different if name in together] for together in (MODEL, LAYOUT)]
     players = [group for group in groups if group] + [[n] for n in different if n not in MODEL + LAYOUT]
-    if len(players) > MOST_PLAYERS:  # the rest together, as one
-        players = [*players[: MOST_PLAYERS - 1], [name for group in players[MOST_PLAYERS - 1 :] for name in group]]
+    if vars(other) != vars(cluster):
+        before[CLUSTER], after[CLUSTER] = (f"{on.name}{_beyond(on)}" for on in (other, cluster))
+        players.insert(0, [CLUSTER])
+    together = 0
+    if len(players) > MOST_PLAYERS:
+        last = [name for group in players[MOST_PLAYERS - 1 :] for name in group]
+        players, together = [*players[: MOST_PLAYERS - 1], last], len(last)
     values = {}
     for size in range(len(players) + 1):
         for chosen in combinations(range(len(players)), size):
             fields = {name: after[name] for player in chosen for name in players[player]}
-            estimate = simulate(TrainingConfig.from_plain(before | fields), cluster)
+            mixed = {name: value for name, value in (before | fields).items() if name != CLUSTER}
+            estimate = simulate(TrainingConfig.from_plain(mixed), cluster if CLUSTER in fields else other)
             values[frozenset(chosen)] = log(estimate.model_flops_utilization)
     shares = (
         Share(_words(names, before, after), exp(_shapley(player, len(players), values)))
         for player, names in enumerate(players)
     )
-    return tuple(sorted(shares, key=lambda share: share.factor))
+    ratio = exp(values[frozenset(range(len(players)))] - values[frozenset()])
+    return Gap(ratio, tuple(sorted(shares, key=lambda share: share.factor)), together, measured)
+
+
+def utilization(config: TrainingConfig, cluster: Cluster, seconds: float) -> float:
+    """MFU of an iteration that takes so many seconds."""
+    flops = model_flops_per_iteration(config.model, config.parallel.B)
+    return flops / (config.parallel.n * cluster.peak_flops * seconds)
+
+
+def _beyond(cluster: Cluster) -> str:
+    """What the program of a cluster does beyond the paper's, in words."""
+    features = [name for name, value in vars(cluster.software).items() if value != getattr(PAPER, name)]
+    return f" ({', '.join(features)})" if features else ""
 
 
 def _words(names: list[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

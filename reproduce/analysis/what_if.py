@@ -36,18 +36,10 @@ def evaluate(
     label = f"point {number}"
     if isinstance(entry, dict) and isinstance(entry.get("label"), str):
         label = entry["label"]
-    software = None
     try:
         not_modelled = find(entry["model"]).not_modelled if _names_a_model(entry) else ""
-        entry = _with_sequences(with_model_fields(entry))
-        if isinstance(entry, dict) and "software" in entry:
-            entry = dict(entry)
-            software = software_of(entry.pop("software"))
-        check_keys(entry)
-        config = TrainingConfig.from_plain(entry)
-        check_passes(config)
-        model, _ = open_cluster(entry.get("cluster", cluster))
-        estimate = simulate(config, model, software, bubble_times=True)
+        config, model = configuration(entry, cluster)
+        estimate = simulate(config, model, bubble_times=True)
     except (ConfigurationError, UsageError) as error:
         return answer(label, "invalid", str(error))
     except Exception as error:
@@ -60,9 +52,23 @@ def evaluate(
     if config.parallel.recompute == "auto":
         reasons.append(f"recompute={estimate.config.parallel.recompute!r} is the least that fits")
     reason = "; ".join(reasons) or None
-    return answer(label, "ok", reason, estimate, model) | further(
-        estimate, model if software is None else replace(model, software=software), run, sensitivity
-    )
+    return answer(label, "ok", reason, estimate, model) | further(estimate, model, run, sensitivity)
+
+
+def configuration(entry: Any, cluster: str) -> tuple[TrainingConfig, Cluster]:
+    """What a point describes, and its cluster with the software that it names; of this name, if it names none.
+
+    Raises `ConfigurationError` and `UsageError`.
+    """
+    entry, software = _with_sequences(with_model_fields(entry)), None
+    if isinstance(entry, dict) and "software" in entry:
+        entry = dict(entry)
+        software = software_of(entry.pop("software"))
+    check_keys(entry)
+    config = TrainingConfig.from_plain(entry)
+    check_passes(config)
+    model, _ = open_cluster(entry.get("cluster", cluster))
+    return config, model if software is None else replace(model, software=software)
 
 
 def _names_a_model(entry: Any) -> bool:

@@ -25,6 +25,7 @@ GROUPS = {
     "your own configurations": {
         "simulate": "what-if: estimate training configurations of your own",
         "explain": "why a measured iteration is slower than simulated, or than another run: causes, best first",
+        "trace": "a profiled training step: bubble, exposed communication, time by phase, beside the simulated ones",
         "plan": "how to train a model on n GPUs: the paper's takeaways, and the best by simulation",
         "timeline": "draw and export a pipeline schedule of any size",
         "schedule": "pipeline schedules compared; one of your own checked, simulated, trained; a search for one",
@@ -36,11 +37,7 @@ GROUPS = {
     "this machine": {
         "doctor": "what this machine can do, what is missing, and how to get it",
         "calibrate": "measure this machine, as a cluster to predict with",
-        "bench list": "the microbenchmarks: of the engine, its kernels and messages, and the simulator",
-        "bench run": "measure with microbenchmarks, and keep every sample",
-        "bench history": "a benchmark's values over commits: table, trend, change points",
-        "bench bisect": "the commit that changed a benchmark's value, by git bisect",
-        "bench gpu": "all that half an hour on one GPU should verify, step by step; --toy for a CPU",
+        "bench": "microbenchmarks: list, run, history and bisect; gpu: all that one GPU should verify",
     },
     "how far to trust it": {
         "accuracy": "the simulator against every published value, and how much each of its numbers matters",
@@ -50,10 +47,11 @@ GROUPS = {
     },
     "this command line": {
         "completion": "print the completion of this command line for a shell",
+        "schema": "JSON Schemas of what a command reads, of its options, and of what it prints",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-ALIASES = {"bench": "bench list", "check": "gate"}
+ALIASES = {"check": "gate"}
 
 
 def module_of(name: str) -> ModuleType:

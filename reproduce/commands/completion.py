@@ -2,6 +2,7 @@
 
 import argparse
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from benchmarks.harness.registry import BENCHMARKS
 from reproduce.commands import COMMANDS, module_of
@@ -45,7 +46,14 @@ def whole_parser() -> ArgumentParser:
         described = place.add_parser(second or first, help=text)
         described.add_argument("-q", "--quiet", action="store_true")
         module_of("" if name in artifacts else name).add_arguments(described)
-        for action in described._actions:
-            if action.dest in NAMES and not action.option_strings:
-                action.choices = (*artifacts, *NAMES[action.dest])
+        _complete_names(described, tuple(artifacts))
     return parser
+
+
+def _complete_names(parser: ArgumentParser, artifacts: Sequence[str]) -> None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                _complete_names(inner, ())
+        elif action.dest in NAMES and not action.option_strings:
+            action.choices = (*artifacts, *NAMES[action.dest])

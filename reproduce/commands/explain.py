@@ -9,13 +9,10 @@ from typing import Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.simulator import Cluster
-from reproduce.analysis.explanation import Explanation, Share, explain, split_gap
-from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.explanation import MOST_PLAYERS, Explanation, Gap, explain, split_gap, utilization
 from reproduce.analysis.throughput_lines import Measurement, read_lines
 from reproduce.commands import options
-from reproduce.commands.simulate import read_points
-from reproduce.experiment.parameters import check_keys
-from reproduce.running.simulated import check_passes, open_cluster
+from reproduce.commands.simulate import read_point
 from results.records.errors import DONE, UsageError
 
 SHOWN = 8
@@ -36,8 +33,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     measured.add_argument("--seconds", type=_seconds, help="measured time of an iteration")
     measured.add_argument("--log", type=options.path_of, metavar="FILE", help="a log with throughput lines")
     parser.add_argument(
-        "--against", type=options.path_of, metavar="POINT2.json", help="a configuration that was faster: split the gap"
+        "--against",
+        metavar="POINT2.json|ROW",
+        help="a configuration that was faster, or a published row, as table_weak_scaling:model_145_6b: split the gap",
     )
+    parser.add_argument("--seconds2", type=_seconds, metavar="SECONDS", help="measured time of an iteration of POINT2")
     options.add_cluster(parser, "for points that name none")
     options.add_json(parser)
 
@@ -54,19 +54,39 @@ def _seconds(text: str) -> float:
 
 def run(parsed: Namespace) -> int:
     """Explain the measurement, print it, return the exit code."""
-    config, cluster = _point(parsed.file, parsed.cluster)
+    config, cluster = read_point(parsed.file, parsed.cluster)
     measurement = Measurement(seconds=parsed.seconds) if parsed.log is None else _logged(parsed.log)
-    explanation, differences = explain(config, cluster, measurement), None
+    explanation, gap = explain(config, cluster, measurement), None
     if parsed.against is not None:
-        try:
-            differences = split_gap(config, _point(str(parsed.against), parsed.cluster)[0], cluster)
-        except ConfigurationError as error:
-            raise UsageError(f"--against {parsed.against}: the two cannot be mixed: {error}") from None
+        gap = _gap(parsed, config, cluster, explanation.measured)
+    elif parsed.seconds2 is not None:
+        raise UsageError("--seconds2 is of another configuration; needs --against POINT2.json, too")
     if parsed.json:
-        _print_json(explanation, differences)
+        _print_json(explanation, gap)
     else:
-        print(*_lines(explanation, differences, cluster), sep="\n")
+        print(*_lines(explanation, gap, cluster), sep="\n")
     return DONE
+
+
+def _gap(parsed: Namespace, config: TrainingConfig, cluster: Cluster, seconds: float) -> Gap:
+    """The gap to what --against names, with its measured time where that is known."""
+    from reproduce.analysis.published_rows import find_row, is_row  # imports pandas
+
+    measured = parsed.seconds2
+    if is_row(parsed.against):
+        if measured is not None:
+            raise UsageError(f"--seconds2 with --against {parsed.against}, whose time is published; leave it out")
+        row = find_row(parsed.against)
+        other, there, measured = row.config, row.cluster, row.seconds
+    else:
+        other, there = read_point(parsed.against, parsed.cluster)
+    ratio = None
+    if measured is not None:
+        ratio = utilization(config, cluster, seconds) / utilization(other, there, measured)
+    try:
+        return split_gap(config, other, cluster, there, ratio)
+    except ConfigurationError as error:
+        raise UsageError(f"--against {parsed.against}: the two cannot be mixed: {error}") from None
 
 
 def _logged(path: Path) -> Measurement:
@@ -76,21 +96,7 @@ def _logged(path: Path) -> Measurement:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
-    points = read_points(file)
-    if len(points) > 1:
-        raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
-    entry = with_model_fields(points[0])
-    try:
-        check_keys(entry)
-        config = TrainingConfig.from_plain(entry)
-        check_passes(config)
-    except ConfigurationError as error:
-        raise UsageError(f"{file}: {error}") from None
-    return config, open_cluster(entry.get("cluster", cluster))[0]
-
-
-def _print_json(explanation: Explanation, differences: tuple[Share, ...] | None) -> None:
+def _print_json(explanation: Explanation, gap: Gap | None) -> None:
     from results.records.documents import print_document
 
     document: dict[str, Any] = {
@@ -98,12 +104,15 @@ def _print_json(explanation: Explanation, differences: tuple[Share, ...] | None)
         **asdict(explanation),
         "inside": explanation.inside,
         "deciding": explanation.deciding,
-        "differences": None if differences is None else [asdict(difference) for difference in differences],
+        "differences": None if gap is None else [asdict(share) for share in gap.shares],
+        "against": None
+        if gap is None
+        else {"simulated": gap.simulated, "measured": gap.measured, "unexplained": gap.unexplained},
     }
     print_document("explain", 1, document)
 
 
-def _lines(explanation: Explanation, differences: tuple[Share, ...] | None, cluster: Cluster) -> list[str]:
+def _lines(explanation: Explanation, gap: Gap | None, cluster: Cluster) -> list[str]:
     low, high = explanation.low, explanation.high
     interval = f"interval {low:.3f} - {high:.3f} s" if low is not None else f"no interval on {cluster.name}: no data"
     lines = [f"measured {explanation.measured:.3f} s, simulated {explanation.simulated:.3f} s ({interval})"]
@@ -117,7 +126,18 @@ def _lines(explanation: Explanation, differences: tuple[Share, ...] | None, clus
     ]
     if explanation.deciding:
         lines.append(f"what would decide between the first two: {explanation.deciding}")
-    if differences is not None:
-        lines += ["", "MFU against the other configuration, by difference (simulated, Shapley; the product is all):"]
-        lines += [f"  x{difference.factor:.3f}  {difference.change}" for difference in differences]
+    if gap is not None:
+        lines += ["", *_gap_lines(gap, explanation.tolerance)]
+    return lines
+
+
+def _gap_lines(gap: Gap, tolerance: float) -> list[str]:
+    lines = [f"MFU over the other's: simulated x{gap.simulated:.3f}, by difference (Shapley; the product is all):"]
+    lines += [f"  x{share.factor:.3f}  {share.change}" for share in gap.shares]
+    if gap.together:
+        lines.append(f"  more than {MOST_PLAYERS} differences: the last {gap.together} fields are one, not split")
+    if gap.unexplained is not None:
+        how = "within" if 1 / tolerance <= gap.unexplained <= tolerance else "beyond"
+        left = f"x{gap.unexplained:.3f} is not explained, {how} the simulator's x{tolerance:.3f}"
+        lines.append(f"measured x{gap.measured:.3f}: {left}")
     return lines

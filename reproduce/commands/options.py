@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from results.records import storage
@@ -62,10 +62,22 @@ def program() -> str:
     return f"python -m {started.parent.name}" if module else "reproduce"
 
 
+def where_exit_codes_are() -> str:
+    """The last line of a command's help."""
+    return f"exit codes: {program()} --help lists them\n"
+
+
 def command_line(parsed: Namespace, *words: str) -> str:
     """A command to try next: this program with these words, and --results where that is not the default folder."""
     where = [] if parsed.results == storage.DEFAULT_RESULTS else ["--results", str(parsed.results)]
     return shlex.join([*parsed.program.split(), *words, *where])
+
+
+def add_usual(parser: ArgumentParser, **of_both: Any) -> None:
+    """--debug, --quiet"""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error", **of_both)
+    text = "no progress, and of results the shortest form"
+    parser.add_argument("-q", "--quiet", action="store_true", help=text, **of_both)
 
 
 def add_results(parser: ArgumentParser) -> None:

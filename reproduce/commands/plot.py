@@ -2,14 +2,13 @@
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import record_path
 from reproduce.commands.options import add_json, add_results, path_of
 from reproduce.experiment import catalog
-from reproduce.output import figures, theme
+from reproduce.output import figures, own_points, theme
 from reproduce.output.terminal import shown_path
 from reproduce.running.runner import RECORD, record_paths
 from results.records import Record, errors, read_record, write_files
@@ -24,12 +23,10 @@ record. Nothing runs: the figure next to each record is drawn again from what th
 to figure_icml.txt, for the caption, and the numbers that are drawn to figure_icml.csv. --for paper does so in the usual
 size. --with draws the record of one line chart together with those of other results folders (or of single records,
 named by their folder or file) into overlay.*: one's own cluster against Selene, before against after, measured against
-simulated.
+simulated. --points does the same with points of one's own, in the units of the axes: a CSV file with the columns
+series, x, value and, if there are, low and high. A series of the figure's name has its colour.
 
 """
-WIDTHS = {"column": theme.COLUMN, "page": theme.PAGE}
-NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
-SCREEN = "screen"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -41,7 +38,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--with", dest="others", type=_paths, metavar="RESULTS[,RESULTS]", help="draw these results of NAME, too"
     )
     parser.add_argument(
-        "--for", dest="place", choices=(SCREEN, "paper", *theme.VENUES), default=SCREEN,
+        "--points", type=path_of, metavar="FILE.csv", help="draw these points, too: series, x, value[, low, high]"
+    )
+    parser.add_argument(
+        "--for", dest="style", choices=theme.STYLES, default=theme.STYLES[0],
         help="what is published: with widths and letters of the venue, and caption and numbers in files beside it",
     )  # fmt: skip
     parser.add_argument(
@@ -66,12 +66,9 @@ def _formats(text: str) -> tuple[str, ...]:
 
 def _width(text: str) -> float:
     try:
-        width = WIDTHS[text] if text in WIDTHS else float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"unknown width {text!r}; needs column, page or inches; try --width column") from None
-    if not (isfinite(width) and NARROWEST <= width <= WIDEST):
-        raise ArgumentTypeError(f"a width of {text} in; needs {NARROWEST:g} to {WIDEST:g} inches")
-    return width
+        return theme.width_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def _paths(text: str) -> tuple[Path, ...]:
@@ -95,12 +92,11 @@ def run(parsed: Namespace) -> int:
         if not records[name]:
             how = f"reproduce bench run {name}" if name in BENCHMARKS else f"{program} {name}"
             raise NothingSelectedError(f"{name} has no record in {shown_path(results)}; try {how}")
-    venue = theme.VENUES.get(parsed.place)
-    font = parsed.font or ("serif" if venue else theme.USUAL.font)
-    look = theme.FigureLook(parsed.width, font, parsed.formats, parsed.place != SCREEN, venue)
-    ending = f"_{parsed.place}" if look.captioned else ""
-    if parsed.others:
-        drawn = _overlay(names, records, parsed.results, parsed.others, look, f"overlay{ending}")
+    look = theme.look_of(parsed.style, parsed.font, parsed.width, parsed.formats)
+    ending = f"_{parsed.style}" if look.captioned else ""
+    if parsed.others or parsed.points:
+        places = [parsed.results, *(parsed.others or ())]
+        drawn = _overlay(names, records, places, parsed.points, look, f"overlay{ending}")
     else:
         paths = [(name, path) for name, paths in records.items() for path in paths]
         drawn = [file for name, path in paths for file in _draw(name, path, look, f"figure{ending}")]
@@ -131,31 +127,29 @@ def _draw(name: str, path: Path, look: theme.FigureLook, stem: str) -> list[Path
 def _overlay(
     names: Sequence[str],
     chosen: Mapping[str, list[Path]],
-    results: Path,
-    others: Sequence[Path],
+    places: Sequence[Path],
+    points: Path | None,
     look: theme.FigureLook,
     stem: str,
 ) -> list[Path]:
-    """Draw one artifact's first record together with the one of each other place that is most like it."""
+    """Draw one artifact's first record together with the one of each other place that is most like it, and `points`."""
+    option = "--with" if places[1:] else "--points"
     if len(names) != 1:
-        raise UsageError(
-            f"--with {others[0]} draws one figure; needs one NAME; try reproduce plot fig_interleaved --with"
-        )
+        raise UsageError(f"{option} draws one figure; needs one NAME; try reproduce plot fig_interleaved {option}")
     (name,) = names
     artifact = None if name in BENCHMARKS else catalog.load(name)
     if artifact is None or artifact.draw is not figures.line_plot:
-        raise UsageError(f"{name} is no line chart; --with needs one; try fig_interleaved")
+        raise UsageError(f"{name} is no line chart; {option} needs one; try fig_interleaved")
     first = chosen[name][0]
-    paths = [first, *(_like(first, name, place) for place in others)]
+    paths = [first, *(_like(first, name, place) for place in places[1:])]
     records = [read_record(path) for path in paths]
     for path, record in zip(paths, records, strict=True):
         if record.id != name:
             raise UsageError(f"{path} holds the record of {record.id}; needs one of {name}")
-    texts = _names(records, [results, *others])
+    texts, shown = _names(records, places), artifact.at(records[0].scale)
+    own = {points.stem: own_points.read_points(points, shown, records[0])} if points else {}
     try:
-        files = figures.render_overlay(
-            artifact.at(records[0].scale), dict(zip(texts, records, strict=True)), look, stem
-        )
+        files = figures.render_overlay(shown, dict(zip(texts, records, strict=True)), own, look, stem)
     except ValueError as error:
         raise UsageError(str(error)) from None
     return write_files(first.parent, files)

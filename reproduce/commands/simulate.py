@@ -8,11 +8,12 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import field_help
-from ptdp_core.simulator import PAPER
+from ptdp_core.simulator import PAPER, Cluster
 from reproduce.analysis.planning.models import main_names
-from reproduce.analysis.what_if import evaluate
+from reproduce.analysis.what_if import configuration, evaluate
 from reproduce.commands import options
 from reproduce.experiment import margins
 from reproduce.experiment.metrics import MetricDef, listed
@@ -140,6 +141,17 @@ def read_points(file: str) -> list[Any]:
     if not points:
         raise NothingSelectedError(f"{name} holds no points; needs a list of at least one: [{{...}}]")
     return points
+
+
+def read_point(file: str, cluster: str) -> tuple[TrainingConfig, Cluster]:
+    """The one configuration in a JSON file, and its cluster, or else that of this name. Raises `UsageError`."""
+    points = read_points(file)
+    if len(points) > 1:
+        raise UsageError(f"{file} holds {len(points)} points; needs the one that was run")
+    try:
+        return configuration(points[0], cluster)
+    except ConfigurationError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def _interval(point: Mapping[str, Any]) -> str | None:

@@ -1,6 +1,7 @@
 """`reproduce timeline`: a schedule's timeline on the terminal, and as figure, trace and table."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from ptdp_core.schedules import Schedule, default_schedule, definition, names
 from reproduce.commands import options
@@ -87,10 +88,14 @@ def print_timeline(timeline: Timeline) -> None:
 
 def timeline_files(schedule: Schedule, timeline: Timeline) -> tuple[dict[str, bytes], list[str]]:
     """Figure (if it can be read), trace and table of a schedule, by name, and notes on what was left out."""
-    files = {"trace.json": trace([timeline]), "schedule.csv": schedule.to_csv().encode()}
-    if timeline.boxes > MAX_BOXES:
-        note = f"no figure: {timeline.boxes} boxes, more than {MAX_BOXES}; open trace.json in https://ui.perfetto.dev"
-        return files, [note]
+    figures, notes = figure_files([timeline], title(timeline), memory=True)
+    return figures | {"trace.json": trace([timeline]), "schedule.csv": schedule.to_csv().encode()}, notes
+
+
+def figure_files(timelines: Sequence[Timeline], name: str, memory: bool = False) -> tuple[dict[str, bytes], list[str]]:
+    """The figure of timelines, if it can be read, and a note if it cannot."""
+    boxes = sum(timeline.boxes for timeline in timelines)
+    if boxes > MAX_BOXES:
+        return {}, [f"no figure: {boxes} boxes, more than {MAX_BOXES}; open trace.json in https://ui.perfetto.dev"]
     with theme.style():
-        drawn = theme.figure_files(draw([timeline], memory=True), title(timeline))
-    return drawn | files, []
+        return theme.figure_files(draw(timelines, memory=memory), name), []

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from itertools import cycle, pairwise
 from math import ceil, log2
 from textwrap import wrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment.artifact import Artifact
@@ -42,12 +43,17 @@ def render(
 
 
 def render_overlay(
-    artifact: Artifact, records: Mapping[str, Record], look: theme.FigureLook = theme.USUAL, name: str = "overlay"
+    artifact: Artifact,
+    records: Mapping[str, Record],
+    own: "Mapping[str, DataFrame]" = MappingProxyType({}),
+    look: theme.FigureLook = theme.USUAL,
+    name: str = "overlay",
 ) -> dict[str, bytes]:
     """What `overlay` draws in the look's formats, by file name."""
     with theme.style(look):
-        title = f"{artifact.label}: {artifact.title}: {', '.join(records)}"
-        return theme.figure_files(overlay(artifact, records), title, name, look, lambda: csv_text(*records.values()))
+        title = f"{artifact.label}: {artifact.title}: {', '.join([*records, *own])}"
+        figure = overlay(artifact, records, own)
+        return theme.figure_files(figure, title, name, look, lambda: csv_text(*records.values()))
 
 
 def line_plot(artifact: Artifact, record: Record) -> "Figure":
@@ -62,24 +68,27 @@ def line_plot(artifact: Artifact, record: Record) -> "Figure":
     return overlay(artifact, {"": record})
 
 
-def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
+def overlay(
+    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
+) -> "Figure":
     """Several results of a line chart in one, by name: colours and markers are the series', line styles the results'.
 
-    The first result is solid and has the paper's values; bars of predictions are left out. `artifact` is as the first
-    result's scale shows it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than
-    there are line styles.
+    `own` are points that no record has (`own_points.read_points`), drawn as one more result each. The first record is
+    solid and has the paper's values; bars of predictions are left out. `artifact` is as the first record's scale shows
+    it. One result alone is drawn as `line_plot` says. Raises ValueError for more results than there are line styles.
     """
     from matplotlib.lines import Line2D
 
-    if len(records) > len(LINES):
-        raise ValueError(f"{len(records)} results in one figure; needs at most {len(LINES)}")
-    data = chart_data(artifact, records)
-    alone = len(records) == 1
+    drawn = [*records, *own]
+    if len(drawn) > len(LINES):
+        raise ValueError(f"{len(drawn)} results in one figure; needs at most {len(LINES)}")
+    data = chart_data(artifact, records, own)
+    alone = len(drawn) == 1
     first = next(iter(records.values()))
     styles = series_styles(artifact, data)
     interval = interval_label(artifact, records.values())
     keys = legend_keys(data, interval, alone)
-    results = {} if alone else dict(zip(records, LINES, strict=False))
+    results = {} if alone else dict(zip(drawn, LINES, strict=False))
     shown = {name: name or (first.fidelity if alone else "ours") for name in styles}
     columns = theme.legend_columns(list(shown.values()), theme.figure_width(), [*results, *keys])
     figure = theme.new_figure(height=theme.HEIGHT + 0.14 * (len(columns[0]) - 1))
@@ -87,9 +96,9 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     apart = SIDE_BY_SIDE if PREDICTED in keys else 0.0
     axes.margins(x=0.1 if apart else 0.05)
     lines: dict[str, Line2D] = {}
-    for result in reversed([*records]):  # the first result last, above the others
+    for result in reversed(drawn):  # the first result last, above the others
         looks = styles if alone else {name: {**look, "linestyle": results[result]} for name, look in styles.items()}
-        spread = "band" if records[result].fidelity == "simulated" else "bars"
+        spread = "band" if result in records and records[result].fidelity == "simulated" else "bars"
         lines = series_lines(axes, data[data.result == result], looks, spread, apart)
     if alone and not apart:
         for name, line in lines.items():
@@ -101,7 +110,7 @@ def overlay(artifact: Artifact, records: Mapping[str, Record]) -> "Figure":
     }
     handles |= {result: Line2D([], [], color="#444444", linestyle=line) for result, line in results.items()}
     add_legend(figure, handles | others, columns)
-    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records))
+    theme.add_origin(figure, origin_lines(artifact, first) if alone else overlay_lines(artifact, records, list(own)))
     fit_labels(figure)
     return figure
 
@@ -123,12 +132,15 @@ def legend_keys(data: "DataFrame", interval: str, alone: bool) -> list[str]:
     return [key for key, is_there in there.items() if is_there]
 
 
-def chart_data(artifact: Artifact, records: Mapping[str, Record]) -> "DataFrame":
+def chart_data(
+    artifact: Artifact, records: Mapping[str, Record], own: "Mapping[str, DataFrame]" = MappingProxyType({})
+) -> "DataFrame":
     """A row per point: result (its name), series, label, status, at (its x value), x (where that is drawn), numbers."""
     import pandas
 
     assert artifact.x_axis is not None
     parts = [_points(artifact, record).assign(result=name) for name, record in records.items()]
+    parts += [points.assign(result=name) for name, points in own.items()]
     data = pandas.concat(parts, ignore_index=True)
     places = {value: i for i, value in enumerate(dict.fromkeys(data["at"]))}
     category = artifact.x_axis.scale == "category"

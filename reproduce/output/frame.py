@@ -21,6 +21,10 @@ from typing import Any
 import pandas
 
 from benchmarks.harness.timing import Samples
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.metrics import METRICS
+from reproduce.experiment.predictions import PREFIX
+from reproduce.experiment.quantities import Quantity
 from results.records import PointResult, Record
 
 OF_RECORD = ("artifact", "fidelity", "scale", "cluster")
@@ -41,6 +45,20 @@ def frame(record: Record) -> pandas.DataFrame:
     parameters = sorted({column(name) for point in record.points for name in point.parameters})
     table = pandas.DataFrame(rows, columns=[*OF_RECORD, *OF_POINT, *parameters, *OF_METRIC])
     return typed(table)
+
+
+def in_shown_units(table: pandas.DataFrame, artifact: Artifact | None = None) -> pandas.DataFrame:
+    """The frame with the numbers of each metric in the unit that tables show it in: 'GB', 'teraFLOP/s', '%'.
+
+    That is the artifact's unit, else that of `METRICS`; a metric that neither knows stays in its base unit.
+    """
+    known: dict[str, Quantity] = {**METRICS}
+    if artifact is not None:
+        known |= {quantity.name: quantity for quantity in artifact.quantities}
+    quantities = [known.get(str(name).removeprefix(PREFIX)) for name in table.metric]
+    factors = [each.factor if each else 1.0 for each in quantities]
+    units = [each.shown or "1" if each else unit for each, unit in zip(quantities, table.unit, strict=True)]
+    return table.assign(unit=units, **{name: table[name] / factors for name in NUMBERS})
 
 
 def by_point(tidy: pandas.DataFrame) -> pandas.DataFrame:

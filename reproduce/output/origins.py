@@ -1,6 +1,6 @@
 """What the small print of a figure says: where its numbers come from, and how far they are from the paper's."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import OURS
@@ -37,10 +37,11 @@ def origin_lines(artifact: Artifact, record: Record) -> list[str]:
     return lines
 
 
-def overlay_lines(artifact: Artifact, records: Mapping[str, Record]) -> list[str]:
-    """Likewise of several results in one figure, by name."""
+def overlay_lines(artifact: Artifact, records: Mapping[str, Record], own: Sequence[str] = ()) -> list[str]:
+    """Likewise of several results in one figure, by name, and of points of the reader's `own`."""
     texts = {name: _source(record) for name, record in records.items()}
     lines = [text if text.startswith(name) else f"{name}: {text}" for name, text in texts.items()]
+    lines += [f"{name}: the reader's own points" for name in own]
     return [*lines, *filter(None, [_paper_note(artifact, records.values())])]
 
 

@@ -5,16 +5,19 @@ Pandas is imported by what makes the CSV, and rich by what prints, not by this m
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import agreement
+from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records import PointResult, Record
+from results.records.units import with_unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,6 +151,33 @@ def markdown(artifact: Artifact, record: Record) -> str:
     if record.notes:
         lines += ["", "## Notes", "", *(f"- {note}" for note in record.notes)]
     return "\n".join(lines) + "\n"
+
+
+def html(record: Record, artifact: Artifact | None) -> str:
+    """A record for a notebook: what it is, its table, why points failed, and its notes."""
+    from html import escape
+
+    from tabulate import tabulate
+
+    table = result_table(artifact, record) if artifact else _of_points(record)
+    title = f"{artifact.label}: {artifact.title}" if artifact else record.title
+    sides = ["right" if right else "left" for right in table.numeric]
+    headings = [column.heading for column in table.columns]
+    lines = [f"<p><b>{escape(title)}</b> [{escape(origin_of(record))}]</p>"]
+    lines += [str(tabulate(table.cells, headings, tablefmt="html", disable_numparse=True, colalign=sides))]
+    lines += [f"<p>{escape(line)}</p>" for line in (*failures(record), *record.notes)]
+    return "\n".join(lines)
+
+
+def _of_points(record: Record) -> Table:
+    """One row per point of a record without an artifact: what is listed of a configuration, of a benchmark all."""
+    units = {name: metric.unit for point in record.points for name, metric in point.metrics.items()}
+    listed_here = [quantity for quantity in listed() if quantity.name in units]
+    columns = [Column("point", attrgetter("label")), Column("status", attrgetter("status"))]
+    columns += [quantity_column(quantity, metric(quantity.name)) for quantity in listed_here]
+    if not listed_here:
+        columns += [Column(name, metric(name), form=partial(with_unit, unit=unit)) for name, unit in units.items()]
+    return Table(columns, record.points)
 
 
 def latex(artifact: Artifact, record: Record) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Inches: a column and the text width of the ACM's two-column layout, in which the paper is set.
 COLUMN, PAGE = 3.33, 7.0
+WIDTHS = {"column": COLUMN, "page": PAGE}
+NARROWEST, WIDEST = 2.0, 20.0  # inches; in less, the labels leave no room for the figure
 HEIGHT = 2.3
 LETTER, HANDLE, MARGIN = 4.1, 28, 8  # points that a letter in the usual size, a handle and both edges of a legend take
 SMALL_PRINT = 5.5  # points
@@ -101,6 +103,7 @@ VENUES: Mapping[str, Venue] = {
     "sc": Venue(COLUMN, PAGE, 8, 7),
     "ieee": Venue(3.5, 7.16, 8, 8),
 }
+STYLES = ("screen", "paper", *VENUES)  # in all but the first the small print is left to the caption
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,16 @@ class FigureLook:
 
 
 USUAL = FigureLook()
+
+
+def look_of(
+    style: str, font: str | None = None, width: float | None = None, formats: tuple[str, ...] = USUAL.formats
+) -> FigureLook:
+    """The look of one of `STYLES`: a venue's letters are serif unless `font` says otherwise."""
+    venue = VENUES.get(style)
+    return FigureLook(width, font or ("serif" if venue else USUAL.font), formats, style != STYLES[0], venue)
+
+
 _LOOK: ContextVar[FigureLook] = ContextVar("look of figures", default=USUAL)
 
 
@@ -146,6 +159,17 @@ def style(look: FigureLook = USUAL) -> Iterator[None]:
             yield
     finally:
         _LOOK.reset(token)
+
+
+def width_of(width: str | float) -> float:
+    """The inches of 'column', 'page' or a number. Raises `ValueError` for another text, or for what nothing fits in."""
+    try:
+        inches = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
+    except ValueError:
+        raise ValueError(f"unknown width {width!r}; needs column, page or inches; try column") from None
+    if not NARROWEST <= inches <= WIDEST:
+        raise ValueError(f"a width of {width} in; needs {NARROWEST:g} to {WIDEST:g} inches")
+    return inches
 
 
 def figure_width(usual: float = COLUMN) -> float:

@@ -10,9 +10,13 @@ from pathlib import Path
 from ptdp_core.schedules import build
 from ptdp_core.schedules.files import read_schedule
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.analysis.profiled_step import profile_step
 from reproduce.cli import main
+from reproduce.experiment import catalog
+from reproduce.output.own_points import read_points
 from results import ROOT
 from results.records import read_record
+from tests.reproduce.analysis.made_traces import gpu_trace, written
 
 CHECKPOINT = "saved/step_00000001"
 POINT = {"layers": 8, "hidden": 256, "heads": 4, "seq": 128, "p": 2, "t": 2, "v": 1, "b": 1, "B": 8, "label": "mine"}
@@ -113,6 +117,20 @@ def _seal_checkpoint() -> None:
         folders.complete(path, sums)
 
 
+def _trace(folder: Path) -> list[Path]:
+    """A profiled step of two GPUs."""
+    return written(folder, *(gpu_trace(rank, ranges=bool(rank)) for rank in (0, 1)))
+
+
+def _read_trace() -> None:
+    profile_step([Path("of_0.json"), Path("of_1.json")])
+
+
+def _read_own_points() -> None:
+    record = read_record(ROOT / "results/reference/fig_interleaved/simulated/record.json")
+    read_points(Path("mine.csv"), catalog.load("fig_interleaved").at("paper"), record)
+
+
 FORMATS = {
     "points": Format(
         _file("points.json", json.dumps([POINT], indent=1).encode()),
@@ -133,6 +151,8 @@ FORMATS = {
         _file("record.json", (ROOT / "results/reference/fig_bubble/derived/record.json").read_bytes()),
         lambda: read_record(Path("record.json")) and None,
     ),
+    "trace": Format(_trace, _read_trace),
+    "own points": Format(_file("mine.csv", b"series,x,value,low,high\na,12,1,0.5,2\nb,24,2,,\n"), _read_own_points),
     "tokens": Format(_tokens, lambda: _read_tokens("my.tokens")),
     "Megatron's tokens": Format(_megatron, lambda: _read_tokens("my.bin")),
     "checkpoint": Format(

@@ -4,14 +4,18 @@ import subprocess
 import sys
 
 import pytest
+from matplotlib.text import Text
 
 import ptdp
 import reproduce
 from reproduce.analysis.planning.search import NEAR_TIE
+from reproduce.output import theme
 from results import ROOT
+from results.records import read_record
 from results.records.errors import InvalidResultsError, NothingSelectedError, UsageError
 
 HEAVY = "{'pandas', 'seaborn', 'matplotlib', 'torch', 'numpy', 'rich', 'reproduce.interface'}"
+REFERENCE = ROOT / "results" / "reference"
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 12}
 
 
@@ -61,6 +65,51 @@ def test_a_record_draws_its_figure(tmp_path):
     assert figure.axes[0].get_xlabel() == "Batch size (sequences)"
     with pytest.raises(UsageError, match="simulate has no figure"):
         reproduce.simulate(GPT3).figure()
+
+
+def test_a_figure_in_another_style_font_and_width():
+    record = reproduce.Record.of(read_record(REFERENCE / "fig_interleaved" / "simulated" / "record.json"))
+    usual, paper = record.figure(), record.figure(style="paper", font="serif", width="page")
+    assert (usual.get_figwidth(), paper.get_figwidth()) == (theme.COLUMN, theme.PAGE)
+    of_usual, of_paper = (
+        [text.get_text() for text in each.findobj(Text) if text.get_gid() == theme.ORIGIN] for each in (usual, paper)
+    )
+    assert "Selene" in of_usual[0]
+    assert of_paper == [""]
+    assert record.figure(width=5.5).get_figwidth() == 5.5
+    for options, words in (
+        ({"style": "papre"}, "did you mean 'paper'"),
+        ({"font": "comic"}, "there are sans, serif"),
+        ({"width": "colunm"}, "needs column, page or inches"),
+        ({"width": 100}, "needs 2 to 20 inches"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            record.figure(**options)
+
+
+def test_a_frame_in_the_units_that_tables_show():
+    record = reproduce.Record.of(read_record(REFERENCE / "fig_interleaved" / "simulated" / "record.json"))
+    base, shown = (record.frame(shown_units=asked).set_index(["key", "metric"]) for asked in (False, True))
+    for metric, unit, factor in (
+        ("throughput_per_gpu", "teraFLOP/s", 1e12), ("peak_memory", "GB", 1e9), ("bubble_fraction", "%", 0.01),
+        ("iteration_time", "s", 1), ("sequences_per_s", "sequences/s", 1),
+    ):  # fmt: skip
+        rows = slice(None), metric
+        assert set(shown.loc[rows, "unit"]) == {unit}
+        numbers = ["value", "low", "high", "paper"]
+        assert shown.loc[rows, numbers].equals(base.loc[rows, numbers] / factor)
+    assert list(base.columns) == list(shown.columns)
+
+
+def test_a_notebook_shows_a_record_as_its_table():
+    shown = reproduce.Record.of(read_record(REFERENCE / "fig_interleaved" / "simulated" / "record.json"))._repr_html_()
+    assert "Figure 12" in shown.splitlines()[0]
+    assert shown.count("<tr>") == 1 + 10
+    assert "paper (teraFLOP/s) [plot]" in shown
+    simulated = reproduce.simulate({"label": "a <b>"}, {"b": 7}, **GPT3)._repr_html_()
+    assert "iteration (s)" in simulated
+    assert "a &lt;b&gt;" in simulated
+    assert "<p>configuration 2: invalid: " in simulated
 
 
 def test_simulate_agrees_with_the_artifact(figure_12):

@@ -30,6 +30,7 @@ from ptdp_core.launch.command_line import configure, main, parser
 from ptdp_core.launch.defaults import decided, set_up
 from ptdp_core.schedules import build
 from ptdp_core.schedules.registry import DEFINITIONS
+from reproduce.analysis.profiled_step import profile_step
 from reproduce.tools import generation
 from results.records import errors
 from tests.processes import Program, needs_proc, parent, wait_for
@@ -264,6 +265,14 @@ def test_module_command_and_toml_file(tmp_path: Path, cache: str) -> None:
     assert "fp32 on 2 x CPU, reference kernels, attention operators" in header[3]
     assert "step     2  loss" in done.stdout
     assert re.match(r"done      2 steps in .* s \(median .* ms, .* tokens/s\), loss .* to .*; nothing saved", summary)
+
+
+def test_a_profiled_run_writes_the_trace_of_its_last_step_for_each_rank(tmp_path: Path, cache: str) -> None:
+    train(tmp_path / "log", cache, "p=2", "b=2", "B=8", "steps=3", f"profile={tmp_path / 'profile'}", ranks=2)
+    paths = sorted((tmp_path / "profile").iterdir())
+    assert [path.name for path in paths] == ["rank0.json.gz", "rank1.json.gz"]
+    profiled = profile_step(paths)
+    assert (profiled.step, profiled.timeline.p, profiled.timeline.m) == (2, 2, 4)
 
 
 def test_tensorboard_gets_what_the_log_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

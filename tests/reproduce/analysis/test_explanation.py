@@ -9,8 +9,9 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.analysis.explanation import NETWORK, explain, split_gap
+from reproduce.analysis.explanation import NETWORK, explain, split_gap, utilization
 from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.published_rows import find_row
 from reproduce.analysis.throughput_lines import Measurement, read_lines
 from reproduce.cli import main
 from results.records.errors import DONE, USAGE, UsageError
@@ -31,7 +32,7 @@ def config_of(point):
 def test_the_cause_of_a_public_thread_is_first(thread):
     config, cluster = config_of(thread["point"]), load_cluster(thread["cluster"])
     if "against" in thread:
-        assert thread["cause"] in split_gap(config, config_of(thread["against"]), cluster)[0].change
+        assert thread["cause"] in split_gap(config, config_of(thread["against"]), cluster).shares[0].change
     else:
         explanation = explain(config, cluster, read_lines(thread["log"], "log"))
         assert explanation.causes[0].name == thread["cause"]
@@ -69,9 +70,61 @@ def test_shapley_shares_multiply_to_the_ratio_of_the_utilizations_and_do_not_dep
     slow, fast = config_of(POINT), config_of(other)
     there, back = split_gap(slow, fast, cluster), split_gap(fast, slow, cluster)
     ratio = simulate(slow, cluster).model_flops_utilization / simulate(fast, cluster).model_flops_utilization
-    assert len(there) == 3
-    assert prod(share.factor for share in there) == pytest.approx(ratio)
-    assert [share.factor for share in there] == pytest.approx([1 / share.factor for share in reversed(back)])
+    assert len(there.shares) == 3
+    assert there.simulated == pytest.approx(ratio)
+    assert prod(share.factor for share in there.shares) == pytest.approx(ratio)
+    assert [share.factor for share in there.shares] == pytest.approx([1 / s.factor for s in reversed(back.shares)])
+
+
+def test_another_cluster_is_a_difference_and_what_is_left_is_said():
+    here, there, config = load_cluster("selene"), load_cluster("h100"), config_of(POINT)
+    gap = split_gap(config, config, here, there, measured=0.5)
+    mfu = [simulate(config, cluster).model_flops_utilization for cluster in (here, there)]
+    assert [share.change for share in gap.shares] == [
+        "cluster h100 (overlapped_all_reduce, fused_accumulation, fp32_gradients) to selene"
+    ]
+    assert gap.shares[0].factor == gap.simulated == pytest.approx(mfu[0] / mfu[1])
+    assert gap.unexplained == pytest.approx(0.5 / gap.simulated)
+
+
+def test_a_run_as_slow_as_its_differences_leaves_nothing_unexplained(file, tmp_path, capsys):
+    other, cluster = POINT | {"p": 4, "d": 1, "recompute": "none"}, load_cluster("selene")
+    (tmp_path / "other.json").write_text(json.dumps([other]))
+    seconds = [str(simulate(config_of(point), cluster).iteration_time) for point in (POINT, other)]
+    command = ["explain", file, "--seconds", seconds[0], "--against", str(tmp_path / "other.json")]
+    assert main([*command, "--seconds2", seconds[1]]) == DONE
+    assert "x1.000 is not explained, within the simulator's" in capsys.readouterr().out
+    assert main([*command, "--seconds2", "1", "--json"]) == DONE
+    against = json.loads(capsys.readouterr().out)["against"]
+    assert against["unexplained"] == pytest.approx(against["measured"] / against["simulated"])
+
+
+@pytest.mark.parametrize("row", ["table_weak_scaling:model_145_6b", "megatron_readme:1"])
+def test_a_published_row_has_its_own_time(row, file, capsys):
+    published = find_row(row)
+    assert main(["explain", file, "--seconds", "9", "--against", row, "--json"]) == DONE
+    against = json.loads(capsys.readouterr().out)["against"]
+    mfu = utilization(config_of(POINT), load_cluster("selene"), 9)
+    theirs = utilization(published.config, published.cluster, published.seconds)
+    assert against["measured"] == pytest.approx(mfu / theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seconds2", "3"], "needs --against POINT2.json, too"),
+        (["--against", "megatron_readme:2"], "is no row; needs megatron_readme:1 to megatron_readme:1"),
+        (["--against", "table_weak_scaling:model_145b"], "did you mean 'model_145_6b'?"),
+        (["--against", "fig_bubble:x"], "no published throughput"),
+        (["--against", "megatron_readme:1", "--seconds2", "3"], "whose time is published"),
+        (["--against", "nothing.json"], "cannot read nothing.json"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(options, words, file, capsys):
+    assert main(["explain", file, "--seconds", "9", *options]) == USAGE
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.harness import bisection, history
 from reproduce import cli
 from reproduce.analysis.history import change_points
-from reproduce.commands import bench_bisect
+from reproduce.commands import bench
 from results.records import Host, Metric, PointResult, Provenance, Record, errors
 from tests.benchmarks.gate.conftest import git
 
@@ -104,8 +104,8 @@ def repository(tmp_path: Path) -> Path:
 
 def bisected(repository: Path, monkeypatch: pytest.MonkeyPatch, good: str, bad: str) -> int:
     monkeypatch.setattr(bisection, "RUNS", 1)
-    run = bench_bisect.run
-    monkeypatch.setattr(bench_bisect, "run", lambda parsed: run(parsed, repository))
+    run = bench.bisect
+    monkeypatch.setattr(bench, "bisect", lambda parsed: run(parsed, repository))
     return cli.main(["bench", "bisect", "simulator_rate", "--good", good, "--bad", bad])
 
 

@@ -18,13 +18,14 @@ MODEL = ("--layers", "4", "--hidden", "512", "--heads", "8", "--gpus", "2", "--b
 REFERENCE = str(ROOT / "results" / "reference" / "fig_bubble")
 # Printed, and so checked, in tests of the commands that take longer.
 ELSEWHERE = {f"accuracy{part}" for part in ("", "-ledger", "-measured", "-slopes")}
-ELSEWHERE |= {"benchmarks-run", "calibrate", "exact", "gate", "generate", "train"}
+ELSEWHERE |= {"benchmarks-run", "calibrate", "exact", "gate", "generate", "trace", "train"}
 PRINTED = {
     "list": ["list"],
     "describe": ["describe", "fig_interleaved"],
     "run": ["fig_squares", "--results", "TMP"],
     "dry-run": ["fig_squares", "--dry-run", "--results", "TMP"],
     "simulate": ["simulate", "TMP/points.json"],
+    "explain": ["explain", "TMP/point.json", "--seconds", "1"],
     "timeline": ["timeline", "-p", "2", "-m", "2", "--results", "TMP"],
     "schedule": ["schedule", "-p", "2", "-m", "2", "--results", "TMP"],
     "plan": ["plan", *MODEL, "--results", "TMP"],
@@ -36,7 +37,6 @@ PRINTED = {
     "benchmarks-list": ["bench", "list"],
     "data": ["data", "TMP/points.json", "--out", "TMP/corpus"],
     "bench-gpu": ["bench", "gpu", "--list"],
-    "explain": ["explain", "TMP/point.json", "--seconds", "4"],
 }
 FILES = sorted(SCHEMAS.glob("*.schema.json"))
 

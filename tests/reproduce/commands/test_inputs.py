@@ -223,7 +223,7 @@ def test_commands_of_two_words():
     assert command_of(["gate", "exact", "engine"]) == ("gate exact", ["engine"])
     assert command_of(["gate", "--base", "main"]) == ("gate", ["--base", "main"])
     assert command_of(["check", "--base", "main"]) == ("gate", ["--base", "main"])
-    assert command_of(["bench"]) == ("bench list", [])
+    assert command_of(["bench", "run"]) == ("bench", ["run"])
     assert command_of(["fig_bubble", "gate"]) == ("", ["fig_bubble", "gate"])
 
 

@@ -10,8 +10,11 @@ from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
 from reproduce.artifacts import fig_interleaved
 from reproduce.cli import main
-from reproduce.output import benchmark_figures, theme
-from results.records import Metric, PointResult, Record, errors, fingerprint, write_record
+from reproduce.experiment import catalog
+from reproduce.output import benchmark_figures, figures, theme
+from reproduce.output.own_points import read_points
+from results import ROOT
+from results.records import Metric, PointResult, Record, errors, fingerprint, read_record, write_record
 from results.records.provenance import collect
 
 
@@ -280,3 +283,65 @@ def test_what_cannot_be_laid_over(arguments, code, words, figure_12_twice, capsy
     arguments = [argument.format(figure_12_twice) for argument in arguments]
     assert main(["plot", *arguments, "--results", str(figure_12_twice / "before")]) == code
     assert words in capsys.readouterr().err
+
+
+OWN = "series, x, value, low, high\nInterleaved, 12, 110, 105, 118\nInterleaved, 60, 139,,\nmine too, 30, 90, 80, 95\n"
+
+
+def test_points_of_one_s_own_are_drawn_with_the_series_colour(figure_12, figure_12_twice, capsys):
+    path = figure_12_twice / "cluster_a.csv"
+    path.write_text(OWN)
+    results = figure_12_twice / "before"
+    command = ["plot", "fig_interleaved", "--points", str(path), "--results", str(results), "--format", "svg"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines() == [str(results / "fig_interleaved" / "simulated" / "overlay.svg")]
+    record, artifact = figure_12.record, catalog.load("fig_interleaved").at("paper")
+    figure = figures.overlay(artifact, {"simulated": record}, {"cluster_a": read_points(path, artifact, record)})
+    axes, simulated = figure.axes[0], figures.overlay(artifact, {"simulated": record}).axes[0]
+    others = [line for line in axes.lines if not str(line.get_label()).endswith("(paper)")]
+    dashed = [line for line in others if line.get_linestyle() == "--"]
+    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in dashed}
+    assert drawn == {"Interleaved": ([12, 60], [110, 139]), "mine too": ([30], [90])}
+    colours = {line.get_label(): line.get_color() for line in simulated.lines}
+    assert {line.get_label(): line.get_color() for line in dashed}["Interleaved"] == colours["Interleaved"]
+    assert {text.get_text() for text in axes.get_xticklabels()} == {"12", "24", "30", "36", "48", "60"}
+    assert "cluster_a" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert main([*command, "--with", str(figure_12_twice / "after")]) == 0
+
+
+def test_on_an_axis_of_names_a_point_has_one_of_them(tmp_path):
+    artifact = catalog.load("fig_tensor_vs_data").at("paper")
+    record = read_record(ROOT / "results" / "reference" / "fig_tensor_vs_data" / "simulated" / "record.json")
+    label, path = record.points[0].label, tmp_path / "mine.csv"
+    path.write_text(f'series,x,value\nmine,"{label}",100\n')
+    (at,) = read_points(path, artifact, record)["at"]
+    assert at == record.points[0].parameters[artifact.x_axis.parameter]
+    path.write_text("series,x,value\nmine,nowhere,100\n")
+    with pytest.raises(errors.UsageError, match="line 2: x='nowhere' is not on the axis"):
+        read_points(path, artifact, record)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("series,x\na,12\n", "has no column 'value'; needs series, x, value, and may have low, high"),
+        ("series,x,value,hihg\na,12,1,2\n", "unknown column 'hihg'; did you mean 'high'?"),
+        ("series,x,value\n", "has no rows"),
+        ("series,x,value\na,12,1\na,24,fast\n", "line 3: value='fast' is no number to draw"),
+        ("series,x,value\na,12,inf\n", "line 2: value='inf' is no number to draw"),
+        ("series,x,value\na,,4\n", "line 2: x or value is missing"),
+        ("", "has no column 'series'"),
+        ("\0", "has no column"),
+        ("series,x,value\na,1,2,3,4\n", "line 2 has more cells than the 3 columns"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_file_of_points_that_is_none_is_one_line(text, words, figure_12_twice, capsys):
+    path = figure_12_twice / "mine.csv"
+    if text is not None:
+        path.write_text(text)
+    command = ["plot", "fig_interleaved", "--points", str(path), "--results", str(figure_12_twice / "before")]
+    assert main(command) == errors.USAGE
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduce.commands import bench_gpu
+from reproduce.commands import bench
 from reproduce.running import gpu_session
 from reproduce.running.gpu_session import SessionStep
 from results.records.errors import DONE, POINTS_FAILED, UsageError
@@ -58,15 +58,15 @@ def parsed(results: Path, **options: object) -> Namespace:
 
 def test_a_step_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown step 'peeks'; did you mean 'peaks'\?; there are tests, sanitizer"):
-        bench_gpu.run(parsed(tmp_path, step=["peeks"]))
+        bench.run_session(parsed(tmp_path, step=["peeks"]))
 
 
 def test_the_plan_of_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_gpu.run(parsed(tmp_path, toy=False, list=True)) == DONE
+    assert bench.run_session(parsed(tmp_path, toy=False, list=True)) == DONE
     assert capsys.readouterr().out.count("--device cuda") >= 4
 
 
 @pytest.mark.slow
 def test_the_whole_session_runs_on_a_cpu_at_toy_sizes(tmp_path: Path) -> None:
-    assert bench_gpu.run(parsed(tmp_path)) == DONE, (tmp_path / "gpu-toy" / "session.json").read_text()
-    assert bench_gpu.run(parsed(tmp_path, step=["generate"])) != POINTS_FAILED
+    assert bench.run_session(parsed(tmp_path)) == DONE, (tmp_path / "gpu-toy" / "session.json").read_text()
+    assert bench.run_session(parsed(tmp_path, step=["generate"])) != POINTS_FAILED

@@ -1,0 +1,100 @@
+"""Points of one's own for a line chart, from a CSV file: series, x, value, and perhaps low and high."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reproduce.experiment.artifact import Artifact
+from results.records import Record
+from results.records.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+REQUIRED, OPTIONAL = ("series", "x", "value"), ("low", "high")
+SHOWN = 60  # letters of a cell in an error
+
+
+def read_points(path: Path, artifact: Artifact, record: Record) -> "DataFrame":
+    """The points in a file, as rows of `figures.chart_data`: values in the unit of the artifact's axis.
+
+    On an axis of names x is one that the record has. Raises `UsageError`, with the line, for a file that holds none.
+    """
+    import pandas
+
+    table, known = _table(path), (*REQUIRED, *OPTIONAL)
+    if lacking := [name for name in REQUIRED if name not in table]:
+        raise UsageError(
+            f"{path} has no column {lacking[0]!r}; needs {', '.join(REQUIRED)}, and may have {', '.join(OPTIONAL)}"
+        )
+    if unknown := [name for name in table if name not in known]:
+        near = did_you_mean(unknown[0][:SHOWN], known)
+        raise UsageError(f"{path}: unknown column {unknown[0][:SHOWN]!r}{near}; there are {', '.join(known)}")
+    if table.empty:
+        raise UsageError(f"{path} has no rows; needs one for each point")
+    assert artifact.x_axis is not None
+    numbers = {name: _numbers(table[name], path) for name in ("value", *OPTIONAL) if name in table}
+    if artifact.x_axis.scale == "category":
+        at = _named(table.x, path, artifact.x_axis.parameter, record)
+    else:
+        at = _numbers(table.x, path, positive=artifact.x_axis.scale == "log2").convert_dtypes()
+    if at.isna().any() or numbers["value"].isna().any():
+        row = int((at.isna() | numbers["value"].isna()).idxmax())
+        raise UsageError(f"{path}: line {row + 2}: x or value is missing; needs both")
+    missing: Any = float("nan")
+    return pandas.DataFrame(
+        {
+            "series": table.series.fillna(""),
+            "label": table.x.astype(str),
+            "status": "ok",
+            "at": at,
+            **{name: numbers.get(name, missing) for name in ("value", *OPTIONAL)},
+            "paper": missing,
+            "predicted": missing,
+        }
+    )
+
+
+def _table(path: Path) -> "DataFrame":
+    """All cells of a file as texts, missing where there is nothing."""
+    import pandas
+
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            rows = [[cell.strip() if isinstance(cell, str) else cell for cell in row.values()] for row in reader]
+            names = [name.strip() for name in reader.fieldnames or ()]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is no CSV file: {error}; needs {', '.join(REQUIRED)}") from None
+    for number, row in enumerate(rows, 2):
+        if len(row) > len(names):
+            raise UsageError(f"{path}: line {number} has more cells than the {len(names)} columns")
+    return pandas.DataFrame([[cell or None for cell in row] for row in rows], columns=names, dtype=object)
+
+
+def _named(texts: "Series", path: Path, parameter: str, record: Record) -> "Series":
+    """The values of a record's parameter that the texts name, by itself or by a point's label."""
+    by_label = {point.label: point.parameters[parameter] for point in record.points if parameter in point.parameters}
+    known = by_label | {str(value): value for value in by_label.values()}
+    wrong = texts.notna() & ~texts.isin(known)
+    if wrong.any():
+        row = int(wrong.idxmax())
+        shown = texts[row][:SHOWN]
+        near = f"{did_you_mean(shown, list(known))}; there are {', '.join(by_label)}"
+        raise UsageError(f"{path}: line {row + 2}: x={shown!r} is not on the axis{near}")
+    return texts.map(known)
+
+
+def _numbers(texts: "Series", path: Path, positive: bool = False) -> "Series":
+    """The texts of a column as finite numbers, missing where it has none."""
+    import pandas
+
+    numbers = pandas.to_numeric(texts, errors="coerce").replace([float("inf"), -float("inf")], float("nan"))
+    wrong = numbers.isna() & texts.notna() | (positive & (numbers <= 0))
+    if wrong.any():
+        row = int(wrong.idxmax())
+        shown, needed = texts[row][:SHOWN], "a positive number" if positive else "a number"
+        raise UsageError(f"{path}: line {row + 2}: {texts.name}={shown!r} is no number to draw; needs {needed}")
+    return numbers.astype(float)

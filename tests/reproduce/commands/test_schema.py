@@ -1,0 +1,105 @@
+"""`reproduce schema`: the schemas of inputs say what the commands take, no more and no less, field by field."""
+
+import json
+import tomllib
+from dataclasses import MISSING, fields
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ptdp_core.engine.sections import SECTIONS
+from ptdp_core.fields import _problem_of
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.analysis.input_schemas import FILES, field_schema
+from reproduce.cli import main
+from reproduce.commands import COMMANDS
+from results import ROOT
+from results.records import errors
+
+SETTINGS = [(part, item) for part in SECTIONS.values() for item in fields(part)]
+VALUES = (-1, 0, 1, 3, 0.0, 0.5, 1.5, -0.5, 10**20, True, False, "", "full", "sdpa", "1", [], None)
+POINT = {"layers": 4, "hidden": 512, "heads": 8, "B": 4}
+
+
+def printed(capsys, *words):
+    assert main(["schema", *words]) == errors.DONE
+    schema = json.loads(capsys.readouterr().out)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(("part", "item"), SETTINGS, ids=[f"{part.__name__}.{item.name}" for part, item in SETTINGS])
+def test_a_field_s_schema_allows_what_the_field_s_checker_allows(part, item):
+    """A whole number written as 1.0, which JSON Schema takes for one, is no value here."""
+    validator = Draft202012Validator(field_schema(item))
+    values = [*VALUES, *item.metadata["choices"], *([] if item.default is MISSING else [item.default])]
+    for value in values:
+        if isinstance(value, float) and value.is_integer() and item.type is int:
+            continue
+        is_default = type(value) is type(item.default) and value == item.default
+        allowed = is_default or not _problem_of(item, value)
+        assert validator.is_valid(value) == allowed, value
+
+
+@pytest.mark.parametrize(
+    ("point", "valid"),
+    [
+        (POINT, True),
+        ({"model": "llama-3-70b", "B": "4M", "software": ["fp32_gradients"], "label": "x", "cluster": "h100"}, True),
+        ({"model": "llama-3-70b"}, False),
+        ({"layers": 4, "hidden": 512, "B": 4}, False),
+        (POINT | {"hiden": 3}, False),
+        (POINT | {"B": "4 M"}, False),
+        (POINT | {"software": ["fast"]}, False),
+        (POINT | {"recompute": "some"}, False),
+    ],
+)
+def test_points_are_what_simulate_takes(point, valid, capsys, tmp_path):
+    assert printed(capsys, "simulate").is_valid([point]) == valid
+    assert printed(capsys, "explain").is_valid([point, point]) is False
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps([point]))
+    assert main(["simulate", str(path), "-q"]) == (errors.DONE if valid else errors.POINTS_FAILED)
+
+
+def test_shipped_clusters_and_recipes_are_valid(capsys):
+    clusters, runs = printed(capsys, "cluster"), printed(capsys, "train")
+    for path in CLUSTER_FOLDER.glob("*.toml"):
+        assert list(clusters.iter_errors(tomllib.loads(path.read_text()))) == []
+    for path in (ROOT / "ptdp_core" / "launch").rglob("*.toml"):
+        assert list(runs.iter_errors(tomllib.loads(path.read_text()))) == []
+    assert not runs.is_valid({"model": {"layers": 2, "hidden": 16, "heads": 4}, "parallel": {"p": 0}})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_options_of_every_command_have_a_schema(name, capsys):
+    schema = printed(capsys, *name.split(), "--of", "options").schema
+    assert schema["title"] == f"reproduce {name}"
+    assert all("description" in option or "enum" in option for option in schema["properties"].values())
+
+
+def test_the_options_of_explain_need_one_of_two_measurements(capsys):
+    validator = printed(capsys, "explain", "--of", "options")
+    assert validator.is_valid({"file": "a.json", "log": "b"})
+    assert not validator.is_valid({"file": "a.json"})
+    assert not validator.is_valid({"file": "a.json", "log": "b", "seconds": "3"})
+    assert not validator.is_valid({"log": "b"})
+
+
+def test_all_names_are_listed_and_what_there_is_of_them(capsys):
+    assert main(["schema"]) == errors.DONE
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["simulate"].strip() == "file, options, output"
+    assert {*lines} == {*COMMANDS, *FILES}
+    assert printed(capsys, "gate", "exact", "--of", "output").schema["$id"] == "urn:ptdp:exact-1"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["pln"], "did you mean 'plan'?"), (["list", "--of", "file"], "no schema of its file; there is options, output")],
+)
+def test_what_has_no_schema_is_one_line(words, said, capsys):
+    assert main(["schema", *words]) == errors.USAGE
+    text = capsys.readouterr().err
+    assert said in text
+    assert len(text.splitlines()) == 1
