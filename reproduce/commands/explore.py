@@ -10,8 +10,8 @@ from reproduce.site.build import CDN, build
 from reproduce.site.serve import address, server
 from results.records.errors import DONE, UnavailableError
 
-HELP = """Serves the page to this machine only, until Ctrl-C. Python and the chart library come from npm the first time, and are
-kept on the disk (~/.cache/ptdp/npm): later it needs no network.
+HELP = """Serves the page to this machine only, until Ctrl-C. Python and the chart library come from npm the first
+time, and are kept on the disk (~/.cache/ptdp/npm): later it needs no network.
 
 """
 

@@ -69,8 +69,7 @@ def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str,
             {"name": part, "label": part.replace("_", " "), "bytes": size}
             for part, size in answer["memory_bytes"].items()
         ],
-        "limit": f"{useful:.0%} of the iteration are forward and backward passes; most of the rest, {share:.0%}, is "
-        f"{label}.",
+        "limit": f"{useful:.0%} of the iteration trains the model; the largest other part, {share:.0%}, is {label}.",
         "sizes": f"{parameters(config.model) / 1e9:,.1f} billion parameters on {config.parallel.n:,} GPUs, "
         f"{config.parallel.m:,} microbatches for each pipeline. Weights and activations of "
         f"{8 * loaded.element_bytes} bits, gradients of {8 * loaded.gradient_bytes}, {loaded.optimizer_bytes:g} bytes "

@@ -30,7 +30,7 @@ from reproduce.output.plain_text import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
-from reproduce.site import answers, form, scenarios, timelines
+from reproduce.site import answers, form, lessons, scenarios, timelines
 from results.records import PointResult
 from results.records.errors import ReproduceError
 
@@ -82,6 +82,7 @@ def start() -> dict[str, Any]:
         ],
         "swept": answers.SWEEPABLE,
         "scenarios": scenarios.offered(),
+        "lessons": lessons.offered(),
         "of_run": [_fields(METRICS[name], "name", "heading", "factor", "digits") for name in run_cost.NAMES],
     }
 
@@ -155,6 +156,11 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
             for claim in claims
         ],
         "notes": list(notes),
+        "looks": {
+            series: {"colour": look["color"], "dotted": look.get("linestyle") == ":"}
+            for series, look in shown.looks.items()
+            if "color" in look
+        },
     }
 
 
@@ -222,7 +228,12 @@ def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) 
     return timelines.wait(answers.without_default_schedule(configuration), cluster, rank, place)
 
 
-ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {"start": start, "artifacts": artifacts, "cluster": cluster}
+ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "start": start,
+    "artifacts": artifacts,
+    "cluster": cluster,
+    "lesson": lessons.lesson,
+}
 ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
     "what_if": what_if,

@@ -56,6 +56,7 @@ interface Offer {
   of_run: MetricShown[];
   swept: string[];
   scenarios: Scenario[];
+  lessons: { id: string; title: string }[];
 }
 
 interface QuantityShown extends MetricShown {
@@ -89,6 +90,7 @@ interface ArtifactAnswer {
   points: PointAnswer[];
   claims: Record<"id" | "place" | "verdict" | "explanation" | "sentence", string>[];
   notes: string[];
+  looks: Record<string, { colour: string; dotted: boolean }>;
 }
 
 interface WhatIfAnswer {
@@ -130,6 +132,17 @@ interface SweepAnswer {
   field: string;
   label: string;
   points: ({ value: Scalar; status: string } & Answers)[];
+}
+
+interface LessonAnswer extends SweepAnswer {
+  id: string;
+  cluster: string;
+  title: string;
+  text: string;
+  question: string;
+  answer: string;
+  timeline: boolean;
+  metric: MetricShown;
 }
 
 interface ClusterNumber {

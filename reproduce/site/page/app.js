@@ -2,13 +2,14 @@
 import * as cluster from "./cluster.js";
 import { byId, inputOf } from "./elements.js";
 import * as figure from "./figure.js";
+import * as lessons from "./lessons.js";
 import * as page from "./page.js";
 import { ask, onStatus, restart } from "./python.js";
 import * as timelines from "./timelines.js";
 import * as whatif from "./whatif.js";
 
 /** @type {Record<string, { refresh: () => unknown, listen: () => void }>} */
-const VIEWS = { figure, whatif, timeline: timelines };
+const VIEWS = { figure, whatif, timeline: timelines, lessons };
 const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
 
 function refresh() {
@@ -66,6 +67,7 @@ async function begin() {
   cluster.fill(/** @type {Offer} */ (page.offered()).clusters);
   whatif.fill();
   timelines.fill();
+  lessons.fill();
   await Promise.all(first);
   await figure.fill();
 }

@@ -62,29 +62,51 @@ export async function draw(answer, width) {
   const data = marks(answer, quantity);
   if (!x || !data.some((point) => point.y !== null)) return null;
   await libraries;
-  const { plot, ruleY, areaY, lineY, dot, text, tip, pointer } = Plot;
+  const { plot, ruleX, ruleY, areaY, lineY, dot, text, tip, pointer } = Plot;
+  const categories = x.scale === "category";
   const ours = data.filter((point) => point.y !== null);
   const papers = data.filter((point) => point.paper !== null);
   const domain = [...new Set(data.map((point) => point.series))];
   const label = quantity.axis || quantity.heading;
   const both = { x: "x", stroke: "series", symbol: "series" };
   const title = (/** @type {Mark} */ mark) => described(mark, x.label, quantity);
+  const sure = ours.filter((point) => point.low >= 0);
+  const range = domain.map((name, i) => answer.looks[name]?.colour ?? PALETTE[i % PALETTE.length]);
+  // Categories stand beside each other: no line leads from one to the next.
+  const line = (/** @type {boolean} */ dotted) =>
+    lineY(
+      ours.filter(({ series }) => !categories && Boolean(answer.looks[series]?.dotted) === dotted),
+      {
+        x: "x",
+        y: "y",
+        stroke: "series",
+        strokeWidth: 2,
+        ...(dotted && { strokeDasharray: "1 5", strokeLinecap: "round" }),
+      },
+    );
   const figure = plot({
     ...size(width),
+    ...(categories && { marginBottom: 110 }),
     ariaLabel: `${answer.label}: ${label} over ${x.label}`,
     x: axis(x, [...new Set(data.map((point) => point.x))]),
     y: { label, zero: true, grid: true, nice: true },
-    color: { domain, range: PALETTE, legend: domain.length > 1 },
+    color: { domain, range, legend: domain.length > 1 },
     symbol: { domain, range: SYMBOLS },
     marks: [
       ruleY([0]),
-      areaY(
-        ours.filter((point) => point.low >= 0),
-        { x: "x", y1: "low", y2: "high", z: "series", fill: "series", fillOpacity: 0.15 },
-      ),
-      lineY(papers, { x: "x", y: "paper", stroke: "series", strokeDasharray: "4 4", strokeOpacity: 0.7 }),
+      ...(categories
+        ? [ruleX(sure, { x: "x", y1: "low", y2: "high", stroke: "series", strokeWidth: 8, strokeOpacity: 0.2 })]
+        : [areaY(sure, { x: "x", y1: "low", y2: "high", z: "series", fill: "series", fillOpacity: 0.15 })]),
+      lineY(categories ? [] : papers, {
+        x: "x",
+        y: "paper",
+        stroke: "series",
+        strokeDasharray: "4 4",
+        strokeOpacity: 0.7,
+      }),
       dot(papers, { ...both, y: "paper", r: 7, fill: "none", strokeWidth: 1.5 }),
-      lineY(ours, { x: "x", y: "y", stroke: "series", strokeWidth: 2 }),
+      line(false),
+      line(true),
       dot(ours, { ...both, y: "y", r: 4, fill: "series" }),
       text(
         data.filter((point) => point.status === "oom"),
@@ -93,7 +115,7 @@ export async function draw(answer, width) {
       tip(ours, pointer({ x: "x", y: "y", fill: "var(--bg)", title })),
     ],
   });
-  figure.series = domain.map((name, i) => [name, PALETTE[i % PALETTE.length]]);
+  figure.series = domain.map((name, i) => [name, range[i]]);
   return labelled(figure);
 }
 
@@ -136,7 +158,7 @@ const size = (width) => ({ width: Math.min(width, 760), height: 380, marginLeft:
 
 /** @param {{ label: string, scale: string }} x @param {Scalar[]} values */
 function axis({ label, scale }, values) {
-  if (scale === "category") return { type: "point", label, domain: values };
+  if (scale === "category") return { type: "point", label, domain: values, tickRotate: -45, labelAnchor: "left" };
   return { type: scale === "log2" ? "log" : "linear", base: 2, label, ticks: values, tickFormat: String, inset: 12 };
 }
 

@@ -1,8 +1,10 @@
 // The view of a figure or table: its chart, the paper's claims with their verdicts, and all points.
 import { draw, save } from "./chart.js";
 import { byId, download, element, option, selectOf, table } from "./elements.js";
-import { change, cluster, current, fail, update } from "./page.js";
+import { change, cluster, current, fail, isShipped, update } from "./page.js";
 import { ask } from "./python.js";
+
+const PAPERS_CLUSTER = "selene";
 
 /** @type {ArtifactAnswer | undefined} */
 let shown;
@@ -31,7 +33,9 @@ async function show(answer) {
 function origin({ fidelity, cluster: on, points }) {
   const interval = points.some((point) => Object.keys(point.intervals).length);
   const bands = interval ? "; bands: where 90% of real values are expected" : "";
-  return `Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page${bands}. Hollow and dashed: the paper.`;
+  const elsewhere = on && (on !== PAPERS_CLUSTER || !isShipped()) ? ", which ran on Selene: another machine" : "";
+  const ours = `Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page${bands}.`;
+  return `${ours} Hollow and dashed: the paper${elsewhere}.`;
 }
 
 /** @param {ArtifactAnswer} answer */

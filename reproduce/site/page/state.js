@@ -1,5 +1,6 @@
 // What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules,
-// tokens of the whole run, the price of a GPU hour, the field that is swept, and a configuration to compare with.
+// tokens of the whole run, the price of a GPU hour, the field that is swept, a configuration to compare with, and the
+// lesson with the step of its slider.
 export const START = {
   view: "figure",
   artifact: "fig_interleaved",
@@ -10,6 +11,8 @@ export const START = {
   tokens: "300B",
   price: "",
   sweep: "",
+  lesson: "bubble",
+  step: "0",
   against: /** @type {{ configuration?: Configuration }} */ ({}),
   configuration: /** @type {Configuration} */ ({
     layers: 96,
@@ -24,7 +27,7 @@ export const START = {
   }),
 };
 
-const VIEWS = ["figure", "whatif", "timeline"];
+const VIEWS = ["figure", "whatif", "timeline", "lessons"];
 const USUAL = /** @type {Record<string, any>} */ (START);
 
 /**

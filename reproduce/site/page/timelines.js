@@ -21,7 +21,11 @@ function show(asked, answers) {
   byId("timelines").replaceChildren();
   const kinds = new Set(answers.flatMap(({ rows }) => rows.flatMap((row) => row.map(([kind]) => kind))));
   const shown = Object.entries(NAMES).filter(([kind]) => kinds.has(kind) || kind === "held");
-  byId("legend").replaceChildren(...shown.map(([kind, name]) => legend(kind, name)));
+  const waits = element("li", {}, element("span", { "data-part": "bubble" }), "waits (bubble)");
+  byId("legend").replaceChildren(...shown.map(([kind, name]) => legend(kind, name)), waits);
+  const say = (/** @type {string} */ text) => {
+    byId("hover").textContent = text;
+  };
   /** @type {TimelineView[]} */
   const views = [];
   const follow = (/** @type {TimelineView} */ from, /** @type {number} */ begin, /** @type {number} */ end) => {
@@ -31,14 +35,20 @@ function show(asked, answers) {
   answers.forEach((answer, i) => {
     const bubble = `bubble ${(100 * answer.bubble_fraction).toFixed(1)}%`;
     const title = `${asked[i].configuration.schedule || "default schedule"}: ${answer.iteration_time.toFixed(3)} s, ${bubble}`;
-    const pick = picker(asked[i], answer);
+    const pick = picker(asked[i], answer, say);
     views.push(new TimelineView(byId("timelines"), title, answer, pick, follow));
     byId("timelines").append(element("p", {}, answer.waits));
   });
 }
 
-/** What is said of a place that is pointed at or tapped. @param {Asked} given @param {TimelineAnswer} answer */
-function picker(given, { rows }) {
+/**
+ * What is said of a place of a timeline that is pointed at or tapped.
+ *
+ * @param {Asked} given
+ * @param {TimelineAnswer} answer
+ * @param {(text: string) => void} say
+ */
+export function picker(given, { rows }, say) {
   let before = "";
   /** @type {import("./timeline.js").OnPick} */
   return (rank, place, time) => {
@@ -55,11 +65,6 @@ function picker(given, { rows }) {
     before = `${rank} ${place}`;
     void update("wait", "wait", { ...given, rank, place }, ({ sentence }) => before && say(sentence));
   };
-}
-
-/** @param {string} text */
-function say(text) {
-  byId("hover").textContent = text;
 }
 
 /** @param {string} kind @param {string} name */

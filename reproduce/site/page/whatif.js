@@ -10,6 +10,8 @@ import * as sweep from "./sweep.js";
 
 /** @type {Asked | undefined} */
 let last; // what the shown answer is about
+/** @type {WhatIfAnswer | undefined} */
+let shown;
 /** @type {Record<string, number>} */
 const DIGITS = { iteration_time: 5, model_flops_utilization: 3, peak_memory: 3 };
 
@@ -35,6 +37,7 @@ export function refresh() {
 
 /** @param {WhatIfAnswer} answer */
 function show(answer) {
+  shown = answer;
   const known = answer.iteration_time !== null;
   byId("changed").textContent = answer.changed;
   byId("answer-status").textContent = status(answer);
@@ -156,6 +159,7 @@ function saveConfiguration() {
 export function fill() {
   form.fill();
   sweep.fill();
+  if (shown) show(shown); // the first answer comes before what the metrics are called
   const scenarios = offered()?.scenarios ?? [];
   byId("scenarios").replaceChildren(
     ...scenarios.map(({ title, cluster: name, configuration, tokens }) => {
