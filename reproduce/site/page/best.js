@@ -29,7 +29,7 @@ function show({ simulated, plans }) {
       {},
       told(plan),
       " ",
-      button("Use all of it", () => change({ configuration: plan.configuration })),
+      button("Use this layout", () => change({ configuration: plan.configuration })),
     ),
   );
   byId("plans").replaceChildren(
@@ -47,11 +47,14 @@ function told({ configuration, iteration_time, model_flops_utilization, peak_mem
   const settings = Object.keys(configuration)
     .filter((name) => fields[name]?.group === "Techniques" || name === "schedule")
     .filter((name) => configuration[name] !== fields[name].default)
-    .map((name) => `${fields[name].words.toLowerCase()}${said(configuration[name])}`);
+    .map((name) => `${uncapitalised(fields[name].words)}${said(configuration[name])}`);
   const memory = `${(peak_memory / 1e9).toFixed(1)} GB`;
   const numbers = `${iteration_time.toPrecision(4)} s, MFU ${(100 * model_flops_utilization).toFixed(1)}%, ${memory}`;
   return element("span", {}, element("b", {}, numbers), `: ${[layout, ...settings].join(", ")}`);
 }
+
+/** @param {string} words */
+const uncapitalised = (words) => words[0].toLowerCase() + words.slice(1);
 
 /** @param {Scalar} value */
 const said = (value) => (value === true ? "" : value === false ? " off" : ` ${value}`);

@@ -90,8 +90,8 @@ export async function draw(answer, width) {
     ariaLabel: `${answer.label}: ${label} over ${x.label}`,
     x: axis(x, [...new Set(data.map((point) => point.x))]),
     y: { label, zero: true, grid: true, nice: true },
-    color: { domain, range, legend: domain.length > 1 },
-    symbol: { domain, range: SYMBOLS },
+    color: { domain, range },
+    symbol: { domain, range: SYMBOLS, legend: domain.length > 1 },
     marks: [
       ruleY([0]),
       ...(categories
@@ -109,7 +109,7 @@ export async function draw(answer, width) {
       line(true),
       dot(ours, { ...both, y: "y", r: 4, fill: "series" }),
       text(
-        data.filter((point) => point.status === "oom"),
+        data.filter((point) => !categories && point.status === "oom"),
         { ...{ x: "x", text: () => "out of memory", frameAnchor: "bottom", dy: -6, rotate: -90 }, textAnchor: "start" },
       ),
       tip(ours, pointer({ x: "x", y: "y", fill: "var(--bg)", title })),

@@ -34,8 +34,9 @@ function origin({ fidelity, cluster: on, points }) {
   const interval = points.some((point) => Object.keys(point.intervals).length);
   const bands = interval ? "; bands: where 90% of real values are expected" : "";
   const elsewhere = on && (on !== PAPERS_CLUSTER || !isShipped()) ? ", which ran on Selene: another machine" : "";
+  const missing = points.some(({ status }) => status === "oom") ? " What has no mark runs out of memory." : "";
   const ours = `Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page${bands}.`;
-  return `${ours} Hollow and dashed: the paper${elsewhere}.`;
+  return `${ours} Hollow and dashed: the paper${elsewhere}.${missing}`;
 }
 
 /** @param {ArtifactAnswer} answer */

@@ -5,13 +5,14 @@ import { configure, current, fail, offered } from "./page.js";
 /** Make the form, once Python has said which fields there are. */
 export function fill() {
   const { fields, models } = /** @type {Offer} */ (offered());
+  const wide = matchMedia("(min-width: 60rem)").matches;
   const groups = [...new Set(Object.values(fields).map(({ group }) => group))];
   byId("configuration").replaceChildren(
     ...groups.map((group) => {
       const names = Object.keys(fields).filter((name) => fields[name].group === group);
       return element(
         "details",
-        { class: "group", open: group === "Layout" || group === "Schedule" },
+        { class: "group", open: group !== "Model" && (wide || group !== "Techniques") },
         element("summary", {}, group),
         ...(group === "Model" ? [shipped(models)] : []),
         ...names.map((name) => field(name, fields[name])),

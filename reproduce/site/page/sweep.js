@@ -32,6 +32,8 @@ async function show(answer) {
   slider.setAttribute("aria-valuetext", `${label} ${now}`);
   byId("sweep-shown").textContent = `${label}: ${now === "" ? "default" : now}`;
   const metric = offered()?.metrics.find(({ name }) => name === selectOf("sweep-metric").value);
+  byId("sweep-none").hidden = points.length > 0;
+  if (!points.length) return byId("sweep-chart").replaceChildren();
   if (!metric) return;
   const width = byId("sweep-chart").clientWidth || 340;
   const drawn = await curve(answer, metric, now, width).catch((error) => (fail(error.message), null));
@@ -45,6 +47,7 @@ export function fill() {
   selectOf("sweep-field").value = current().sweep;
   const shownMetrics = metrics.filter(({ name }) => swept.includes(name));
   selectOf("sweep-metric").replaceChildren(...shownMetrics.map(({ name, heading }) => option(name, heading)));
+  if (shown) void show(shown); // the curve may have come before what the metrics are called
 }
 
 export function listen() {

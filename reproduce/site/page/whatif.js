@@ -28,6 +28,7 @@ export function refresh() {
   best.refresh();
   const answer = update("whatif", "what_if", { ...now, ...ofRun(), before }, (found) => {
     last = now;
+    if (before) byId("changed").textContent = found.changed;
     show(found);
   });
   comparison.refresh();
@@ -39,13 +40,13 @@ export function refresh() {
 function show(answer) {
   shown = answer;
   const known = answer.iteration_time !== null;
-  byId("changed").textContent = answer.changed;
   byId("answer-status").textContent = status(answer);
   byId("answer-status").dataset.status = answer.status;
   byId("answer").replaceChildren(...(known ? metrics(answer).map(box) : []));
   byId("limit").textContent = answer.limit ?? "";
   byId("sizes").textContent = answer.sizes ?? "";
   byId("limited").replaceChildren();
+  byId("parts").hidden = !known;
   byId("run").replaceChildren(...runMetrics(answer).map(box));
   byId("phases").replaceChildren(...(known ? time(answer) : []));
   byId("memory").replaceChildren(...(known ? memory(answer) : []));
