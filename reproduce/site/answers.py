@@ -121,14 +121,16 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
 
 
 def _machine(cluster: str) -> str:
-    """What a cluster is called, however its numbers may have been changed: by its file's base, if it has one."""
+    """What a cluster is called, however its numbers may have been changed: a file of one's own by its base, if any."""
+    if "/" not in cluster:
+        return cluster
     described = tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8"))
     return str(described.get("base") or described.get("name"))
 
 
 def _filled(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration with the defaults of the fields that it does not name."""
-    return {name: field["default"] for name, field in form.offered().items()} | configuration
+    return {name: field["default"] for name, field in form.offered().items()} | dict(configuration)
 
 
 def _change(before: float | None, after: float | None) -> str:
@@ -157,7 +159,12 @@ def _sentence(differences: list[dict[str, Any]], before: Mapping[str, Any], afte
 
 
 def sweep(configuration: Mapping[str, Any], cluster: str, field: str) -> dict[str, Any]:
-    """The configuration simulated with other values of one field: those that are legal, at most `SWEPT` of them."""
+    """The configuration simulated with other values of one field: those that are legal, at most `SWEPT` of them.
+
+    Raises `ValueError` for a field that there is not.
+    """
+    if field not in form.LABELS:
+        raise ValueError(f"sweep={field} is no field; needs one of {', '.join(form.LABELS)}")
     points = []
     for value in _thinned(_legal(configuration, field), configuration.get(field)):
         answer = evaluated({**configuration, field: value}, cluster)

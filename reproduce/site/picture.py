@@ -58,7 +58,7 @@ def _picture(width: int) -> str:
         drawn.append(_text(width - RIGHT, HEIGHT - BOTTOM - 56 + 24 * i, f"○ {name} (paper)", "end", COLOURS[i]))
     label = escape(f"{shown.label}, the published values: {quantity.axis} over {x_axis.label}")
     box = f'viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}"'
-    return f'<svg class="w{width}" role="img" aria-label="{label}" {box}>{"".join(drawn)}</svg>'
+    return f'<svg class="published w{width}" role="img" aria-label="{label}" {box}>{"".join(drawn)}</svg>'
 
 
 def _axes(frame: Frame, x_label: str, y_label: str) -> Iterator[str]:
