@@ -68,7 +68,7 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
     if offline:
         places = {name: f"{VENDOR}/{name}" for name in ASSETS}
         for name, place in places.items():
-            _fetch(name, out / place)
+            fetch(name, out / place)
     project_files = {SOURCES_FILE: sources()}
     atomic_write_bytes(out / SOURCES_FILE, project_files[SOURCES_FILE])
     no_snapshot = None
@@ -156,7 +156,7 @@ def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if pyodide is None:
-            _fetch("pyodide", pyodide := folder / "pyodide")
+            fetch("pyodide", pyodide := folder / "pyodide")
         image = folder / SNAPSHOT_FILE
         command = [node, str(FOLDER / "snapshot.mjs"), str(pyodide), str(sources), str(image)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -165,7 +165,7 @@ def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
         return image.read_bytes()
 
 
-def _fetch(name: str, folder: Path) -> None:
+def fetch(name: str, folder: Path) -> None:
     """Put the files of a pinned package into the folder: those kept from before, or from npm, which are then kept.
 
     Raises `UnavailableError` if npm is needed and is missing, or gives other files than those pinned.

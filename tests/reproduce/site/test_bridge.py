@@ -17,6 +17,7 @@ from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.running import runner
 from reproduce.site import bridge, build
+from results.records.errors import UnavailableError
 
 FIGURE_12 = {"layers": 96, "hidden": 12288, "heads": 96, "p": 12, "t": 8, "B": 60}
 
@@ -267,3 +268,20 @@ def test_numbers_of_a_cluster_are_shown_in_units_that_people_read() -> None:
     assert shown["network_latency"] == (pytest.approx(20.0), "µs")
     assert shown["gpus_per_node"] == (8.0, "")
     assert numbers["nvlink_p2p_bandwidth"]["words"] == "NVLink point-to-point bandwidth"
+
+
+def test_a_package_that_was_fetched_once_needs_no_npm_unless_a_file_of_it_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    asset = {"version": "1.0", "files": {"dist/a.js": build.integrity(b"a")}}
+    monkeypatch.setitem(build.ASSETS, "package", asset)
+    kept = tmp_path / "ptdp" / "npm" / "package@1.0" / "dist" / "a.js"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"a")
+    build.fetch("package", tmp_path / "out")
+    assert (tmp_path / "out" / "dist" / "a.js").read_bytes() == b"a"
+    kept.write_bytes(b"b")
+    with pytest.raises(UnavailableError, match="npm was not found"):
+        build.fetch("package", tmp_path / "out")
