@@ -77,12 +77,13 @@ def further(configuration: Mapping[str, Any], cluster: str, answer: Mapping[str,
     }
 
 
-def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def compared(before: Mapping[str, Any], after: Mapping[str, Any], tokens: str = "", price: str = "") -> dict[str, Any]:
     """Two configurations, each with its cluster: the fields that differ, the metrics of both, and a sentence.
 
-    A configuration is {"configuration": ..., "cluster": ...}.
+    A configuration is {"configuration": ..., "cluster": ...}. `tokens` and `price` change nothing of it, but answers
+    that are there with them are used.
     """
-    answers = [evaluated(each["configuration"], each["cluster"]) for each in (before, after)]
+    answers = [evaluated(each["configuration"], each["cluster"], tokens, price) for each in (before, after)]
     differences = [*_differences(before, after)]
     return {
         "differences": differences,

@@ -192,15 +192,17 @@ def what_if(
     an iteration, and `before` (as `compare`'s `other`) for a sentence on what changed since then.
     """
     answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
-    changed = compare(configuration, cluster, before)["sentence"] if before else ""
+    changed = compare(configuration, cluster, before, tokens, price)["sentence"] if before else ""
     return answer | answers.further(configuration, cluster, answer) | {"changed": changed}
 
 
-def compare(configuration: Mapping[str, Any], cluster: str, other: Mapping[str, Any]) -> dict[str, Any]:
+def compare(
+    configuration: Mapping[str, Any], cluster: str, other: Mapping[str, Any], tokens: str = "", price: str = ""
+) -> dict[str, Any]:
     """What `answers.compared` says of another configuration, with a cluster of its own, and this one."""
     file = _file(other.get("cluster", "selene"), other.get("changes", {}), other.get("text", ""))
-    before = {"configuration": other["configuration"], "cluster": file}
-    return answers.compared(before, {"configuration": configuration, "cluster": cluster})
+    before = {"configuration": other.get("configuration", {}), "cluster": file}
+    return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
 
 
 def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What a field is and may be comes from its definition (`ptdp_core.config`).
 from collections.abc import Mapping
 from dataclasses import MISSING, Field
 from dataclasses import fields as dataclass_fields
+from functools import cache
 from math import floor, log10
 from typing import Any, NamedTuple
 
@@ -76,6 +77,7 @@ PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5
 LABELS = {name: label for group in GROUPS.values() for name, label in group.items()}
 
 
+@cache
 def offered() -> dict[str, dict[str, Any]]:
     """Every field by name, in the order of the form: group, words, and what its definition says."""
     defined = {field.name: field for part in (ModelConfig, ParallelConfig) for field in dataclass_fields(part)}

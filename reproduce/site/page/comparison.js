@@ -3,9 +3,9 @@ import { button, byId, element } from "./elements.js";
 import { change, cluster, current, update } from "./page.js";
 
 export function refresh() {
-  const { against, configuration } = current();
+  const { against, configuration, tokens, price } = current();
   if (!against.configuration) return byId("comparison").replaceChildren();
-  return update("compare", "compare", { configuration, ...cluster(), other: against }, show);
+  return update("compare", "compare", { configuration, tokens, price, ...cluster(), other: against }, show);
 }
 
 /** @param {ComparisonAnswer} answer */

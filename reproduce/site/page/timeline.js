@@ -52,6 +52,7 @@ export class TimelineView {
     /** @type {{ x: number, y: number, begin: number, end: number } | null} */
     this.from = null;
     this.waiting = 0;
+    this.scale = 1; // pixels of a second
     this.critical = data.rows.map(() => new Set());
     for (const [rank, i] of data.critical) this.critical[rank].add(i);
     this.mostStash = Math.max(1, ...data.stash.flat().map((step) => step[1]));
@@ -152,9 +153,9 @@ export class TimelineView {
     return this.begin + ((x - LEFT) / (this.canvas.clientWidth - LEFT)) * (this.end - this.begin);
   }
 
-  /** The place of a second on the canvas. @param {number} time */
+  /** The place of a second on the canvas, as it was drawn. @param {number} time */
   place(time) {
-    return LEFT + ((time - this.begin) / (this.end - this.begin)) * (this.canvas.clientWidth - LEFT);
+    return LEFT + (time - this.begin) * this.scale;
   }
 
   /** @param {number} x @param {number} y */
@@ -170,6 +171,7 @@ export class TimelineView {
     const ratio = devicePixelRatio || 1;
     const height = TOP + data.p * (this.rowHeight + STASH) + 4;
     const width = canvas.clientWidth;
+    this.scale = (width - LEFT) / (this.end - this.begin);
     canvas.style.height = `${height}px`;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
