@@ -108,8 +108,17 @@ def cluster(name: str, text: str = "") -> dict[str, Any]:
         asdict(number) | {"words": form.number_words(name), "shown": form.prefixed(number)}
         for name, number in read_parameters(file).items()
     ]
-    described = tomllib.loads(cluster_path(file).read_text(encoding="utf-8")).get("description", "")
+    described = _described(file).get("description", "")
     return {"description": described, "numbers": numbers}
+
+
+def _called(cluster: str) -> str:
+    """What people call a cluster: a shipped one by its name, a file by the name in it."""
+    return str(_described(cluster).get("name")) if "/" in cluster else cluster
+
+
+def _described(cluster: str) -> dict[str, Any]:
+    return tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8"))
 
 
 def _file(name: str, changes: Mapping[str, float], text: str) -> str:
@@ -146,7 +155,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     return _heading(shown) | {
         "description": shown.description,
         "fidelity": plan.fidelity,
-        "cluster": evaluate_point.cluster_ref.name if evaluate_point.cluster_ref else None,
+        "cluster": _called(evaluate_point.cluster_ref.name) if evaluate_point.cluster_ref else None,
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,

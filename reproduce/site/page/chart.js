@@ -158,7 +158,7 @@ const size = (width) => ({ width: Math.min(width, 760), height: 380, marginLeft:
 
 /** @param {{ label: string, scale: string }} x @param {Scalar[]} values */
 function axis({ label, scale }, values) {
-  if (scale === "category") return { type: "point", label, domain: values, tickRotate: -45, labelAnchor: "left" };
+  if (scale === "category") return { type: "point", label: null, domain: values, tickRotate: -45 };
   return { type: scale === "log2" ? "log" : "linear", base: 2, label, ticks: values, tickFormat: String, inset: 12 };
 }
 

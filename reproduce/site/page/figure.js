@@ -1,7 +1,7 @@
 // The view of a figure or table: its chart, the paper's claims with their verdicts, and all points.
 import { draw, save } from "./chart.js";
 import { byId, download, element, option, selectOf, table } from "./elements.js";
-import { change, cluster, current, fail, isShipped, update } from "./page.js";
+import { change, cluster, current, fail, update } from "./page.js";
 import { ask } from "./python.js";
 
 const PAPERS_CLUSTER = "selene";
@@ -30,13 +30,16 @@ async function show(answer) {
 }
 
 /** Where what is drawn comes from, and how to read it. @param {ArtifactAnswer} answer */
-function origin({ fidelity, cluster: on, points }) {
-  const interval = points.some((point) => Object.keys(point.intervals).length);
-  const bands = interval ? "; bands: where 90% of real values are expected" : "";
-  const elsewhere = on && (on !== PAPERS_CLUSTER || !isShipped()) ? ", which ran on Selene: another machine" : "";
-  const missing = points.some(({ status }) => status === "oom") ? " What has no mark runs out of memory." : "";
-  const ours = `Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page${bands}.`;
-  return `${ours} Hollow and dashed: the paper${elsewhere}.${missing}`;
+function origin({ fidelity, cluster: on, points, quantities: [drawn] }) {
+  const bands = points.some(({ intervals }) => intervals[drawn.name]);
+  const paper = points.some((point) => drawn.name in point.paper);
+  const elsewhere = on && on !== PAPERS_CLUSTER;
+  const said = [`Ours: ${fidelity}${on ? ` on ${on}` : ""}, made now in this page`];
+  if (bands) said.push("; bands: where 90% of real values are expected");
+  said.push(".");
+  if (paper) said.push(` Hollow and dashed: the paper${elsewhere ? ", which ran on another machine, Selene" : ""}.`);
+  if (points.some(({ status }) => status === "oom")) said.push(" What has no mark runs out of memory.");
+  return said.join("");
 }
 
 /** @param {ArtifactAnswer} answer */

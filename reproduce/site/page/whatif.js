@@ -66,30 +66,31 @@ function summary({ iteration_time, model_flops_utilization, peak_memory, capacit
   return `${Number(iteration_time).toPrecision(4)} s · MFU ${(100 * model_flops_utilization).toFixed(1)}% · ${used}`;
 }
 
-/** @param {WhatIfAnswer} answer @returns {[string, string][]} */
+/** @param {WhatIfAnswer} answer @returns {[string, string, string][]} */
 function metrics(answer) {
   return (offered()?.metrics ?? []).map(({ name, heading, factor, digits, sure }) => {
     const value = answer[name] / factor;
     const shown = sure ? value.toPrecision(DIGITS[name] ?? 4) : value.toFixed(digits);
-    return [heading, shown + between(answer.intervals?.[name], (end) => (end / factor).toPrecision(3))];
+    return [heading, shown, between(answer.intervals?.[name], (end) => (end / factor).toPrecision(3))];
   });
 }
 
-/** @param {WhatIfAnswer} answer @returns {[string, string][]} */
+/** @param {WhatIfAnswer} answer @returns {[string, string, string][]} */
 function runMetrics({ run }) {
   if (!run) return [];
   const shown = (offered()?.of_run ?? []).filter(({ name }) => run[name] != null);
   return shown.map(({ name, heading, factor, digits }) => {
     const show = (/** @type {number} */ value) => (value / factor).toFixed(digits);
-    return [heading, show(run[name]) + between(run.intervals[name], show)];
+    return [heading, show(run[name]), between(run.intervals[name], show)];
   });
 }
 
 /** @param {Interval | undefined} interval @param {(end: number) => string} show */
-const between = (interval, show) => (interval ? ` (${show(interval.low)} to ${show(interval.high)})` : "");
+const between = (interval, show) => (interval ? `(${show(interval.low)} to ${show(interval.high)})` : "");
 
-/** @param {[string, string]} pair */
-const box = ([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value));
+/** @param {[string, string, string]} metric its name, its value, and where real values are expected */
+const box = ([name, value, interval]) =>
+  element("div", {}, element("dt", {}, name), element("dd", {}, value, " ", element("small", {}, interval)));
 
 /** @typedef {{ name: string, label: string, size: number, shown: string }} Part */
 

@@ -48,6 +48,13 @@ def test_the_columns_are_parameters_of_the_points_by_heading() -> None:
     assert all(name in point["parameters"] for name in page["columns"].values() for point in page["points"])
 
 
+def test_an_artifact_names_the_cluster_that_it_was_simulated_on() -> None:
+    given = [{}, {"cluster": "h100"}, {"changes": {"hca_bandwidth": 1.3e10}}]
+    assert [answer("artifact", id="fig_interleaved", **each)["cluster"] for each in given] == [
+        *("selene", "h100", "selene, edited")
+    ]
+
+
 def test_every_artifact_is_offered() -> None:
     assert [entry["id"] for entry in answer("artifacts")["artifacts"]] == list(catalog.ids())
 
