@@ -155,7 +155,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     return _heading(shown) | {
         "description": shown.description,
         "fidelity": plan.fidelity,
-        "cluster": _called(evaluate_point.cluster_ref.name) if evaluate_point.cluster_ref else None,
+        "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
