@@ -1,5 +1,5 @@
 // The form of a configuration: every field with its words, unit, range and help, as Python describes it.
-import { byId, element, inputOf, option, selectOf } from "./elements.js";
+import { button, byId, element, inputOf, option, selectOf } from "./elements.js";
 import { configure, current, fail, offered } from "./page.js";
 
 /** Make the form, once Python has said which fields there are. */
@@ -53,7 +53,7 @@ function field(name, definition) {
     label,
     input,
     element("span", { class: "unit" }, unit),
-    help(name, definition),
+    ...help(name, definition),
   );
 }
 
@@ -63,15 +63,24 @@ function number(id, name, { least, most, whole }) {
   return element("input", { id, name, type: "number", inputmode: "decimal", step: whole ? 1 : "any", ...ends });
 }
 
-/** What the field is, and may be: opened by a click, a key or a finger. @param {string} name @param {Field} definition */
+/**
+ * What the field is, and may be: a button, for a click, a key or a finger, and what it opens.
+ *
+ * @param {string} name
+ * @param {Field} definition
+ */
 function help(name, { words, sentence, least, most, choices }) {
-  const range = choices || least === null ? "" : most === null ? `${least} or more.` : `${least} to ${most}.`;
-  return element(
-    "details",
-    { class: "help" },
-    element("summary", { "aria-label": `What ${words} means` }, "?"),
-    element("p", {}, `${sentence} ${range} In files: `, element("code", {}, name)),
+  const range = choices || least === null ? "" : most === null ? `${least} or more. ` : `${least} to ${most}. `;
+  const text = element("p", { hidden: true }, `${sentence} ${range}In files: `, element("code", {}, name));
+  const opened = button(
+    "?",
+    () => {
+      text.hidden = !text.hidden;
+      opened.setAttribute("aria-expanded", String(!text.hidden));
+    },
+    { class: "help", "aria-label": `What ${words} means`, "aria-expanded": "false" },
   );
+  return [opened, text];
 }
 
 /** @param {string} name @param {string} words @param {HTMLInputElement | HTMLSelectElement} input */

@@ -26,7 +26,7 @@ export const NAMES = {
   held: "activations held",
 };
 const LEFT = 46;
-const ROW = 22;
+const ROW = matchMedia("(pointer: coarse)").matches ? 30 : 22; // with its stash 44 pixels for a finger
 const TOP = 22;
 const STASH = 14; // under its row, a gap above the next one
 const GAP = 4;

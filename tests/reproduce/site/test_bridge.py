@@ -5,7 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import dist
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,26 @@ def test_a_package_that_was_fetched_once_needs_no_npm_unless_a_file_of_it_was_ch
     kept.write_bytes(b"b")
     with pytest.raises(UnavailableError, match="npm was not found"):
         build.fetch("package", tmp_path / "out")
+
+
+def _lab(colour: str) -> list[float]:
+    """A colour as #rrggbb in CIELAB (D65)."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    ]
+    weights = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    white = (0.9505, 1.0, 1.089)
+    ratios = [sum(w * c for w, c in zip(row, linear, strict=True)) / n for row, n in zip(weights, white, strict=True)]
+    x, y, z = (r ** (1 / 3) if r > 0.008856 else 7.787 * r + 16 / 116 for r in ratios)
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
+def test_the_colours_of_a_timeline_can_be_told_apart() -> None:
+    script = (build.FOLDER / "page" / "timeline.js").read_text(encoding="utf-8")
+    colours = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', script))
+    assert {"F", "B", "I", "W", "held"} <= colours.keys()
+    distances = {
+        (one, other): dist(_lab(colours[one]), _lab(colours[other])) for one, other in combinations(colours, 2)
+    }
+    assert min(distances.values()) > 25, min(distances, key=distances.__getitem__)

@@ -202,9 +202,9 @@ def test_a_scenario_fills_the_form_and_a_slider_sets_a_field(visit):
 
 def test_help_opens_by_a_tap_and_every_target_is_large_enough(visit):
     page = visit(PHONE, anchor="#view=whatif")
-    page.click(".help summary >> nth=0")
-    assert page.locator(".help p").first.is_visible()
-    for selector in (".help summary", "#scenarios button", "[role=tab]"):
+    page.click(".help >> nth=0")
+    assert page.locator(".field p").first.is_visible()
+    for selector in (".help", "#scenarios button", "[role=tab]"):
         sizes = page.evaluate(f"[...document.querySelectorAll('{selector}')].map((it) => it.getBoundingClientRect())")
         assert all(min(size["width"], size["height"]) >= 44 for size in sizes if size["width"]), selector
 
