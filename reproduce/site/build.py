@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reproduce.site import picture
 from results import ROOT
 from results.records import provenance
 from results.records.errors import UnavailableError
@@ -92,6 +91,8 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
 
 def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
     """What the page's placeholders stand for: where the libraries are, the project's own files, the security policy."""
+    from reproduce.site import picture  # which loads the definitions of figures; `--help` needs none
+
     commit, dirty = provenance.git_state(ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
     runtime = {
