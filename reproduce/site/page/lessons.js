@@ -71,11 +71,21 @@ function drawTimeline({ title, cluster }, configuration) {
 }
 
 export function fill() {
-  const links = (offered()?.lessons ?? []).map(({ id, title }, i) =>
-    element("a", { href: `#view=lessons&lesson=${id}`, "data-lesson": id }, `${i + 1}. ${title}`),
+  byId("lessons").replaceChildren(
+    ...(offered()?.lessons ?? []).map(({ id, title }, i) => link(id, `${i + 1}. ${title}`)),
   );
-  byId("lessons").replaceChildren(...links);
   if (current().view === "lessons") void refresh();
+}
+
+/** A link to a lesson, for others; followed here it leaves all else as it is. @param {string} id @param {string} text */
+function link(id, text) {
+  const made = element("a", { href: `#view=lessons&lesson=${id}`, "data-lesson": id }, text);
+  made.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    change({ lesson: id, step: "0" });
+  });
+  return made;
 }
 
 export function listen() {

@@ -58,7 +58,7 @@ export class TimelineView {
     this.mostStash = Math.max(1, ...data.stash.flat().map((step) => step[1]));
     this.rowHeight = Math.max(8, Math.min(ROW, 900 / data.p));
     this.hatched = hatched();
-    parent.append(element("h2", {}, title), this.controls(title), this.canvas);
+    parent.append(this.controls(title), this.canvas);
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }

@@ -36,6 +36,7 @@ function show(asked, answers) {
     const bubble = `bubble ${(100 * answer.bubble_fraction).toFixed(1)}%`;
     const title = `${asked[i].configuration.schedule || "default schedule"}: ${answer.iteration_time.toFixed(3)} s, ${bubble}`;
     const pick = picker(asked[i], answer, say);
+    byId("timelines").append(element("h2", {}, title));
     views.push(new TimelineView(byId("timelines"), title, answer, pick, follow));
     byId("timelines").append(element("p", {}, answer.waits));
   });

@@ -226,7 +226,7 @@ def test_a_timeline_says_what_a_pass_is_and_who_waits_for_whom(visit):
 
 @pytest.mark.parametrize("size", [DESK, PHONE])
 def test_the_lessons_can_be_walked_through(visit, size):
-    page = visit(size, anchor="#view=lessons")
+    page = visit(size, anchor="#view=lessons&tokens=1T")
     for i, entry in enumerate(bridge.start()["lessons"]):
         page.click(f"#lessons a >> nth={i}")
         shows(page, "#lesson-title", entry["title"])
@@ -241,6 +241,7 @@ def test_the_lessons_can_be_walked_through(visit, size):
     page.click("#lesson-open")
     shows(page, "#answer-status", "it fits")
     assert page.input_value("#field-schedule") == "zb-v"
+    assert page.input_value("#tokens") == "1T"  # following a lesson's link leaves all else as it is
 
 
 def test_the_published_points_are_there_without_any_script(chromium, address):
