@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help test slow cov gpu lint exact mutants docs clean
+.PHONY: help test slow cov gpu lint lint-page exact mutants docs clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(SMALL): pyproject.toml setup.py
@@ -57,6 +57,13 @@ lint: $(STAMP) ## check style and types
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory lint-page; \
+	else echo "npm was not found: the page's JavaScript is not checked"; fi
+
+PAGE = cd reproduce/site && npm exec --yes --package
+lint-page: ## check style and types of the page's JavaScript (needs npm)
+	$(PAGE) prettier@3.10.1 -- prettier --check '*.mjs' 'types.d.ts' 'page/*.js' 'page/*.css'
+	$(PAGE) typescript@7.0.2 -- tsc --project .
 
 docs: $(STAMP) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'

@@ -6,11 +6,12 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from ptdp_core.interrupts import settle
-from reproduce.site.build import build
+from reproduce.site.build import CDN, build
 from reproduce.site.serve import address, server
 from results.records.errors import DONE, UnavailableError
 
-HELP = """Serves the page to this machine only, until Ctrl-C.
+HELP = """Serves the page to this machine only, until Ctrl-C. Python and the chart library come from npm the first
+time, and are kept on the disk (~/.cache/ptdp/npm): later it needs no network.
 
 """
 
@@ -18,7 +19,6 @@ HELP = """Serves the page to this machine only, until Ctrl-C.
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce explore`."""
     parser.add_argument("--port", type=_port, default=0, help="default: a free one")
-    parser.add_argument("--offline", action="store_true", help="fetch all that the page needs now, by npm")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
@@ -31,7 +31,11 @@ def _port(text: str) -> int:
 def run(parsed: Namespace) -> int:
     """Serve the page until Ctrl-C. Raises `UnavailableError` for a port that cannot be had."""
     with tempfile.TemporaryDirectory(prefix="ptdp-") as folder:
-        build(Path(folder), parsed.offline, snapshot=parsed.offline)
+        try:
+            build(Path(folder), offline=True, snapshot=True)
+        except UnavailableError as error:
+            print(f"note: the page asks {CDN} for Python and charts: {error}")
+            build(Path(folder))
         try:
             serving = server(Path(folder), parsed.port)
         except OSError as error:

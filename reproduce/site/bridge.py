@@ -10,39 +10,32 @@ import json
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict
-from dataclasses import fields as dataclass_fields
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.fields import smallest
-from ptdp_core.schedules import TimelineEvent, names, stash_course
-from ptdp_core.simulator import cluster_path, load_cluster, simulate
+from ptdp_core.schedules import names
+from ptdp_core.simulator import cluster_path
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER, read_parameters
 from reproduce.analysis import run_cost
-from reproduce.analysis.amounts import amount
 from reproduce.analysis.planning.models import find, main_names
 from reproduce.analysis.planning.plan import make_plan, request
-from reproduce.analysis.run_cost import TrainingRun
-from reproduce.analysis.what_if import evaluate
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import METRICS, listed
-from reproduce.experiment.parameters import check_keys
 from reproduce.output.plain_text import plain
 from reproduce.running import runner
 from reproduce.running.fidelities import code_digest, evaluator
 from reproduce.running.simulated import open_cluster
+from reproduce.site import answers, form, lessons, scenarios, timelines
 from results.records import PointResult
 from results.records.errors import ReproduceError
 
 SHOWN_PLANS = 8
 SHOWN_OF_QUANTITY = ("name", "heading", "axis", "shown", "factor", "digits")
-MOST_DRAWN = 500_000  # passes of a timeline
 
 
 def call(name: str, arguments: str) -> str:
@@ -76,28 +69,20 @@ def prepare() -> None:
 
 
 def start() -> dict[str, Any]:
-    """What the page offers: clusters, models, schedules, and the fields of a configuration."""
-    fields = {
-        field.name: {
-            "sentence": field.metadata["description"],
-            "default": None if field.default is MISSING else field.default,
-            "choices": ("", *names()) if field.name == "schedule" else field.metadata["choices"] or None,
-            "least": smallest(field),
-            "part": name,
-        }
-        for name, part in (("model", ModelConfig), ("parallelism", ParallelConfig))
-        for field in dataclass_fields(part)
-    }
+    """What the page offers: clusters, models, schedules, and the form of a configuration."""
     return {
         "clusters": sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml")),
         "models": {name: asdict(model) for name, model, missing in map(find, main_names()) if not missing},
         "schedules": list(names()),
-        "fields": fields,
+        "fields": form.offered(),
         "metrics": [
             _fields(metric, "name", "factor", "digits")
             | {"heading": " ".join(metric.short.split()) or metric.heading, "sure": metric.margin is not None}
             for metric in listed()
         ],
+        "swept": answers.SWEEPABLE,
+        "scenarios": scenarios.offered(),
+        "lessons": lessons.offered(),
         "of_run": [_fields(METRICS[name], "name", "heading", "factor", "digits") for name in run_cost.NAMES],
     }
 
@@ -119,9 +104,21 @@ def _fields(shown: object, *names: str) -> dict[str, Any]:
 def cluster(name: str, text: str = "") -> dict[str, Any]:
     """The numbers of a cluster: of a shipped one, or of the text of a cluster file."""
     file = _file(name, {}, text)
-    numbers = [asdict(parameter) for parameter in read_parameters(file).values()]
-    described = tomllib.loads(cluster_path(file).read_text(encoding="utf-8")).get("description", "")
+    numbers = [
+        asdict(number) | {"words": form.number_words(name), "shown": form.prefixed(number)}
+        for name, number in read_parameters(file).items()
+    ]
+    described = _described(file).get("description", "")
     return {"description": described, "numbers": numbers}
+
+
+def _called(cluster: str) -> str:
+    """What people call a cluster: a shipped one by its name, a file by the name in it."""
+    return str(_described(cluster).get("name")) if "/" in cluster else cluster
+
+
+def _described(cluster: str) -> dict[str, Any]:
+    return tomllib.loads(cluster_path(cluster).read_text(encoding="utf-8"))
 
 
 def _file(name: str, changes: Mapping[str, float], text: str) -> str:
@@ -158,7 +155,7 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
     return _heading(shown) | {
         "description": shown.description,
         "fidelity": plan.fidelity,
-        "cluster": evaluate_point.cluster_ref.name if evaluate_point.cluster_ref else None,
+        "cluster": _called(cluster) if evaluate_point.cluster_ref else None,
         "quantities": [_fields(quantity, *SHOWN_OF_QUANTITY) for quantity in shown.quantities],
         "columns": {heading: name for name, heading in shown.columns.items()},
         "x": asdict(shown.x_axis) if shown.x_axis else None,
@@ -168,6 +165,11 @@ def artifact(id: str, cluster: str) -> dict[str, Any]:
             for claim in claims
         ],
         "notes": list(notes),
+        "looks": {
+            series: {"colour": look["color"], "dotted": look.get("linestyle") == ":"}
+            for series, look in shown.looks.items()
+            if "color" in look
+        },
     }
 
 
@@ -186,20 +188,30 @@ def _point(shown: Artifact, point: PointResult) -> dict[str, Any]:
 
 
 def what_if(
-    configuration: Mapping[str, Any], cluster: str, tokens: str = "", price: str = "", sensitivity: bool = False
+    configuration: Mapping[str, Any],
+    cluster: str,
+    tokens: str = "",
+    price: str = "",
+    sensitivity: bool = False,
+    before: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A configuration simulated: what `reproduce simulate --json` says of it.
+    """A configuration simulated: what `reproduce simulate --json` says of it, and `answers.further`.
 
     `tokens` (as '300B') ask for the whole run, too, a `price` of a GPU hour for its cost, `sensitivity` for what limits
-    an iteration.
+    an iteration, and `before` (as `compare`'s `other`) for a sentence on what changed since then.
     """
-    run = TrainingRun(amount(tokens), price=amount(price) if price else None) if tokens else None
-    return evaluate(_without_default_schedule(configuration), 1, cluster, run=run, sensitivity=sensitivity)
+    answer = answers.evaluated(configuration, cluster, tokens, price, sensitivity)
+    changed = compare(configuration, cluster, before, tokens, price)["sentence"] if before else ""
+    return answer | answers.further(configuration, cluster, answer) | {"changed": changed}
 
 
-def _without_default_schedule(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without the schedule '', by which the page means the default one."""
-    return {name: value for name, value in configuration.items() if (name, value) != ("schedule", "")}
+def compare(
+    configuration: Mapping[str, Any], cluster: str, other: Mapping[str, Any], tokens: str = "", price: str = ""
+) -> dict[str, Any]:
+    """What `answers.compared` says of another configuration, with a cluster of its own, and this one."""
+    file = _file(other.get("cluster", "selene"), other.get("changes", {}), other.get("text", ""))
+    before = {"configuration": other.get("configuration", {}), "cluster": file}
+    return answers.compared(before, {"configuration": configuration, "cluster": cluster}, tokens, price)
 
 
 def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[str, Any]:
@@ -218,59 +230,27 @@ def plan(model: Mapping[str, int], gpus: int, batch: int, cluster: str) -> dict[
 
 
 def timeline(configuration: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """The simulated passes of every pipeline rank: [kind, stage, microbatch, start, end] in seconds, and its stash.
-
-    The stash of a rank is a list of [second, microbatches of a chunk held from then on]. The critical path is a list of
-    [rank, index of the pass in its row], from the last pass to the first.
-    """
-    configuration = _without_default_schedule(configuration)
-    check_keys(configuration)
-    config = TrainingConfig.from_plain(configuration)
-    parallel = config.parallel
-    if (passes := 2 * parallel.m * parallel.p * parallel.v) > MOST_DRAWN:
-        raise ValueError(f"{passes} passes are too many to draw; needs at most {MOST_DRAWN}; try a smaller B")
-    estimate = simulate(config, load_cluster(cluster), timeline=True)
-    return _fields(estimate, "iteration_time", "bubble_fraction") | {
-        "p": config.parallel.p,
-        "rows": [
-            [[kind, *(action[1:] if action else (None, None)), start, end] for kind, action, start, end, _ in row]
-            for row in estimate.timeline
-        ],
-        "stash": [
-            [[time, stashed + deferred] for time, stashed, deferred in stash_course(row)] for row in estimate.timeline
-        ],
-        "critical": _critical_path(estimate.timeline, config.parallel.p * config.parallel.v),
-    }
+    """The simulated passes of every pipeline rank (`timelines.timeline`)."""
+    return timelines.timeline(answers.without_default_schedule(configuration), cluster)
 
 
-def _critical_path(rows: tuple[tuple[TimelineEvent[float], ...], ...], stages: int) -> list[list[int]]:
-    """The critical path, as (rank, index in its row) from the last pass back to the first.
-
-    Before a pass comes the one before it on its rank, or the one that made its input, whichever ended later.
-    """
-    makers = {
-        event.action.output: (rank, i) for rank, row in enumerate(rows) for i, event in enumerate(row) if event.action
-    }
-
-    def end(place: tuple[int, int]) -> float:
-        return rows[place[0]][place[1]].end
-
-    path, place = [], max(makers.values(), key=end, default=None)
-    while place is not None:
-        path.append(list(place))
-        rank, i = place
-        action = rows[rank][i].action
-        assert action is not None
-        source = action.input(stages)
-        before = next(((rank, j) for j in range(i - 1, -1, -1) if rows[rank][j].action), None)
-        place = max(filter(None, (before, makers.get(source) if source else None)), key=end, default=None)
-    return path
+def wait(configuration: Mapping[str, Any], cluster: str, rank: int, place: int) -> dict[str, Any]:
+    """For whom a rank waits before a pass, in a sentence (`timelines.wait`)."""
+    return timelines.wait(answers.without_default_schedule(configuration), cluster, rank, place)
 
 
-ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {"start": start, "artifacts": artifacts, "cluster": cluster}
+ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "start": start,
+    "artifacts": artifacts,
+    "cluster": cluster,
+    "lesson": lessons.lesson,
+}
 ANSWERS_ON_CLUSTER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "artifact": artifact,
     "what_if": what_if,
+    "compare": compare,
+    "sweep": answers.sweep,
     "plan": plan,
     "timeline": timeline,
+    "wait": wait,
 }

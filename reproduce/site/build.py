@@ -7,11 +7,13 @@ The page fetches them from a public CDN, or finds them beside itself if it was b
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +67,7 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
     if offline:
         places = {name: f"{VENDOR}/{name}" for name in ASSETS}
         for name, place in places.items():
-            _fetch(name, out / place)
+            fetch(name, out / place)
     project_files = {SOURCES_FILE: sources()}
     atomic_write_bytes(out / SOURCES_FILE, project_files[SOURCES_FILE])
     no_snapshot = None
@@ -89,6 +91,8 @@ def build(out: Path, offline: bool = False, snapshot: bool = False) -> Built:
 
 def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
     """What the page's placeholders stand for: where the libraries are, the project's own files, the security policy."""
+    from reproduce.site import picture  # which loads the definitions of figures; `--help` needs none
+
     commit, dirty = provenance.git_state(ROOT)
     version = f"{commit[:10]}{' with changes' if dirty else ''}" if commit else "without a commit"
     runtime = {
@@ -104,7 +108,7 @@ def _values(places: dict[str, str], urls: dict[str, str]) -> dict[str, str]:
         values[f"@{mark}_CHECK@"] = f'integrity="{check}" crossorigin="anonymous"'
         values[f"@{mark}@"] = f"{places[package]}/{name}"
         libraries.append(values[f"@{mark}@"])
-    return values | {"@POLICY@": _policy(f"{places['pyodide']}/", libraries)}
+    return values | picture.marks() | {"@POLICY@": _policy(f"{places['pyodide']}/", libraries)}
 
 
 def _policy(runtime: str, libraries: list[str]) -> str:
@@ -153,7 +157,7 @@ def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if pyodide is None:
-            _fetch("pyodide", pyodide := folder / "pyodide")
+            fetch("pyodide", pyodide := folder / "pyodide")
         image = folder / SNAPSHOT_FILE
         command = [node, str(FOLDER / "snapshot.mjs"), str(pyodide), str(sources), str(image)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -162,7 +166,34 @@ def _snapshot(sources: Path, pyodide: Path | None) -> bytes:
         return image.read_bytes()
 
 
-def _fetch(name: str, folder: Path) -> None:
+def fetch(name: str, folder: Path) -> None:
+    """Put the files of a pinned package into the folder: those kept from before, or from npm, which are then kept.
+
+    Raises `UnavailableError` if npm is needed and is missing, or gives other files than those pinned.
+    """
+    kept = _kept_folder() / f"{name}@{ASSETS[name]['version']}"
+    if not _is_whole(name, kept):
+        with suppress(OSError):  # a home that cannot be written
+            shutil.rmtree(kept, ignore_errors=True)
+            _download(name, kept)
+    if _is_whole(name, kept):
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+    else:
+        _download(name, folder)
+
+
+def _kept_folder() -> Path:
+    """Where packages are kept, so that the page can be made again without a network."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ptdp" / "npm"
+
+
+def _is_whole(name: str, folder: Path) -> bool:
+    """Whether a folder has all the pinned files of a package, as they were pinned."""
+    files = ASSETS[name]["files"].items()
+    return all((folder / file).is_file() and integrity((folder / file).read_bytes()) == check for file, check in files)
+
+
+def _download(name: str, folder: Path) -> None:
     """Fetch a pinned package by npm into the folder, and check its files. Raises `UnavailableError`."""
     npm, asset = shutil.which("npm"), ASSETS[name]
     if npm is None:

@@ -10,8 +10,15 @@ const [runtime, sources, out] = process.argv.slice(2);
 const files = JSON.parse(readFileSync(sources, "utf8"));
 const { loadPyodide } = await import(pathToFileURL(resolve(runtime, "pyodide.mjs")));
 const python = await loadPyodide({
-  indexURL: resolve(runtime), env: { PYTHONPATH: "/ptdp" }, _makeSnapshot: true,
-  fsInit: (FS) => { for (const [path, text] of Object.entries(files)) { FS.mkdirTree(path.slice(0, path.lastIndexOf("/"))); FS.writeFile(path, text); } },
+  indexURL: resolve(runtime),
+  env: { PYTHONPATH: "/ptdp" },
+  _makeSnapshot: true,
+  fsInit: (FS) => {
+    for (const [path, text] of Object.entries(files)) {
+      FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+      FS.writeFile(path, text);
+    }
+  },
 });
 python.runPython("from reproduce.site import bridge; bridge.prepare(); del bridge");
 const image = python.makeMemorySnapshot();

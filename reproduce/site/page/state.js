@@ -1,19 +1,49 @@
 // What the page shows, kept in the address: view, artifact, cluster with its changed numbers, configuration, schedules,
-// tokens of the whole run and the price of a GPU hour.
+// tokens of the whole run, the price of a GPU hour, the field that is swept, a configuration to compare with, and the
+// lesson with the step of its slider.
 export const START = {
-  view: "figure", artifact: "fig_interleaved", cluster: "selene", changes: {}, text: "", beside: "", tokens: "300B", price: "",
-  configuration: { layers: 96, hidden: 12288, heads: 96, p: 12, t: 8, d: 1, v: 1, b: 1, B: 60 },
+  view: "figure",
+  artifact: "fig_interleaved",
+  cluster: "selene",
+  changes: /** @type {Record<string, number>} */ ({}),
+  text: "",
+  beside: "",
+  tokens: "300B",
+  price: "",
+  sweep: "",
+  lesson: "bubble",
+  step: "0",
+  against: /** @type {{ configuration?: Configuration }} */ ({}),
+  configuration: /** @type {Configuration} */ ({
+    layers: 96,
+    hidden: 12288,
+    heads: 96,
+    p: 12,
+    t: 8,
+    d: 1,
+    v: 1,
+    b: 1,
+    B: 60,
+  }),
 };
 
-const VIEWS = ["figure", "whatif", "timeline"];
+const VIEWS = ["figure", "whatif", "timeline", "lessons"];
+const USUAL = /** @type {Record<string, any>} */ (START);
 
-// What an address says, and what is wrong with it in a sentence, or ""; what is wrong is left out.
+/**
+ * What an address says, and what is wrong with it in a sentence, or ""; what is wrong is left out.
+ *
+ * @param {string} hash
+ * @returns {[typeof START, string]}
+ */
 export function read(hash) {
-  const state = structuredClone(START), wrong = [];
+  const state = /** @type {Record<string, any>} */ (structuredClone(START));
+  const wrong = [];
   for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
     if (!Object.hasOwn(START, key)) wrong.push(`${key} is unknown, needs one of ${Object.keys(START).join(", ")}`);
-    else if (key === "view" && !VIEWS.includes(text)) wrong.push(`view=${text} is unknown, needs one of ${VIEWS.join(", ")}`);
-    else if (typeof START[key] === "string") state[key] = text;
+    else if (key === "view" && !VIEWS.includes(text))
+      wrong.push(`view=${text} is unknown, needs one of ${VIEWS.join(", ")}`);
+    else if (typeof USUAL[key] === "string") state[key] = text;
     else
       try {
         state[key] = Object.fromEntries(Object.entries(JSON.parse(text)));
@@ -21,14 +51,15 @@ export function read(hash) {
         wrong.push(`${key}=${text} is not JSON`);
       }
   }
-  return [state, wrong.length ? `left out of the address: ${wrong.join("; ")}` : ""];
+  const said = wrong.length ? `left out of the address: ${wrong.join("; ")}` : "";
+  return [/** @type {typeof START} */ (state), said];
 }
 
+/** The address of what is shown: what is not as at the start. @param {typeof START} state */
 export function write(state) {
   const words = new URLSearchParams();
-  for (const key of Object.keys(START)) {
-    const text = typeof state[key] === "object" ? JSON.stringify(state[key]) : state[key];
-    const usual = typeof START[key] === "object" ? JSON.stringify(START[key]) : START[key];
+  for (const [key, value] of Object.entries(state)) {
+    const [text, usual] = [value, USUAL[key]].map((it) => (typeof it === "object" ? JSON.stringify(it) : it));
     if (text !== usual) words.set(key, text);
   }
   return "#" + words.toString();

@@ -1,127 +1,290 @@
 // A pipeline timeline on a canvas: only what is in sight is drawn, so that 64 ranks x 512 microbatches stay smooth.
-export const COLORS = { F: "#0072b2", B: "#009e73", I: "#56b4e9", W: "#e69f00", exchange: "#999999", data_parallel: "#cc79a7", optimizer: "#d55e00", host: "#f0e442", held: "#6b9a72" };
-export const NAMES = { F: "forward", B: "backward", I: "input gradient", W: "weight gradient", exchange: "messages", data_parallel: "gradient reduction", optimizer: "optimizer", host: "host", held: "activations held" };
-const LEFT = 46, ROW = 22, TOP = 22, STASH = 14, GAP = 4; // the stash lies under its row, a gap above the next one
+import { button, element } from "./elements.js";
+
+/** @type {Record<string, string>} */
+export const COLORS = {
+  F: "#0072b2",
+  B: "#009e73",
+  I: "#56b4e9",
+  W: "#e69f00",
+  exchange: "#999999",
+  data_parallel: "#cc79a7",
+  optimizer: "#d55e00",
+  host: "#f0e442",
+  held: "#8a5fb0",
+};
+/** @type {Record<string, string>} */
+export const NAMES = {
+  F: "forward",
+  B: "backward",
+  I: "input gradient",
+  W: "weight gradient",
+  exchange: "messages",
+  data_parallel: "gradient reduction",
+  optimizer: "optimizer",
+  host: "host",
+  held: "activations held",
+};
+const LEFT = 46;
+const ROW = matchMedia("(pointer: coarse)").matches ? 30 : 22; // with its stash 44 pixels for a finger
+const TOP = 22;
+const STASH = 14; // under its row, a gap above the next one
+const GAP = 4;
+const TAP = 6; // pixels that a finger may move
+
+/** @typedef {(rank: number, place: number, time: number) => void} OnPick which pass of a rank is at a time, or next */
 
 export class TimelineView {
-  constructor(parent, title, data, onHover, onRange) {
-    Object.assign(this, { data, onHover, onRange, begin: 0, end: data.iteration_time });
-    const heading = document.createElement("h2");
-    heading.textContent = title;
-    this.canvas = document.createElement("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", `${title}: timeline of ${data.p} pipeline ranks over ${data.iteration_time.toPrecision(4)} s, bubble ${(100 * data.bubble_fraction).toFixed(1)}%`);
-    parent.append(heading, this.canvas);
+  /**
+   * @param {HTMLElement} parent
+   * @param {string} title
+   * @param {TimelineAnswer} data
+   * @param {OnPick} onPick
+   * @param {(from: TimelineView, begin: number, end: number) => void} onRange shares of the iteration in sight
+   */
+  constructor(parent, title, data, onPick, onRange) {
+    this.data = data;
+    this.onPick = onPick;
+    this.onRange = onRange;
+    this.begin = 0;
+    this.end = data.iteration_time;
+    this.canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": `${title}, ${data.p} pipeline ranks` });
+    /** @type {{ x: number, y: number, begin: number, end: number } | null} */
+    this.from = null;
+    this.waiting = 0;
+    this.scale = 1; // pixels of a second
     this.critical = data.rows.map(() => new Set());
     for (const [rank, i] of data.critical) this.critical[rank].add(i);
     this.mostStash = Math.max(1, ...data.stash.flat().map((step) => step[1]));
     this.rowHeight = Math.max(8, Math.min(ROW, 900 / data.p));
+    this.hatched = hatched();
+    parent.append(this.controls(title), this.canvas);
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
+  /** @param {string} title */
+  controls(title) {
+    const middle = () => (this.begin + this.end) / 2;
+    const step = (/** @type {number} */ share) => this.pan(share * (this.end - this.begin));
+    return element(
+      "div",
+      { class: "row targets", role: "group", "aria-label": `What is in sight of ${title}` },
+      button("−", () => this.zoom(1.6, middle()), { "aria-label": "less closely" }),
+      button("+", () => this.zoom(1 / 1.6, middle()), { "aria-label": "more closely" }),
+      button("◀", () => step(-0.4), { "aria-label": "earlier" }),
+      button("▶", () => step(0.4), { "aria-label": "later" }),
+      button("all", () => this.move(0, this.data.iteration_time)),
+    );
+  }
+
+  /** @param {number} begin @param {number} end */
   show(begin, end) {
-    const whole = this.data.iteration_time, width = Math.min(whole, Math.max(whole / 1e5, end - begin));
+    const whole = this.data.iteration_time;
+    const width = Math.min(whole, Math.max(whole / 1e5, end - begin));
     this.begin = Math.max(0, Math.min(begin, whole - width));
     this.end = this.begin + width;
-    if (!this.waiting) this.waiting = requestAnimationFrame(() => { this.waiting = 0; this.draw(); });
+    this.waiting ||= requestAnimationFrame(() => {
+      this.waiting = 0;
+      this.draw();
+    });
+  }
+
+  /** @param {number} begin @param {number} end */
+  move(begin, end) {
+    this.show(begin, end);
+    this.onRange(this, this.begin / this.data.iteration_time, this.end / this.data.iteration_time);
+  }
+
+  /** @param {number} factor @param {number} at */
+  zoom(factor, at) {
+    this.move(at - (at - this.begin) * factor, at + (this.end - at) * factor);
+  }
+
+  /** @param {number} seconds */
+  pan(seconds) {
+    this.move(this.begin + seconds, this.end + seconds);
   }
 
   listen() {
     const { canvas } = this;
-    const move = (begin, end) => { this.show(begin, end); this.onRange(this, this.begin / this.data.iteration_time, this.end / this.data.iteration_time); };
-    const zoom = (factor, at) => move(at - (at - this.begin) * factor, at + (this.end - at) * factor);
-    canvas.addEventListener("wheel", (event) => { event.preventDefault(); zoom(event.deltaY > 0 ? 1.25 : 0.8, this.time(event.offsetX)); }, { passive: false });
-    canvas.addEventListener("pointerdown", (event) => { this.from = [event.offsetX, this.begin, this.end]; canvas.setPointerCapture(event.pointerId); });
-    canvas.addEventListener("pointerup", () => { this.from = null; });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!this.from) return this.onHover(this.at(event.offsetX, event.offsetY));
-      const shift = ((this.from[0] - event.offsetX) / (canvas.clientWidth - LEFT)) * (this.from[2] - this.from[1]);
-      move(this.from[1] + shift, this.from[2] + shift);
+    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    canvas.addEventListener("pointerdown", ({ offsetX: x, offsetY: y, pointerId }) => {
+      this.from = { x, y, begin: this.begin, end: this.end };
+      canvas.setPointerCapture(pointerId);
     });
-    canvas.addEventListener("keydown", (event) => {
-      const width = this.end - this.begin, middle = (this.begin + this.end) / 2;
-      const steps = { ArrowLeft: -0.2, ArrowRight: 0.2 };
-      if (event.key in steps) move(this.begin + steps[event.key] * width, this.end + steps[event.key] * width);
-      else if (event.key === "+" || event.key === "=") zoom(0.8, middle);
-      else if (event.key === "-") zoom(1.25, middle);
-      else if (event.key === "Home") move(0, this.data.iteration_time);
-      else return;
-      event.preventDefault();
+    canvas.addEventListener("pointercancel", () => (this.from = null)); // the finger scrolls the page
+    canvas.addEventListener("pointerup", ({ offsetX: x, offsetY: y }) => {
+      if (this.from && Math.hypot(x - this.from.x, y - this.from.y) <= TAP) this.pick(x, y);
+      this.from = null;
     });
+    canvas.addEventListener("pointermove", ({ offsetX: x, offsetY: y }) => {
+      if (!this.from) return this.pick(x, y);
+      const { x: before, begin, end } = this.from;
+      if (Math.abs(x - before) <= TAP) return;
+      const shift = ((before - x) / (canvas.clientWidth - LEFT)) * (end - begin);
+      this.move(begin + shift, end + shift);
+    });
+    canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  time(x) { return this.begin + ((x - LEFT) / (this.canvas.clientWidth - LEFT)) * (this.end - this.begin); }
+  /** The wheel zooms with Ctrl held, as a pinch of two fingers does; without, the page scrolls. @param {WheelEvent} event */
+  wheel(event) {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    this.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.time(event.offsetX));
+  }
 
-  at(x, y) {
-    const rank = Math.floor((y - TOP) / (this.rowHeight + STASH)), time = this.time(x);
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const width = this.end - this.begin;
+    const middle = (this.begin + this.end) / 2;
+    if (event.key === "ArrowLeft") this.pan(-0.2 * width);
+    else if (event.key === "ArrowRight") this.pan(0.2 * width);
+    else if (event.key === "+" || event.key === "=") this.zoom(0.8, middle);
+    else if (event.key === "-") this.zoom(1.25, middle);
+    else if (event.key === "Home") this.move(0, this.data.iteration_time);
+    else return;
+    event.preventDefault();
+  }
+
+  /** The second at a place of the canvas. @param {number} x */
+  time(x) {
+    return this.begin + ((x - LEFT) / (this.canvas.clientWidth - LEFT)) * (this.end - this.begin);
+  }
+
+  /** The place of a second on the canvas, as it was drawn. @param {number} time */
+  place(time) {
+    return LEFT + (time - this.begin) * this.scale;
+  }
+
+  /** @param {number} x @param {number} y */
+  pick(x, y) {
+    const rank = Math.floor((y - TOP) / (this.rowHeight + STASH));
     const row = this.data.rows[rank];
-    if (!row || time < 0 || x < LEFT) return "";
-    const box = row[lowerBound(row, time)];
-    if (!box || box[3] > time) return `rank ${rank}: waits at ${time.toPrecision(5)} s`;
-    const pass = box[1] === null ? "" : ` of stage ${box[1]}, microbatch ${box[2]}`;
-    return `rank ${rank}: ${NAMES[box[0]] ?? box[0]}${pass}, ${(1e3 * (box[4] - box[3])).toFixed(2)} ms from ${box[3].toPrecision(5)} s`;
+    const time = this.time(x);
+    if (row && x >= LEFT && time >= 0) this.onPick(rank, lowerBound(row, time), time);
   }
 
   draw() {
-    const { canvas, data } = this, ratio = devicePixelRatio || 1, width = canvas.clientWidth;
+    const { canvas, data } = this;
+    const ratio = devicePixelRatio || 1;
     const height = TOP + data.p * (this.rowHeight + STASH) + 4;
+    const width = canvas.clientWidth;
+    this.scale = (width - LEFT) / (this.end - this.begin);
     canvas.style.height = `${height}px`;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
-    const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--fg"), scale = (width - LEFT) / (this.end - this.begin);
+    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    this.ink = getComputedStyle(document.documentElement).getPropertyValue("--fg");
+    this.bubble = /** @type {CanvasPattern} */ (pen.createPattern(this.hatched, "repeat"));
     pen.scale(ratio, ratio);
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
-    pen.fillStyle = ink;
-    for (let i = 0; i <= 4; i++) {
-      const time = this.begin + (i / 4) * (this.end - this.begin);
-      pen.textAlign = i === 4 ? "right" : i ? "center" : "left";
-      pen.fillText(`${time.toPrecision(4)} s`, LEFT + (time - this.begin) * scale, TOP / 2);
-    }
-    data.rows.forEach((row, rank) => {
-      const y = TOP + rank * (this.rowHeight + STASH);
-      pen.textAlign = "right";
-      pen.fillStyle = ink;
-      pen.fillText(rank, LEFT - 6, y + this.rowHeight / 2);
-      pen.textAlign = "center";
-      let last = -1;
-      for (let i = lowerBound(row, this.begin); i < row.length && row[i][3] < this.end; i++) {
-        const [kind, stage, microbatch, start, end] = row[i];
-        const left = Math.max(LEFT, LEFT + (start - this.begin) * scale), right = Math.min(width, LEFT + (end - this.begin) * scale);
-        if (right - last < 0.5) continue; // narrower than half a pixel: it would lie under the one before
-        last = right;
-        pen.fillStyle = COLORS[kind] ?? "#888";
-        pen.fillRect(left, y, Math.max(0.5, right - left - 0.5), this.rowHeight);
-        if (this.critical[rank].has(i)) {
-          pen.fillStyle = ink;
-          pen.fillRect(left, y - 2, Math.max(0.5, right - left), 2);
-        }
-        if (microbatch !== null && right - left > 16 && this.rowHeight > 12) {
-          pen.fillStyle = kind === "I" || kind === "W" ? "#000" : "#fff";
-          pen.fillText(microbatch, (left + right) / 2, y + this.rowHeight / 2);
-        }
-      }
-      this.drawStash(pen, rank, y + this.rowHeight + STASH - GAP, scale, width);
-    });
+    this.drawTicks(pen, width);
+    for (let rank = 0; rank < data.p; rank++) this.drawRow(pen, rank, width);
   }
 
-  drawStash(pen, rank, base, scale, width) {
+  /** Round seconds at the top. @param {CanvasRenderingContext2D} pen @param {number} width */
+  drawTicks(pen, width) {
+    const step = roundStep((this.end - this.begin) / Math.max(2, Math.floor(width / 110)));
+    const digits = Math.max(0, -Math.floor(Math.log10(step)));
+    pen.fillStyle = pen.strokeStyle = this.ink ?? "";
+    pen.textAlign = "left";
+    for (let i = Math.ceil(this.begin / step); i * step <= this.end; i++) {
+      const x = this.place(i * step);
+      pen.fillRect(x, TOP - 6, 1, 4);
+      if (x + 30 < width) pen.fillText(`${(i * step).toFixed(digits)} s`, x + 3, TOP / 2 - 2);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {number} rank @param {number} width */
+  drawRow(pen, rank, width) {
+    const y = TOP + rank * (this.rowHeight + STASH);
+    const row = this.data.rows[rank];
+    pen.textAlign = "right";
+    pen.fillStyle = this.ink ?? "";
+    pen.fillText(String(rank), LEFT - 6, y + this.rowHeight / 2);
+    const [from, to] = [0, this.data.iteration_time].map((time) => Math.min(width, Math.max(LEFT, this.place(time))));
+    pen.fillStyle = this.bubble ?? "";
+    pen.fillRect(from, y, to - from, this.rowHeight);
+    let last = -1;
+    for (let i = lowerBound(row, this.begin); i < row.length && row[i][3] < this.end; i++) {
+      const left = Math.max(LEFT, this.place(row[i][3]));
+      const right = Math.min(width, this.place(row[i][4]));
+      if (right - last < 0.5) continue; // narrower than half a pixel: it would lie under the one before
+      last = right;
+      this.drawPass(pen, row[i], { left, right, y }, this.critical[rank].has(i));
+    }
+    this.drawStash(pen, rank, y + this.rowHeight + STASH - GAP, width);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Pass} pass
+   * @param {{ left: number, right: number, y: number }} place
+   * @param {boolean} critical
+   */
+  drawPass(pen, [kind, , microbatch], { left, right, y }, critical) {
+    pen.fillStyle = COLORS[kind] ?? "#888";
+    pen.fillRect(left, y, Math.max(0.5, right - left - 0.5), this.rowHeight);
+    if (critical) {
+      pen.fillStyle = this.ink ?? "";
+      pen.fillRect(left, y - 3, Math.max(0.5, right - left), 3);
+    }
+    if (microbatch !== null && right - left > 16 && this.rowHeight > 12) {
+      pen.textAlign = "center";
+      pen.fillStyle = kind === "I" || kind === "W" ? "#000" : "#fff";
+      pen.fillText(String(microbatch), (left + right) / 2, y + this.rowHeight / 2);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {number} rank @param {number} base @param {number} width */
+  drawStash(pen, rank, base, width) {
     pen.fillStyle = COLORS.held;
-    let from = LEFT, height = 0;
-    for (const [time, held] of [...this.data.stash[rank], [this.end, 0]]) {
-      const x = Math.min(width, LEFT + (time - this.begin) * scale);
-      if (x - from > 0.5) { pen.fillRect(from, base - height, x - from, height); from = x; }
+    let from = LEFT;
+    let height = 0;
+    const steps = [...this.data.stash[rank], [this.end, 0]];
+    for (const [time, held] of steps) {
+      const x = Math.min(width, this.place(time));
+      if (x - from > 0.5) {
+        pen.fillRect(from, base - height, x - from, height);
+        from = x;
+      }
       height = (held / this.mostStash) * (STASH - GAP - 1);
       if (x === width) break;
     }
   }
 }
 
-function lowerBound(row, time) { // the first event that ends after a time
-  let low = 0, high = row.length;
-  while (low < high) { const middle = (low + high) >> 1; if (row[middle][4] > time) high = middle; else low = middle + 1; }
+/** The first pass of a row that ends after a time. @param {Pass[]} row @param {number} time */
+function lowerBound(row, time) {
+  let low = 0;
+  let high = row.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (row[middle][4] > time) high = middle;
+    else low = middle + 1;
+  }
   return low;
+}
+
+/** The round number of seconds (1, 2 or 5 times a power of ten) that is no smaller. @param {number} seconds */
+function roundStep(seconds) {
+  const power = 10 ** Math.floor(Math.log10(seconds));
+  return [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= seconds * 0.999) ?? seconds;
+}
+
+/** What the bubble is filled with: grey lines, readable on a light and on a dark page. */
+function hatched() {
+  const tile = Object.assign(document.createElement("canvas"), { width: 8, height: 8 });
+  const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+  pen.strokeStyle = "#8d96a3";
+  pen.beginPath();
+  for (const shift of [-8, 0, 8]) {
+    pen.moveTo(shift, 8);
+    pen.lineTo(shift + 8, 0);
+  }
+  pen.stroke();
+  return tile;
 }

@@ -1,0 +1,158 @@
+// What Python answers (bridge.py), and what the page has from its libraries and its first script.
+
+declare const Plot: any;
+declare function newWorker(query?: string): Worker;
+declare var firstWorker: Worker;
+
+type Scalar = string | number | boolean;
+type Configuration = Record<string, Scalar>;
+type Answers = Record<string, any>;
+
+interface Interval {
+  low: number;
+  high: number;
+}
+
+interface Status {
+  message: string;
+  busy: boolean;
+  share?: number;
+  loaded: boolean;
+}
+
+interface Field {
+  group: string;
+  words: string;
+  letter: string;
+  unit: string;
+  sentence: string;
+  default: Scalar | null;
+  choices: string[] | null;
+  least: number | null;
+  most: number | null;
+  whole: boolean;
+}
+
+interface Scenario {
+  title: string;
+  cluster: string;
+  tokens: string;
+  configuration: Configuration;
+}
+
+interface MetricShown {
+  name: string;
+  heading: string;
+  factor: number;
+  digits: number;
+}
+
+interface Offer {
+  clusters: string[];
+  models: Record<string, Configuration>;
+  schedules: string[];
+  fields: Record<string, Field>;
+  metrics: (MetricShown & { sure: boolean })[];
+  of_run: MetricShown[];
+  swept: string[];
+  scenarios: Scenario[];
+  lessons: { id: string; title: string }[];
+}
+
+interface QuantityShown extends MetricShown {
+  axis: string;
+  shown: string;
+}
+
+interface PointAnswer {
+  key: string;
+  series: string;
+  label: string;
+  status: string;
+  reason: string | null;
+  parameters: Configuration;
+  agreement: string;
+  metrics: Record<string, number>;
+  intervals: Record<string, [number, number]>;
+  paper: Record<string, number>;
+}
+
+interface ArtifactAnswer {
+  id: string;
+  label: string;
+  title: string;
+  description: string;
+  fidelity: string;
+  cluster: string | null;
+  quantities: QuantityShown[];
+  columns: Record<string, string>;
+  x: { parameter: string; label: string; scale: string } | null;
+  points: PointAnswer[];
+  claims: Record<"id" | "place" | "verdict" | "explanation" | "sentence", string>[];
+  notes: string[];
+  looks: Record<string, { colour: string; dotted: boolean }>;
+}
+
+interface WhatIfAnswer {
+  status: string;
+  reason: string | null;
+  gpus: number | null;
+  iteration_time: number | null;
+  intervals: Record<string, Interval> | null;
+  run?: Answers;
+  elasticities?: { change: string; faster_by: number; fits: boolean }[];
+  [metric: string]: any;
+}
+
+interface PlanAnswer {
+  simulated: number;
+  plans: ({ configuration: Configuration } & Answers)[];
+}
+
+type Pass = [kind: string, stage: number | null, microbatch: number | null, start: number, end: number];
+
+interface TimelineAnswer {
+  iteration_time: number;
+  bubble_fraction: number;
+  p: number;
+  rows: Pass[][];
+  stash: [number, number][][];
+  critical: [number, number][];
+  waits: string;
+}
+
+interface ComparisonAnswer {
+  differences: { name: string; label: string; values: string[] }[];
+  metrics: { name: string; label: string; values: (string | null)[]; change: string }[];
+  statuses: string[];
+  sentence: string;
+}
+
+interface SweepAnswer {
+  field: string;
+  label: string;
+  points: ({ value: Scalar; status: string } & Answers)[];
+}
+
+interface LessonAnswer extends SweepAnswer {
+  id: string;
+  cluster: string;
+  title: string;
+  text: string;
+  question: string;
+  answer: string;
+  timeline: boolean;
+  metric: MetricShown;
+}
+
+interface ClusterNumber {
+  name: string;
+  words: string;
+  shown: [unit: string, factor: number];
+  value: number;
+  unit: string;
+  low: number;
+  high: number;
+  source: string;
+  set_with: string;
+}
