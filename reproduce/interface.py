@@ -52,7 +52,7 @@ class Record(records.Record):
         return cls(**vars(record))
 
     def frame(self, shown_units: bool = False) -> "DataFrame":
-        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.frame`).
+        """The record as a tidy frame: one row per point and metric (columns: see `reproduce.output.rows`).
 
         Numbers are in base units, or in those that tables show (GB, teraFLOP/s, %).
         """
@@ -102,7 +102,7 @@ class Record(records.Record):
 
 
 def load(what: Place | Iterable[Place], results: Place = DEFAULT_RESULTS) -> "DataFrame":
-    """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.frame`).
+    """Results as one tidy frame: one row per point and metric (columns: see `reproduce.output.rows`).
 
     `what` is a record's file, a folder with records anywhere below it, the id of an artifact or a benchmark that has
     records below the folder `results`, or several of these. Raises `UsageError` for what is none of them,

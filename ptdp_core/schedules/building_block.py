@@ -10,9 +10,10 @@ would wait otherwise. It starts no F while its memory is full.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from ptdp_core.schedules.actions import Action
-from ptdp_core.schedules.definition import Definition, Order, Time, split_on_v
+from ptdp_core.schedules.definition import Definition, Order, Time, passes, split_on_v
 from ptdp_core.schedules.placement import wave
 
 PERIOD = 6
@@ -62,27 +63,35 @@ def _repeated(blocks: Sequence[Sequence[int]], m: int, most: int) -> Order:
     waiting: list[deque[Action]] = []  # by rank, F and I in the order of their slots
     for block, (first, last) in zip(blocks, wave(p, 2).stages, strict=True):
         kinds = zip("FFII", (first, last, last, first), block, strict=True)
-        slots = [(slot + PERIOD * i, Action(kind, g, i)) for kind, g, slot in kinds for i in range(m)]
+        slots = chain.from_iterable(
+            zip(range(slot, slot + PERIOD * m, PERIOD), passes(kind, g, range(m)), strict=True)
+            for kind, g, slot in kinds
+        )
         waiting.append(deque([action for _, action in sorted(slots)]))
+    weights = [passes("W", g, range(m)) for g in range(2 * p)]
     deferred: list[deque[Action]] = [deque() for _ in blocks]  # by rank, the W of its I
     ranks: list[list[Action]] = [[] for _ in blocks]
     stash = [0] * p
     # The slots in which the outputs of F and of I exist, by stage and microbatch; outside of the pipeline in any.
     forward, backward = ([*([_NEVER] * m for _ in range(2 * p)), [0] * m] for _ in "FI")
-    now, before = 0, -1
-    while (passes := sum(map(len, ranks))) > before:
-        for rank, row in enumerate(ranks):
-            kind, g, i = waiting[rank][0] if waiting[rank] else _NOTHING
+    now, run, before = 0, 0, -1
+    while run > before:
+        before = run
+        for rank, (queue, later, row) in enumerate(zip(waiting, deferred, ranks, strict=True)):
+            kind, g, i = queue[0] if queue else _NOTHING
             if kind == "F" and stash[rank] < most and forward[g - 1][i] <= now:
                 forward[g][i] = now + 1
                 stash[rank] += 1
-                row.append(waiting[rank].popleft())
+                row.append(queue.popleft())
             elif kind == "I" and forward[g][i] <= now and backward[g + 1][i] <= now:
                 backward[g][i] = now + 1
-                deferred[rank].append(Action("W", g, i))
-                row.append(waiting[rank].popleft())
-            elif deferred[rank]:
+                later.append(weights[g][i])
+                row.append(queue.popleft())
+            elif later:
                 stash[rank] -= 1
-                row.append(deferred[rank].popleft())
-        now, before = now + 1, passes
+                row.append(later.popleft())
+            else:
+                continue
+            run += 1
+        now += 1
     return ranks

@@ -11,7 +11,8 @@ from benchmarks.harness.points import size_text
 from benchmarks.harness.runner import NOT_QUIET, results_of
 from reproduce.output import theme
 from reproduce.output.figures import series_lines
-from reproduce.output.frame import HIGH, LOW, frame
+from reproduce.output.frame import frame
+from reproduce.output.rows import HIGH, LOW
 from reproduce.output.tables import csv_text
 from results.records import Record
 

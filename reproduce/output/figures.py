@@ -149,7 +149,8 @@ def chart_data(
 
 def _points(artifact: Artifact, record: Record) -> "DataFrame":
     """The points of a record with the main quantity: value, low and high, the paper's, and what was predicted."""
-    from reproduce.output.frame import by_point, column, frame, of_metric
+    from reproduce.output.frame import by_point, frame, of_metric
+    from reproduce.output.rows import column
 
     assert artifact.x_axis is not None
     tidy = frame(record)

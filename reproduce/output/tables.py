@@ -4,8 +4,10 @@ Pandas is imported by what makes the CSV, and rich by what prints, not by this m
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from csv import DictWriter
 from dataclasses import replace
 from functools import partial
+from io import StringIO
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from reproduce.experiment.judging import agreement
 from reproduce.experiment.metrics import listed
 from reproduce.experiment.predictions import PREFIX
 from reproduce.output.columns import Column, Getter, Table, chosen, quantity_column
+from reproduce.output.rows import rows
 from reproduce.output.verdicts import VERDICT_LOOKS
 from results.records import PointResult, Record
 from results.records.units import with_unit
@@ -216,12 +219,13 @@ def failures(record: Record) -> list[str]:
 
 
 def csv_text(*records: Record) -> str:
-    """The records' tidy frames as CSV: all numbers in base units and full precision; missing values are empty."""
-    from reproduce.output.frame import concatenated, frame
-
-    frames = [frame(record) for record in records]
-    rows = concatenated(frames) if len(frames) > 1 else frames[0]
-    return str(rows.to_csv(index=False, lineterminator="\n"))
+    """The records' rows as CSV: all numbers in base units and full precision; missing values are empty."""
+    columns, found = rows(*records)
+    text = StringIO()
+    writer = DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()
 
 
 def print_table(console: "Console", table: Table, title: str | None = None, file: str = "") -> None:
