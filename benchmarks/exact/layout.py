@@ -25,7 +25,7 @@ def _name(case: TrainingConfig) -> str:
 
 
 def _entry(case: TrainingConfig) -> Entry:
-    layers = [len(stage) for stage in stage_layers(case.model.layers, case.parallel.p * case.parallel.v)]
+    layers = [len(stage) for stage in stage_layers(case.model.layers, case.parallel.p * case.parallel.v, case.parallel.pipeline_layout)]
     return Entry(
         {
             "work": {

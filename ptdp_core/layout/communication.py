@@ -145,7 +145,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     and loss, whose reductions of single numbers per token are left out.
     """
     model, parallel = config.model, config.parallel
-    stages = stage_layers(model.layers, parallel.p * parallel.v)
+    stages = stage_layers(model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
     sizes = model, parallel.b, parallel.t, parallel.sequence_parallel
     layer, layers = layer_passes(*sizes), len(stages[stage])
     forward, backward = layer.forward * layers, layer.backward * layers
@@ -219,26 +219,26 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
     sequence parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from
     its part of the sequence only, and the tensor-parallel group sums them.
     """
-    d, tied = config.parallel.d, set(config.tied_ranks or ())
+    parallel, tied = config.parallel, set(config.tied_ranks or ())
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
     def data_parallel(elements: int) -> tuple[Collective, ...]:
-        if d == 1:
+        if parallel.d == 1:
             return ()
-        if config.parallel.sharded_optimizer:
+        if parallel.sharded_optimizer:
             return (
                 Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),
                 Collective(ALL_GATHER, "dp", elements, WEIGHT),
             )
         return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
 
-    kinds = rank_kinds(config.model.layers, config.parallel.placement)
+    kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
     elements, whole = rank_elements(config), whole_elements(config)
     by_kind = [
         (
             *data_parallel(elements[pp]),
-            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if config.parallel.sequence_shards > 1 else ()),
+            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if parallel.sequence_shards > 1 else ()),
             *((embedding,) if pp in reducing else ()),
         )
         for pp in kinds.ranks

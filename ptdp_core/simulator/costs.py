@@ -35,7 +35,7 @@ from ptdp_core.simulator.software import Software
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
 # Nor do these to the times of a layer, of the embedding and of the logits.
-NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v")
+NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v", "pipeline_layout")
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 
@@ -215,9 +215,10 @@ class CostModel:
     def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
         """For each pipeline rank, the parameters on one GPU and the layers of its longest chunk; cached."""
         parallel = config.parallel
-        key = (config.model, parallel.t, parallel.p, parallel.v, definition(parallel.schedule).placement)
+        placement = definition(parallel.schedule).placement
+        key = (config.model, parallel.t, parallel.p, parallel.v, placement, parallel.pipeline_layout)
         if key not in self._sizes:
-            kinds = rank_kinds(config.model.layers, parallel.placement)
+            kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
             layers = [max(chunks) for chunks in kinds.chunks]
             self._sizes[key] = [
                 (count, layers[kind]) for count, kind in zip(rank_elements(config), kinds.of, strict=True)
@@ -230,7 +231,8 @@ class CostModel:
             embedding, logits = self._end_times(config)
             self._parts[parts] = self._layer_times(config), embedding, logits
         layer, embedding, logits = self._parts[parts]
-        lengths = list(map(len, stage_layers(config.model.layers, config.parallel.p * config.parallel.v)))
+        parallel = config.parallel
+        lengths = list(map(len, stage_layers(config.model.layers, parallel.p * parallel.v, parallel.pipeline_layout)))
         by_length = {
             k: StageTimes(
                 layer.fetch,
