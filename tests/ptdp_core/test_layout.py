@@ -181,13 +181,16 @@ def test_sums_over_all_ranks_count_every_element_once(t):
             assert counted == (0 if parameter.copy else parameter.elements)
 
 
-@pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (1, 4, 1), (2, 2, 1), (4, 8, 2)])
-def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
-    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
+@pytest.mark.parametrize(
+    ("p", "t", "v", "text"),
+    [(1, 1, 1, ""), (1, 4, 1, ""), (2, 2, 1, ""), (4, 8, 2, ""), (4, 2, 1, "E|t*5|t*3|L"), (2, 1, 2, "E||t*5|t*3L")],
+)
+def test_ranks_hold_the_parameters_of_their_chunks(p, t, v, text):
+    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p, pipeline_layout=text))
     per_rank = [
         sum(
             parameter.shard(t, 0).elements
-            for chunk in held_by_chunk(MODEL, looped(p, v), pp, t)
+            for chunk in held_by_chunk(MODEL, looped(p, v), pp, t, text)
             for parameter in chunk
         )
         for pp in range(p)

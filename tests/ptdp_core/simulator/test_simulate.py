@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import Exchange, build, definition, lower
+from ptdp_core.pipeline_layout import layout_of
+from ptdp_core.schedules import Exchange, build, definition, lower, names
 from ptdp_core.simulator import (
     PHASES,
     cluster_path,
@@ -270,6 +271,45 @@ def test_uneven_stages_lie_between_their_even_neighbours(
     if schedule != "zb-h1":
         assert peak_memory(uneven.config, CostModel(SELENE)) == uneven.peak_memory
         assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_time
+
+
+@pytest.mark.parametrize(("layers", "p", "v", "even"), [(126, 16, 1, "Et*7|(t*8|)*14t*7L"), (96, 6, 2, "E(t*8|)*11t*8L")])
+def test_an_even_layout_written_out_changes_nothing(layers: int, p: int, v: int, even: str) -> None:
+    model, parallel = ModelConfig(layers, 8192, 64), ParallelConfig(p=p, t=8, v=v, B=4 * p, recompute="none")
+    plain, written = (
+        simulate(TrainingConfig(model, replace(parallel, pipeline_layout=text)), SELENE, timeline=True)
+        for text in ("", even)
+    )
+    assert replace(written, config=plain.config) == plain
+
+
+def test_a_stage_takes_its_layers_and_the_end_of_the_model_that_it_holds() -> None:
+    model = ModelConfig(10, 8192, 64)
+    even = CostModel(SELENE).stages(TrainingConfig(model, ParallelConfig(p=5, t=8, B=8)))
+    parallel = ParallelConfig(p=5, t=8, B=8, pipeline_layout="E|t*2|t*5|t*3|L")
+    stages = CostModel(SELENE).stages(TrainingConfig(model, parallel))
+    layer = even[2].layers_forward / 2
+    assert [stage.layers_forward for stage in stages] == pytest.approx([k * layer for k in (0, 2, 5, 3, 0)])
+    assert [stage.extra_forward for stage in stages] == [stage.extra_forward for stage in even]
+    assert stages[0].backward == even[0].extra_backward
+    assert stages[4].weight_gradient > stages[0].weight_gradient > 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_schedule_executes_chunks_without_a_layer(name: str) -> None:
+    """Zero Bubble's models of l layers for l + 2 stages: the first and the last stage are the model's ends alone."""
+    p, v = 4, definition(name).chunks[0]
+    model, m = ModelConfig(6 * p * v - 12, 4096, 32), 3 * p
+    parallel = ParallelConfig(p=p, v=v, B=m, schedule=name, pipeline_layout=layout_of((0, *[6] * (p * v - 2), 0)))
+    config, cost = TrainingConfig(model, parallel), CostModel(SELENE)
+    estimate = simulate(config, SELENE, timeline=True)
+    stages = cost.stages(config)
+    assert {stages[0].layers_backward, stages[-1].layers_backward} == {0.0}
+    assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
+    compute = [estimate.phase_times[name] for name in ("forward", "recompute", "backward", "embedding_and_logits")]
+    assert sum(compute) * p == pytest.approx(m * (stages.work - p * v * stages[0].fetch))
+    assert least_time(config, cost) <= estimate.iteration_time
+    assert peak_memory(config, cost) == estimate.peak_memory
 
 
 @pytest.mark.parametrize("kind", ["local", "torch"])
