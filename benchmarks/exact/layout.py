@@ -25,7 +25,10 @@ def _name(case: TrainingConfig) -> str:
 
 
 def _entry(case: TrainingConfig) -> Entry:
-    layers = [len(stage) for stage in stage_layers(case.model.layers, case.parallel.p * case.parallel.v, case.parallel.pipeline_layout)]
+    layers = [
+        len(stage)
+        for stage in stage_layers(case.model.layers, case.parallel.p * case.parallel.v, case.parallel.pipeline_layout)
+    ]
     return Entry(
         {
             "work": {

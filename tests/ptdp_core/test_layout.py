@@ -124,7 +124,12 @@ def test_a_layout_says_the_layers_of_each_stage():
 
 @pytest.mark.parametrize(
     ("p", "v", "placement", "text"),
-    [(4, 1, looped, "Et|t*4||t*3L"), (2, 2, wave, "E|t*3|t*5|L"), (4, 2, looped, "E|t|tt|(t|)*4tL"), (1, 1, looped, "Et*8L")],
+    [
+        (4, 1, looped, "Et|t*4||t*3L"),
+        (2, 2, wave, "E|t*3|t*5|L"),
+        (4, 2, looped, "E|t|tt|(t|)*4tL"),
+        (1, 1, looped, "Et*8L"),
+    ],
 )
 @pytest.mark.parametrize("t", [1, 2])
 def test_only_the_first_chunk_embeds_and_only_the_last_has_the_output(p, v, placement, text, t):
@@ -146,7 +151,9 @@ def test_chunks_are_as_the_paper_lays_them_out():
 
 @pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (8, 1)])
 def test_all_chunks_together_are_the_model(p, v):
-    on_chunks = [parameter for pp in range(p) for held in held_by_chunk(MODEL, looped(p, v), pp, 2) for parameter in held]
+    on_chunks = [
+        parameter for pp in range(p) for held in held_by_chunk(MODEL, looped(p, v), pp, 2) for parameter in held
+    ]
     # Equation 2 leaves out the final layer norm.
     assert sum(q.elements for q in on_chunks if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
     assert len({q.name for q in on_chunks}) == len(on_chunks) - sum(q.copy for q in on_chunks)

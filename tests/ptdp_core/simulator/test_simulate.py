@@ -273,7 +273,9 @@ def test_uneven_stages_lie_between_their_even_neighbours(
         assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_time
 
 
-@pytest.mark.parametrize(("layers", "p", "v", "even"), [(126, 16, 1, "Et*7|(t*8|)*14t*7L"), (96, 6, 2, "E(t*8|)*11t*8L")])
+@pytest.mark.parametrize(
+    ("layers", "p", "v", "even"), [(126, 16, 1, "Et*7|(t*8|)*14t*7L"), (96, 6, 2, "E(t*8|)*11t*8L")]
+)
 def test_an_even_layout_written_out_changes_nothing(layers: int, p: int, v: int, even: str) -> None:
     model, parallel = ModelConfig(layers, 8192, 64), ParallelConfig(p=p, t=8, v=v, B=4 * p, recompute="none")
     plain, written = (
