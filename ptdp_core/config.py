@@ -150,8 +150,8 @@ class ParallelConfig:
         "",
     )
     pipeline_layout: str = described(
-        "Layers of each stage as Megatron-Core writes them: 'Et*3|(t*4|)*6t*3L', E the embedding, t a layer, L the loss, "
-        "| the end of a stage, which may hold no layer; by default as even as can be.",
+        "Layers of each stage as Megatron-Core writes them: 'Et*3|(t*4|)*6t*3L', E the embedding, t a layer, L the "
+        "loss, | the end of a stage, which may hold no layer; by default as even as can be.",
         "",
         later=True,
     )
