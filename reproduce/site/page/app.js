@@ -222,11 +222,11 @@ function fillControls() {
 
 function field(name) {
   const { sentence, default: usual, choices, least } = offer.fields[name], label = element("label", name.replaceAll("_", "_\u200b"), { title: sentence }); // may break after a _
-  const input = choices ? element("select") : element("input", undefined, { type: typeof usual === "boolean" ? "checkbox" : "number", min: least, step: 1 });
+  const input = choices ? element("select") : element("input", undefined, { type: { boolean: "checkbox", string: "text" }[typeof usual] ?? "number", min: least, step: 1 });
   if (choices) input.append(...choices.map((choice) => element("option", choice || "default", { value: choice })));
   Object.assign(input, { id: `field-${name}`, name });
-  input.addEventListener(choices || input.type === "checkbox" ? "change" : "input", () => {
-    const value = input.type === "checkbox" ? input.checked : choices ? input.value : input.valueAsNumber;
+  input.addEventListener(input.type === "number" ? "input" : "change", () => {
+    const value = { checkbox: input.checked, number: input.valueAsNumber }[input.type] ?? input.value;
     if (Number.isNaN(value)) return fail(`${name} is empty; needs a positive whole number`);
     configure({ [name]: value });
   });
