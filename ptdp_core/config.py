@@ -185,6 +185,13 @@ class ParallelConfig:
         choices=("operators", "sdpa", "auto"),
         later=True,
     )
+    fp8_recipe: str = described(
+        "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
+        "for 128 elements, 'mxfp8' one for 32; simulated only.",
+        "none",
+        choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8"),
+        later=True,
+    )
     data_parallel: str = described(
         "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
         "shards all states, without model parallelism (Section 5.2).",

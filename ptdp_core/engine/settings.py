@@ -172,6 +172,10 @@ def check(settings: Settings) -> None:
     """Check all settings together; raises `ConfigurationError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
     TrainingConfig(settings.model, parallel)
+    if parallel.fp8_recipe != "none":
+        raise ConfigurationError(
+            f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
+        )
     if engine.kernels not in (settings.kernels, "auto"):
         raise ConfigurationError(
             f"kernels={engine.kernels!r} with fused=False; needs fused=true, or the reference, which fuses nothing; "

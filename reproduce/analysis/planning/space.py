@@ -3,7 +3,7 @@
 A configuration is legal if
 
 - n = p*t*d; t divides the heads, key/value heads and MLP, and d*b the batch
-- its stages are those of `stagings`: even ones, if they can be, and where it saves time fewer layers beside the output
+- its stages are those of `stage_splits`: even ones, and where it saves time fewer layers beside the output
 - t spans at most two nodes, and tensor groups fill nodes evenly: t divides a node's GPUs or is a multiple of them
 - its schedule exists for p, v and the microbatches: the paper's (1F1B for v = 1, interleaved for v > 1), or one of
   `SPLIT_SCHEDULES`
@@ -73,7 +73,7 @@ def tensor_sizes(job: TrainingJob, gpus_per_node: int) -> list[int]:
     ]
 
 
-class Staging(NamedTuple):
+class StageSplit(NamedTuple):
     """How the layers are cut into stages: v chunks on each rank, even ones unless there is a layout."""
 
     v: int
@@ -81,7 +81,7 @@ class Staging(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def stagings(model: ModelConfig, p: int) -> tuple[Staging, ...]:
+def stage_splits(model: ModelConfig, p: int) -> tuple[StageSplit, ...]:
     """The stages that are legal with p pipeline ranks; none if there are too many of them.
 
     Even ones: p*v divides the layers, or the layers and both ends of the model, each of which then takes a layer's
@@ -91,7 +91,7 @@ def stagings(model: ModelConfig, p: int) -> tuple[Staging, ...]:
     even = divisors(layers // p) if layers % p == 0 else [1] if p < layers else []
     if p > 1 and (layers + 2) % p == 0:
         even += [v for v in divisors((layers + 2) // p) if p * v > 2 and v not in even]
-    written = [Staging(v, layout_of((0, *[1] * layers, 0)) if p * v > layers else "") for v in even]
+    written = [StageSplit(v, layout_of((0, *[1] * layers, 0)) if p * v > layers else "") for v in even]
     if p == 1 or p >= layers:
         return tuple(written)
     head = logit_flops(model, 1) / (3 * layer_forward_flops(model, 1))  # forward and backward
@@ -99,7 +99,7 @@ def stagings(model: ModelConfig, p: int) -> tuple[Staging, ...]:
         sizes = beside_the_output(layers, p, v, head)
         stages = [len(stage) for stage in stage_layers(layers, p * v)] if p * v <= layers else [0, *[1] * layers, 0]
         if most_layers(sizes, p, head) < WORTHWHILE * most_layers(stages, p, head):
-            written.append(Staging(v, layout_of(sizes)))
+            written.append(StageSplit(v, layout_of(sizes)))
     return tuple(written)
 
 
@@ -126,7 +126,7 @@ def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int]]:
         for t in tensor_sizes(job, gpus_per_node)
         for p in divisors(job.n // t)
         if job.n % t == 0
-        if stagings(job.model, p)
+        if stage_splits(job.model, p)
     ]
 
 
@@ -176,7 +176,7 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
         if job.B % d:
             continue
         sharding = (False,) if plain or d == 1 else (False, True)
-        for b, (v, pipeline_layout) in product(divisors(job.B // d), stagings(job.model, p)):
+        for b, (v, pipeline_layout) in product(divisors(job.B // d), stage_splits(job.model, p)):
             if plain and (pipeline_layout or job.model.layers % (p * v)):
                 continue
             m = job.B // (d * b)

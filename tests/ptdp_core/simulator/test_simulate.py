@@ -387,7 +387,7 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         mine.write_text(broken)
         with pytest.raises(ValueError, match=re.escape(message)):
             read_parameters(str(mine))
-    with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of a100-80, a100-80-4hca, b200,"):
+    with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of a100-40, a100-80, a100-80-4hca,"):
         load_cluster("selen")
 
 

@@ -38,7 +38,7 @@ from reproduce.analysis.planning.space import (
     grids,
     most_layers,
     nearest_batch,
-    stagings,
+    stage_splits,
     tensor_sizes,
 )
 from tests.marks import by_default
@@ -84,7 +84,7 @@ def test_the_legal_configurations_are_all_there_once(job):
         if layers % (p * v) == 0 or (p > 1 and (layers + 2) % (p * v) == 0) or (v == 1 and p < layers)
         if bool(text) == (p * v > layers)
     ]
-    stages += [(p, *each) for p in divisors(job.n) for each in stagings(job.model, p) if each.pipeline_layout]
+    stages += [(p, *each) for p in divisors(job.n) for each in stage_splits(job.model, p) if each.pipeline_layout]
     for (p, v, text), t, b in itertools.product(dict.fromkeys(stages), *sizes):
         if job.n % (p * t):
             continue
