@@ -193,10 +193,10 @@ class ParallelConfig:
         later=True,
     )
     data_parallel: str = described(
-        "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
-        "shards all states, without model parallelism (Section 5.2).",
+        "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero2' "
+        "keeps 1/d of them (simulated only); 'zero3' shards all states, without model parallelism (Section 5.2).",
         "local",
-        choices=("local", "torch", "zero3"),
+        choices=("local", "torch", "zero2", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
 
@@ -214,6 +214,11 @@ class ParallelConfig:
             raise ConfigurationError(
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
                 "try sharded_optimizer=false"
+            )
+        if self.data_parallel == "zero2" and not self.sharded_optimizer:
+            raise ConfigurationError(
+                "data_parallel='zero2' with sharded_optimizer=False; needs both, ZeRO-2 shards the optimizer's states, "
+                "too; try sharded_optimizer=true"
             )
         if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute not in ("full", "auto")):
             raise ConfigurationError(

@@ -176,6 +176,10 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
         )
+    if parallel.data_parallel == "zero2":
+        raise ConfigurationError(
+            "data_parallel='zero2' is simulated only; needs another to train; try data_parallel='torch'"
+        )
     if engine.kernels not in (settings.kernels, "auto"):
         raise ConfigurationError(
             f"kernels={engine.kernels!r} with fused=False; needs fused=true, or the reference, which fuses nothing; "

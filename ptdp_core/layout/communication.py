@@ -215,11 +215,13 @@ class Boundary:
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
-    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights. With
+    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights; with
+    ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. With
     sequence parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from
     its part of the sequence only, and the tensor-parallel group sums them.
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
+    reductions = parallel.m if parallel.data_parallel == "zero2" else 1
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
@@ -228,7 +230,7 @@ def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ..
             return ()
         if parallel.sharded_optimizer:
             return (
-                Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),
+                *(Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),) * reductions,
                 Collective(ALL_GATHER, "dp", elements, WEIGHT),
             )
         return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)

@@ -372,7 +372,8 @@ class CostModel:
         """Exposed seconds of reducing a GPU's gradients over its d replicas before the optimizer step.
 
         'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
-        sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce.
+        sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
+        after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
         if parallel.d == 1:
@@ -384,7 +385,8 @@ class CostModel:
         copies = self.gradient_copies(config, parameters)
         if parallel.data_parallel == "local":
             return reduce + copies
-        return max(0.0, reduce - last_backward) + copies
+        times = parallel.m if parallel.data_parallel == "zero2" else 1
+        return times * max(0.0, reduce - last_backward) + copies
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""

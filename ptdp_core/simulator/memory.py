@@ -159,7 +159,7 @@ def rank_memory(
     `parameters` are those of that GPU, `layers` those of its longest chunk. `stash` is the number of microbatches of a
     chunk whose activations it holds, and `deferred` of those whose weight gradients are deferred at that moment
     (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
-    length, all are taken to be as long as the longest.
+    length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
     """
     updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
@@ -167,7 +167,7 @@ def rank_memory(
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
     states = {
         "weights": round(weight * parameters),
-        "gradients": round(gradient * parameters),
+        "gradients": round(gradient * (updated if config.parallel.data_parallel == "zero2" else parameters)),
         "optimizer": round(optimizer * updated),
     }
     backward = {

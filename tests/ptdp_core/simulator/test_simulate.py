@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layout import rank_elements
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import Exchange, build, definition, lower, names
 from ptdp_core.simulator import (
@@ -331,6 +333,44 @@ def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind:
     if kind == "local":
         assert sharded.phase_times["data_parallel"] == pytest.approx(plain.phase_times["data_parallel"])
     assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_time
+
+
+@pytest.mark.parametrize(("p", "t", "recompute"), [(1, 1, "full"), (4, 8, "none")])
+def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatch(
+    p: int, t: int, recompute: str
+) -> None:
+    """Rajbhandari et al. 2020, Section 5.2: 2P + (2 + 12)P/d bytes; d - 1 d-ths of P once for each, and to gather."""
+    parallel = ParallelConfig(p=p, t=t, d=8, B=64, sharded_optimizer=True, data_parallel="torch", recompute=recompute)
+    model, m = ModelConfig(4, 4096, 32), 8
+    one, two = (
+        simulate(TrainingConfig(model, replace(parallel, data_parallel=kind)), SELENE) for kind in ("torch", "zero2")
+    )
+    count = max(rank_elements(two.config))
+    assert two.memory_bytes["gradients"] == round(2 * count / 8)
+    assert [two.memory_bytes[use] for use in ("weights", "optimizer")] == [2 * count, round(12 * count / 8)]
+    assert one.memory_bytes["gradients"] == 2 * count
+    assert two.traffic["data"] == pytest.approx(2 * count * 7 / 8 * (m + 1))
+    assert one.traffic["data"] == pytest.approx(2 * count * 7 / 8 * (1 + 1))
+    assert two.phase_times["data_parallel"] >= one.phase_times["data_parallel"]
+    assert two.phase_times["forward"] == one.phase_times["forward"]
+
+
+def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch() -> None:
+    cost = CostModel(SELENE)
+    config = gpt3(d=4, B=192, sharded_optimizer=True, data_parallel="zero2")
+    alone = cost.data_parallel(gpt3(d=4, B=192, sharded_optimizer=True), 1e9, 0.0)  # after the flush, once
+    copies = cost.gradient_copies(config, 1e9)
+    for hidden in (0.0, 0.01, 10.0):
+        exposed = 48 * max(0.0, alone - copies - hidden)
+        assert cost.data_parallel(config, 1e9, hidden) == pytest.approx(exposed + copies)
+
+
+def test_zero_2_shards_the_optimizers_states_too_and_is_not_trained() -> None:
+    with pytest.raises(ConfigurationError, match="data_parallel='zero2' with sharded_optimizer=False; needs both"):
+        gpt3(data_parallel="zero2")
+    settings = pytest.importorskip("ptdp_core.engine.settings")
+    with pytest.raises(ConfigurationError, match="data_parallel='zero2' is simulated only; needs another to train"):
+        settings.Settings(GPT3, ParallelConfig(d=2, B=2, data_parallel="zero2", sharded_optimizer=True))
 
 
 def test_what_does_not_fit_says_so() -> None:
