@@ -12,6 +12,7 @@ from typing import Any
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.fields import check_fields, counted, described
+from ptdp_core.pipeline_layout import layout_of, stage_sizes
 from ptdp_core.schedules import StagePlacement, check_schedule, default_schedule, definition, placement_of
 
 DTYPES = {"fp32": 4, "fp64": 8, "bf16": 2, "fp16": 2}  # precisions by their names in configurations and records: bytes
@@ -22,6 +23,7 @@ KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
     "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
     "ep": "expert parallelism is not modelled; p, t, d and sequence_parallel are",
+    "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
 
@@ -147,6 +149,12 @@ class ParallelConfig:
         "1f1b for v = 1 and interleaved for v > 1.",
         "",
     )
+    pipeline_layout: str = described(
+        "Layers of each stage as Megatron-Core writes them: 'Et*3|(t*4|)*6t*3L', E the embedding, t a layer, L the "
+        "loss, | the end of a stage, which may hold no layer; by default as even as can be.",
+        "",
+        later=True,
+    )
     scatter_gather: bool = described(
         "Send boundary tensors in t parts, where p > 1 and t > 1 (Section 4.1); void with sequence_parallel.", True
     )
@@ -177,11 +185,18 @@ class ParallelConfig:
         choices=("operators", "sdpa", "auto"),
         later=True,
     )
+    fp8_recipe: str = described(
+        "FP8 for the linears of layers, by its scaling: 'delayed' or 'tensorwise' one scale a tensor, 'blockwise' one "
+        "for 128 elements, 'mxfp8' one for 32; simulated only.",
+        "none",
+        choices=("none", "delayed", "tensorwise", "blockwise", "mxfp8"),
+        later=True,
+    )
     data_parallel: str = described(
-        "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero3' "
-        "shards all states, without model parallelism (Section 5.2).",
+        "'local' all-reduces gradients after the flush, 'torch' in buckets during the last backward pass; 'zero2' "
+        "keeps 1/d of them (simulated only); 'zero3' shards all states, without model parallelism (Section 5.2).",
         "local",
-        choices=("local", "torch", "zero3"),
+        choices=("local", "torch", "zero2", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
 
@@ -199,6 +214,11 @@ class ParallelConfig:
             raise ConfigurationError(
                 "sharded_optimizer=True with data_parallel='zero3', which shards it already; needs one of the two; "
                 "try sharded_optimizer=false"
+            )
+        if self.data_parallel == "zero2" and not self.sharded_optimizer:
+            raise ConfigurationError(
+                "data_parallel='zero2' with sharded_optimizer=False; needs both, ZeRO-2 shards the optimizer's states, "
+                "too; try sharded_optimizer=true"
             )
         if self.distribute_checkpointed_activations and (self.t == 1 or self.recompute not in ("full", "auto")):
             raise ConfigurationError(
@@ -223,6 +243,25 @@ class ParallelConfig:
                 f"needs a multiple of d*b={per_step}; try B={up}"
             )
         check_schedule(self.schedule, self.p, self.m, self.v)
+        if self.pipeline_layout:
+            self._check_layout(stage_sizes(self.pipeline_layout))
+
+    def _check_layout(self, sizes: tuple[int, ...]) -> None:
+        """Raise ConfigurationError unless a layout has p*v stages, of which each rank has something to hold."""
+        if len(sizes) != self.p * self.v:
+            v = len(sizes) // self.p
+            fix = f"v={v}" if v * self.p == len(sizes) else f"p={len(sizes)} with v=1"
+            raise ConfigurationError(
+                f"pipeline_layout={self.pipeline_layout!r} has {len(sizes)} stages; needs p*v={self.p}*{self.v}="
+                f"{self.p * self.v}; try {fix}"
+            )
+        placement = self.placement
+        for rank, stages in enumerate(placement.stages):
+            if rank not in (placement.first, placement.last) and not any(sizes[stage] for stage in stages):
+                raise ConfigurationError(
+                    f"pipeline_layout={self.pipeline_layout!r} leaves pipeline rank {rank} without a layer; needs one "
+                    f"in stage {' or '.join(map(str, stages))}, counted from 0; try p={self.p - 1}"
+                )
 
     @property
     def n(self) -> int:
@@ -285,10 +324,20 @@ class TrainingConfig:
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
         chunks = parallel.p * parallel.v
-        if model.layers < chunks:
+        if parallel.pipeline_layout:
+            held = sum(stage_sizes(parallel.pipeline_layout))
+            if held != model.layers:
+                raise ConfigurationError(
+                    f"pipeline_layout={parallel.pipeline_layout!r} has {held} layers; needs layers={model.layers}; "
+                    f"try {'more' if held < model.layers else 'fewer'} t, or layers={held}"
+                )
+        elif model.layers < chunks:
+            fix = f"layers={chunks}, or a smaller p"
+            if model.layers == chunks - 2:
+                fix += f", or pipeline_layout={layout_of((0, *[1] * model.layers, 0))!r}"
             raise ConfigurationError(
                 f"layers={model.layers} for p*v={parallel.p}*{parallel.v}={chunks} stages; needs a layer for each "
-                f"stage; try layers={chunks}, or a smaller p"
+                f"stage; try {fix}"
             )
         if parallel.checkpoint_layers > self.layers_per_chunk:
             raise ConfigurationError(
@@ -328,7 +377,9 @@ class TrainingConfig:
 
     @property
     def layers_per_chunk(self) -> int:
-        """Transformer layers in one model chunk, l/(p*v), rounded up: a chunk may have one less (`layout.stages`)."""
+        """Transformer layers in the longest model chunk: l/(p*v), rounded up, unless a layout says otherwise."""
+        if self.parallel.pipeline_layout:
+            return max(stage_sizes(self.parallel.pipeline_layout))
         return -(-self.model.layers // (self.parallel.p * self.parallel.v))
 
     @property

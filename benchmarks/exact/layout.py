@@ -25,11 +25,12 @@ def _name(case: TrainingConfig) -> str:
 
 
 def _entry(case: TrainingConfig) -> Entry:
-    layers = [len(stage) for stage in stage_layers(case.model.layers, case.parallel.p * case.parallel.v)]
+    parallel = case.parallel
+    stages = stage_layers(case.model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
     return Entry(
         {
             "work": {
-                "layers by stage of stages.stage_layers": " ".join(map(str, layers)),
+                "layers by stage of stages.stage_layers": " ".join(str(len(stage)) for stage in stages),
                 "parameters by rank of parameters.rank_elements": list(rank_elements(case)),
             }
         }

@@ -70,6 +70,7 @@ class Build:
     attention: str = "operators"
     recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
     sequence_parallel: bool = False
+    pipeline_layout: str = ""
 
     @classmethod
     def of(cls, settings: Settings, store: ParameterStore, ops: Operators, rng: RNGTracker) -> "Build":
@@ -87,6 +88,7 @@ class Build:
             attention=parallel.attention,
             recompute_attention=settings.recompute_attention,
             sequence_parallel=parallel.sequence_parallel,
+            pipeline_layout=parallel.pipeline_layout,
         )
 
     @cached_property
@@ -249,7 +251,7 @@ class Layer(nn.Module):
 
 
 class Chunk(nn.Module):
-    """Layers [first, last) of the model, with the embedding before layer 0 and the loss after the last one.
+    """A run of the model's layers, which may be empty; the first chunk also embeds, the last one computes the loss.
 
     `forward(x, tokens_BS, labels_BS)` returns the next stage's x, or, in the last chunk, the microbatch's mean loss.
     `received` says whether x comes from another pipeline rank, `sent` whether the output goes to another one. With
@@ -263,13 +265,15 @@ class Chunk(nn.Module):
         build: Build,
         layers: range,
         *,
+        is_first: bool,
+        is_last: bool,
         received: bool = False,
         sent: bool = False,
         word: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
         self.build, model, make = build, build.model, build.make
-        self.is_first, self.is_last = layers.start == 0, layers.stop == model.layers
+        self.is_first, self.is_last = is_first, is_last
         self.received, self.sent = received, sent
         if self.is_first:
             self.word = make(WORD_EMBEDDING, std=STD)
@@ -366,12 +370,14 @@ class Chunk(nn.Module):
 def build_chunks(build: Build, placement: StagePlacement, rank: int) -> list[Chunk]:
     """The v model chunks of a pipeline rank, in order (Section 2.2.2)."""
     chunks: list[Chunk] = []
-    for stage, layers in zip(placement.stages[rank], chunk_layers(build.model.layers, placement, rank), strict=True):
+    by_chunk = chunk_layers(build.model.layers, placement, rank, build.pipeline_layout)
+    for stage, layers in zip(placement.stages[rank], by_chunk, strict=True):
+        ends = {"is_first": stage == 0, "is_last": stage == placement.p * placement.v - 1}
         # The first and the last stage share a tied table if they are on one rank.
-        is_tied = build.model.tied_embeddings and layers.stop == build.model.layers
+        is_tied = build.model.tied_embeddings and ends["is_last"]
         shared = chunks[0].word if is_tied and chunks and chunks[0].is_first else None
-        parameters = chunk_parameters(build.model, layers, build.tp.size, own_table=shared is None)
+        parameters = chunk_parameters(build.model, layers, build.tp.size, **ends, own_table=shared is None)
         build.make.begin_chunk(len(chunks), parameters)
         received, sent = placement.is_received(stage), placement.is_sent(stage)
-        chunks.append(Chunk(build, layers, received=received, sent=sent, word=shared))
+        chunks.append(Chunk(build, layers, **ends, received=received, sent=sent, word=shared))
     return chunks

@@ -173,6 +173,14 @@ def check(settings: Settings) -> None:
     """Check all settings together; raises `ConfigurationError` naming the field, the rule and a fix."""
     engine, optimizer, parallel, run = settings.engine, settings.optimizer, settings.parallel, settings.run
     TrainingConfig(settings.model, parallel)
+    if parallel.fp8_recipe != "none":
+        raise ConfigurationError(
+            f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
+        )
+    if parallel.data_parallel == "zero2":
+        raise ConfigurationError(
+            "data_parallel='zero2' is simulated only; needs another to train; try data_parallel='torch'"
+        )
     if engine.kernels not in (settings.kernels, "auto"):
         raise ConfigurationError(
             f"kernels={engine.kernels!r} with fused=False; needs fused=true, or the reference, which fuses nothing; "

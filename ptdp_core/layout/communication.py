@@ -145,7 +145,7 @@ def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
     and loss, whose reductions of single numbers per token are left out.
     """
     model, parallel = config.model, config.parallel
-    stages = stage_layers(model.layers, parallel.p * parallel.v)
+    stages = stage_layers(model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
     sizes = model, parallel.b, parallel.t, parallel.sequence_parallel
     layer, layers = layer_passes(*sizes), len(stages[stage])
     forward, backward = layer.forward * layers, layer.backward * layers
@@ -215,30 +215,32 @@ class Boundary:
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
-    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights. With
+    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights; with
+    ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. With
     sequence parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from
     its part of the sequence only, and the tensor-parallel group sums them.
     """
-    d, tied = config.parallel.d, set(config.tied_ranks or ())
+    parallel, tied = config.parallel, set(config.tied_ranks or ())
+    reductions = parallel.m if parallel.data_parallel == "zero2" else 1
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
     def data_parallel(elements: int) -> tuple[Collective, ...]:
-        if d == 1:
+        if parallel.d == 1:
             return ()
-        if config.parallel.sharded_optimizer:
+        if parallel.sharded_optimizer:
             return (
-                Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),
+                *(Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),) * reductions,
                 Collective(ALL_GATHER, "dp", elements, WEIGHT),
             )
         return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
 
-    kinds = rank_kinds(config.model.layers, config.parallel.placement)
+    kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
     elements, whole = rank_elements(config), whole_elements(config)
     by_kind = [
         (
             *data_parallel(elements[pp]),
-            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if config.parallel.sequence_shards > 1 else ()),
+            *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if parallel.sequence_shards > 1 else ()),
             *((embedding,) if pp in reducing else ()),
         )
         for pp in kinds.ranks

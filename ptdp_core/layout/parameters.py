@@ -144,16 +144,17 @@ def _vocabulary_table(model: ModelConfig, t: int, name: str, *, tied: bool = Fal
     return Parameter(name, shape, COLUMN, padded, tied=tied, copy=copy)
 
 
-def chunk_parameters(model: ModelConfig, layers: range, t: int, own_table: bool = True) -> tuple[Parameter, ...]:
+def chunk_parameters(
+    model: ModelConfig, layers: range, t: int, *, is_first: bool = True, is_last: bool = True, own_table: bool = True
+) -> tuple[Parameter, ...]:
     """The parameters of the model chunk with these layers. The first chunk also embeds, the last one has the output.
 
     With `own_table=False` the last chunk uses a tied word table of the first chunk, which is on the same rank.
     """
-    first, last = layers.start == 0, layers.stop == model.layers
     return (
-        *(embedding_parameters(model, t) if first else ()),
+        *(embedding_parameters(model, t) if is_first else ()),
         *(parameter for layer in layers for parameter in layer_parameters(model, layer)),
-        *(output_parameters(model, t, own_table=own_table and not first) if last else ()),
+        *(output_parameters(model, t, own_table=own_table and not is_first) if is_last else ()),
     )
 
 
@@ -187,7 +188,7 @@ def rank_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
-    kinds = rank_kinds(model.layers, placement)
+    kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
     by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
     ranks = [by_kind[kind] for kind in kinds.of]
     ranks[placement.first] += embedding
@@ -202,7 +203,7 @@ def whole_elements(config: TrainingConfig) -> list[int]:
     """
     model, placement = config.model, config.parallel.placement
     layer, embedding, output = _whole_elements_by_part(model)
-    kinds = rank_kinds(model.layers, placement)
+    kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
     by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
     ranks = [by_kind[kind] for kind in kinds.of]
     ranks[placement.first] += embedding

@@ -7,7 +7,7 @@ that differ in schedule and sharding alone, time and memory are bounded at once,
 from functools import lru_cache
 
 from ptdp_core.config import TrainingConfig
-from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, placement_of
+from ptdp_core.schedules import MESSAGES_AT_ONCE, definition, placement_of, wave
 from ptdp_core.simulator.costs import CostModel, Stages, fields_but
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.memory import rank_memory
@@ -31,10 +31,14 @@ def family_least_memory(config: TrainingConfig, model: CostModel) -> int:
 def family_least_time(config: TrainingConfig, model: CostModel) -> float:
     """A lower bound on the seconds of all configurations that are as this one but for schedule and sharding.
 
-    Some pipeline rank has at least the mean of all passes' work.
+    The pipeline rank with most work computes all of it, in the placement in which that is least.
     """
     parallel = config.parallel
-    return (parallel.m * model.stages(config).work / parallel.p + model.cluster.iteration_host_time) * (1 - _ROUNDING)
+    p, v = parallel.p, parallel.v
+    work = model.stages(config).each(lambda stage: stage.forward + stage.backward)
+    looped_most = max(sum(work[rank::p]) for rank in range(p))
+    most = looped_most if v == 1 else min(looped_most, max(sum(work[s] for s in held) for held in wave(p, v).stages))
+    return (parallel.m * most + model.cluster.iteration_host_time) * (1 - _ROUNDING)
 
 
 def least_time(config: TrainingConfig, model: CostModel) -> float:

@@ -85,6 +85,9 @@ class Cluster:
     kernel_gap: float = 0.0
     host_per_call: float = 0.0
     exchange_host_time: float = 0.0
+    # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`). 0: a GPU without FP8.
+    fp8_peak_flops: float = 0.0
+    fp8_gemm_plateau: float = 0.0
     # Watts of a GPU with its share of the node, computing and waiting, and what the building takes for each watt: only
     # the energy of a run depends on them. 0: not known.
     busy_power: float = 0.0

@@ -25,7 +25,7 @@ from ptdp_core.layout import (
     table_elements,
 )
 from ptdp_core.schedules import definition
-from ptdp_core.simulator import operators
+from ptdp_core.simulator import fp8, operators
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.executor import PICOSECONDS
 from ptdp_core.simulator.kernels import FP16_BYTES, KernelModel
@@ -35,7 +35,7 @@ from ptdp_core.simulator.software import Software
 # What does not matter to the times of passes: the fields that only the schedule and the gradients' reduction know.
 NOT_IN_PASSES = ("d", "B", "schedule", "data_parallel", "sharded_optimizer")
 # Nor do these to the times of a layer, of the embedding and of the logits.
-NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v")
+NOT_IN_PARTS = (*NOT_IN_PASSES, "p", "v", "pipeline_layout")
 # The bytes moved per parameter to flatten gradients into the all-reduce's buffer and back.
 GRADIENT_COPY_BYTES = 12
 
@@ -163,12 +163,19 @@ class CostModel:
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
 
+    @cached_property
+    def fp8_kernels(self) -> KernelModel:
+        """The times of products of FP8; raises ConfigurationError on GPUs without it."""
+        return fp8.kernels(self.cluster)
+
     def seconds(self, work: operators.Work, group: Group, hidden: float = 0.0) -> float:
         """Seconds of work on a GPU of a tensor-parallel group, less the `hidden` seconds of overlapped collectives.
 
         It takes at least as long as the host needs to issue all of it.
         """
         device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms) + self.kernels.plateau(work.attention_flops)
+        if work.fp8_gemms:
+            device += fsum(self.fp8_kernels.gemm(*gemm) for gemm in work.fp8_gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
         device += self.communication(work, group) - hidden
         host = work.calls * self.cluster.host_per_call
@@ -194,11 +201,12 @@ class CostModel:
             return 0.0
         size = self.cluster.element_bytes * calls[0].elements
         weights = operators.column_weight_gradients(model, b, t)
+        kernels = self.kernels if config.parallel.fp8_recipe == "none" else self.fp8_kernels
         if not config.parallel.sequence_parallel:
-            return fsum(min(self.kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
+            return fsum(min(kernels.gemm(*gemm), self.network.all_reduce(group, size)) for gemm in weights)
         inputs = ((tokens, n_in, n_out, 1) for n_out, n_in, tokens, _ in weights)
         one_way = self.network.one_way(group, size)
-        return fsum(min(self.kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
+        return fsum(min(kernels.gemm(*gemm), one_way) for gemm in (*weights, *inputs))
 
     def _traffic(self, work: operators.Work) -> float:
         """The bytes that memory-bound kernels move: counted in fp16, except those that are fp32 in any precision."""
@@ -215,9 +223,10 @@ class CostModel:
     def rank_sizes(self, config: TrainingConfig) -> list[tuple[int, int]]:
         """For each pipeline rank, the parameters on one GPU and the layers of its longest chunk; cached."""
         parallel = config.parallel
-        key = (config.model, parallel.t, parallel.p, parallel.v, definition(parallel.schedule).placement)
+        placement = definition(parallel.schedule).placement
+        key = (config.model, parallel.t, parallel.p, parallel.v, placement, parallel.pipeline_layout)
         if key not in self._sizes:
-            kinds = rank_kinds(config.model.layers, parallel.placement)
+            kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
             layers = [max(chunks) for chunks in kinds.chunks]
             self._sizes[key] = [
                 (count, layers[kind]) for count, kind in zip(rank_elements(config), kinds.of, strict=True)
@@ -230,7 +239,8 @@ class CostModel:
             embedding, logits = self._end_times(config)
             self._parts[parts] = self._layer_times(config), embedding, logits
         layer, embedding, logits = self._parts[parts]
-        lengths = list(map(len, stage_layers(config.model.layers, config.parallel.p * config.parallel.v)))
+        parallel = config.parallel
+        lengths = list(map(len, stage_layers(config.model.layers, parallel.p * parallel.v, parallel.pipeline_layout)))
         by_length = {
             k: StageTimes(
                 layer.fetch,
@@ -271,6 +281,11 @@ class CostModel:
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
             layer_backward += operators.unfused_backward(model, b, t, scores=parallel.writes_scores)
+        weight_gradients = operators.layer_weight_gradients(model, b, t)
+        if parallel.fp8_recipe != "none":
+            layer_forward = fp8.linears_in_fp8(layer_forward) + fp8.input_casting(config)
+            layer_backward = fp8.linears_in_fp8(layer_backward, 2 * fp8.LINEARS) + fp8.gradient_casting(config)
+            weight_gradients = fp8.linears_in_fp8(weight_gradients)
         weights_and_tensors = layer_weights(model) / t, len(layer_parameters(model, 0))
         layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
         hidden = self._hidden(config, group)
@@ -287,10 +302,7 @@ class CostModel:
         if parallel.recompute == "full" or parallel.recomputes_attention:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
-        weight_gradients = self._accumulated(
-            config, operators.layer_weight_gradients(model, b, t), *weights_and_tensors
-        )
-        weights = self.seconds(weight_gradients, group)
+        weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
         return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
 
     def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
@@ -360,7 +372,8 @@ class CostModel:
         """Exposed seconds of reducing a GPU's gradients over its d replicas before the optimizer step.
 
         'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
-        sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce.
+        sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
+        after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
         if parallel.d == 1:
@@ -372,7 +385,8 @@ class CostModel:
         copies = self.gradient_copies(config, parameters)
         if parallel.data_parallel == "local":
             return reduce + copies
-        return max(0.0, reduce - last_backward) + copies
+        times = parallel.m if parallel.data_parallel == "zero2" else 1
+        return times * max(0.0, reduce - last_backward) + copies
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""

@@ -10,10 +10,14 @@ ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows ha
 
 
 class KernelModel:
-    """The times of kernels on a cluster's GPU. Its only state is a cache of the GEMMs that it has timed."""
+    """The times of kernels on a cluster's GPU. Its only state is a cache of the GEMMs that it has timed.
 
-    def __init__(self, cluster: Cluster) -> None:
+    The factors of a GEMM are elements of `operand_bytes`, by default as wide as its result, the cluster's.
+    """
+
+    def __init__(self, cluster: Cluster, operand_bytes: int | None = None) -> None:
         self._cluster = cluster
+        self._operand_bytes = operand_bytes or cluster.element_bytes
         self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
         self._tiles = tuple(dict.fromkeys((*cluster.gemm_tiles, *((n, m) for m, n in cluster.gemm_tiles))))
@@ -47,9 +51,9 @@ class KernelModel:
             )
             flops = 2 * M * N * K * batch
             plateau = self.plateau(flops)
-            if any(size * cluster.element_bytes % ALIGNED_BYTES for size in (M, N, K)):
+            if any(size * self._operand_bytes % ALIGNED_BYTES for size in (M, N, K)):
                 plateau = max(plateau, flops / (cluster.gemm_unaligned * cluster.peak_flops))
-            traffic = cluster.element_bytes * batch * (M * K + K * N + M * N)
+            traffic = batch * (self._operand_bytes * (M * K + K * N) + cluster.element_bytes * M * N)
             traffic_time = traffic / (cluster.gemm_memory_efficiency * cluster.memory_bandwidth)
             self._gemms[shape] = max(waves, plateau, traffic_time) + cluster.kernel_gap
         return self._gemms[shape]

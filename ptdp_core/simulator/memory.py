@@ -9,6 +9,7 @@ bytes, unless they are summed in fp32 (4 bytes in place of 2).
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.fp8 import saved_bytes
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.software import PAPER, Software
 
@@ -44,14 +45,15 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     (query, key, value, context, 4h-wide tensors), and those of the attention core: eq. 2 of Korthikanti et al. 2022.
     With sequence parallelism the 10 are sharded, too: sbh/t (34 + 5as/h), their eq. 4. In general the sharded ones are
     2(c + h + u + f)/(ht), the letters being those of `operators`, and without dropout there are no masks. Where no
-    scores are written, a sum of exponentials in fp32 is kept for each query.
+    scores are written, a sum of exponentials in fp32 is kept for each query. What FP8 saves is in `fp8.saved_bytes`.
     """
     model, parallel = config.model, config.parallel
     tokens = model.seq * parallel.b
     between = (10 if model.dropout else 8) * tokens * model.hidden
     inside = 2 * tokens * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
     inside += 0 if parallel.writes_scores else 4 * tokens * model.heads
-    return between // parallel.sequence_shards + inside // parallel.t + attention_core_bytes(config)
+    kept = between // parallel.sequence_shards + inside // parallel.t + attention_core_bytes(config)
+    return kept - saved_bytes(config)
 
 
 def attention_core_bytes(config: TrainingConfig) -> int:
@@ -157,7 +159,7 @@ def rank_memory(
     `parameters` are those of that GPU, `layers` those of its longest chunk. `stash` is the number of microbatches of a
     chunk whose activations it holds, and `deferred` of those whose weight gradients are deferred at that moment
     (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
-    length, all are taken to be as long as the longest.
+    length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
     """
     updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
     boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
@@ -165,7 +167,7 @@ def rank_memory(
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
     states = {
         "weights": round(weight * parameters),
-        "gradients": round(gradient * parameters),
+        "gradients": round(gradient * (updated if config.parallel.data_parallel == "zero2" else parameters)),
         "optimizer": round(optimizer * updated),
     }
     backward = {

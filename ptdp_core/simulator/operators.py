@@ -37,7 +37,7 @@ class Work:
     These are all-reduces, and one-way collectives (all-gathers and reduce-scatters), which go around a ring once.
     `wide_bytes` of the traffic are of elements that are fp32 in any precision; the rest counts 2 bytes an element.
     `host_calls` is the number of calls from Python or the autograd engine that launch no kernel. `attention_flops` are
-    those of fused attention, whose products are no GEMMs; what the mask hides counts.
+    those of fused attention, whose products are no GEMMs; what the mask hides counts. `fp8_gemms` are GEMMs of FP8.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -48,12 +48,13 @@ class Work:
     wide_bytes: float = 0.0
     host_calls: int = 0
     attention_flops: float = 0.0
+    fp8_gemms: tuple[Gemm, ...] = ()
 
     @property
     def calls(self) -> int:
         """The number of calls of the host: a launch for each kernel and collective, and those that launch nothing."""
         collectives = len(self.all_reduce_bytes) + len(self.one_way_bytes)
-        return len(self.gemms) + self.kernels + collectives + self.host_calls
+        return len(self.gemms) + len(self.fp8_gemms) + self.kernels + collectives + self.host_calls
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -65,6 +66,7 @@ class Work:
             self.wide_bytes + other.wide_bytes,
             self.host_calls + other.host_calls,
             self.attention_flops + other.attention_flops,
+            self.fp8_gemms + other.fp8_gemms,
         )
 
 

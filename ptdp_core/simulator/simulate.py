@@ -99,7 +99,7 @@ def _after_the_flush(
 ) -> tuple[list[float], list[float], list[float]]:
     """The seconds by pipeline rank to reduce gradients, to step, and to gather what other replicas updated."""
     placement = config.parallel.placement
-    kinds = rank_kinds(config.model.layers, placement)
+    kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
     parameters, whole = rank_elements(config), whole_elements(config)
     ends = {placement.first, placement.last}
     embedding = model.embedding_reduction(config) if len(ends) == 2 else 0.0
@@ -177,8 +177,8 @@ def rank_memories(
     software: Software,
 ) -> list[dict[str, int]]:
     """The bytes by use on a GPU of each pipeline rank at its memory peak, which is in its `schedules.stash_fronts`."""
-    last, parameters = config.parallel.placement.last, rank_elements(config)
-    kinds = rank_kinds(config.model.layers, config.parallel.placement)
+    placement, parameters = config.parallel.placement, rank_elements(config)
+    kinds = rank_kinds(config.model.layers, placement, config.parallel.pipeline_layout)
     return [
         max(
             (
@@ -189,7 +189,7 @@ def rank_memories(
                     layers=max(kinds.chunks[kinds.of[rank]]),
                     stash=stash,
                     deferred=deferred,
-                    computes_loss=rank == last,
+                    computes_loss=rank == placement.last,
                     software=software,
                 )
                 for stash, deferred in front
@@ -213,7 +213,8 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
     per_layer = fsum(call.sent(t) for call in (*layer.forward, *repeated, *layer.backward))
     per_message = boundary.gather.sent(t) if boundary.gather else 0.0
     sent = {"pipeline": 0.0, "tensor": 0.0, "data": 0.0, "embedding": 0.0}
-    kinds, once_by_rank = rank_kinds(model.layers, placement), step_collectives(config)
+    kinds = rank_kinds(model.layers, placement, parallel.pipeline_layout)
+    once_by_rank = step_collectives(config)
     for pp, chunks in zip(kinds.ranks, kinds.chunks, strict=True):
         once = once_by_rank[pp]
         regathered = fsum(call.sent(t) for layers in chunks for call in recomputation_gathers(config, layers))

@@ -71,7 +71,7 @@ def derive(point: Point) -> dict[str, Metric]:
         }
     layers = parameters["stage_layers"]
     # A stage in the middle: layers only, and none of the model's ends.
-    forward, backward = all_reduces(chunk_parameters(model, range(1, 1 + layers), t))
+    forward, backward = all_reduces(chunk_parameters(model, range(1, 1 + layers), t, is_first=False, is_last=False))
     costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
     sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
     return {

@@ -133,9 +133,13 @@ def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
     exposed = model.data_parallel(config, parameters, last_backward) - copies
     holds_table = rank in (config.tied_ranks or ())
     table = table_elements(config) if holds_table else 0
-    layers = [len(chunk) for chunk in chunk_layers(config.model.layers, parallel.placement, rank)]
+    chunks = chunk_layers(config.model.layers, parallel.placement, rank, parallel.pipeline_layout)
+    layers = [len(chunk) for chunk in chunks]
+    if not any(layers):  # an end of the model alone: its gradients count as a layer's
+        layers[0 if rank == parallel.placement.first else -1] = 1
     pieces = [LINEARS_PER_LAYER * k if parallel.data_parallel == "torch" else 1 for k in layers]
-    shares = [k / sum(layers) / count for k, count in zip(layers, pieces, strict=True)]  # of a piece in the gradients
+    # of a piece in the gradients; a chunk without layers has none
+    shares = [k / sum(layers) / max(count, 1) for k, count in zip(layers, pieces, strict=True)]
     return RankPlan(
         elements=tuple(
             (shrunk(gradient_bytes * (parameters - table) * share),) * count

@@ -18,7 +18,6 @@ columns' gets the prefix `parameter_`.
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.harness.timing import Samples
 from results.records import PointResult, Record
 
 OF_RECORD = ("artifact", "fidelity", "scale", "cluster")
@@ -57,10 +56,13 @@ def _of_point(point: PointResult) -> Iterator[dict[str, Any]]:
         if paper := point.paper.get(name):
             row |= {"paper": float(paper.value), "unit": paper.unit}
         if metric := point.metrics.get(name):
-            row |= {"value": float(metric.value), "unit": metric.unit, "origin": metric.origin}
+            value = None if metric.value is None else float(metric.value)
+            row |= {"value": value, "unit": metric.unit, "origin": metric.origin}
             if metric.interval:
                 row |= {"low": float(metric.interval.low), "high": float(metric.interval.high)}
             if metric.samples:
+                from benchmarks.harness.timing import Samples  # which the page does not have
+
                 samples = Samples(tuple(metric.samples))
                 row |= {"low": samples.quantile(LOW), "high": samples.quantile(HIGH)}
         yield of_point | row

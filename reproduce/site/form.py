@@ -35,6 +35,7 @@ GROUPS: Mapping[str, Mapping[str, Label]] = {
     "Schedule": {
         "schedule": Label("Pipeline schedule"),
         "v": Label("Model chunks on a GPU", "v"),
+        "pipeline_layout": Label("Layers of the stages"),
     },
     "Techniques": {
         "recompute": Label("Recomputation"),
@@ -46,6 +47,7 @@ GROUPS: Mapping[str, Mapping[str, Label]] = {
         "scatter_gather": Label("Scatter/gather messages"),
         "fused": Label("Fused operators"),
         "attention": Label("Attention"),
+        "fp8_recipe": Label("FP8 for linears"),
     },
     "Model": {
         "layers": Label("Layers", "l"),

@@ -113,7 +113,7 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
             {"recompute": "some"},
             "recompute='some' is unknown; needs one of full, selective, none, auto; try recompute='full'",
         ),
-        ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero3"),
+        ({"data_parallel": "ddp"}, "data_parallel='ddp' is unknown; needs one of local, torch, zero2, zero3"),
         ({"scatter_gather": "yes"}, "scatter_gather='yes' is not a truth value; needs true or false"),
         ({"data_parallel": "zero3"}, "data_parallel='zero3' with p=12, t=8; needs p=1 and t=1"),
         ({"fused": 1}, "fused=1 is not a truth value; needs true or false; try fused=true"),

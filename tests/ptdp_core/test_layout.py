@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.formulas import parameters, pipeline_elements, scatter_gather_elements, tensor_parallel_elements
 from ptdp_core.layout import (
+    WORD_EMBEDDING,
     Boundary,
     Parameter,
     RankGrid,
@@ -32,12 +33,24 @@ from ptdp_core.layout import (
     step_collectives,
     whole_elements,
 )
-from ptdp_core.schedules import looped
+from ptdp_core.schedules import StagePlacement, looped, wave
 from ptdp_core.simulator.network import data_group, tensor_group
 from ptdp_core.simulator.operators import layer_backward, layer_forward
 
 MODEL = ModelConfig(layers=8, hidden=64, heads=8, seq=32, vocab=1000)
 SIZES = st.integers(1, 6)
+
+
+def held_by_chunk(
+    model: ModelConfig, placement: StagePlacement, pp: int, t: int, pipeline_layout: str = ""
+) -> list[tuple[Parameter, ...]]:
+    """The parameters of each model chunk of a pipeline rank."""
+    last = placement.p * placement.v - 1
+    chunks = chunk_layers(model.layers, placement, pp, pipeline_layout)
+    return [
+        chunk_parameters(model, layers, t, is_first=stage == 0, is_last=stage == last)
+        for stage, layers in zip(placement.stages[pp], chunks, strict=True)
+    ]
 
 
 @given(p=SIZES, t=SIZES, d=SIZES)
@@ -101,6 +114,34 @@ def test_a_stage_without_a_layer_is_an_error():
         stage_layers(3, 4)
 
 
+def test_a_layout_says_the_layers_of_each_stage():
+    sizes = lambda text: [len(stage) for stage in stage_layers(126, 16, text)]  # noqa: E731
+    assert sizes("Et*7|(t*8|)*14t*7L") == [7, *[8] * 14, 7]
+    assert sizes("E|(t*9|)*14L") == [0, *[9] * 14, 0]
+    split = stage_layers(126, 16, "E|(t*9|)*14L")
+    assert [layer for stage in split for layer in stage] == list(range(126))
+
+
+@pytest.mark.parametrize(
+    ("p", "v", "placement", "text"),
+    [
+        (4, 1, looped, "Et|t*4||t*3L"),
+        (2, 2, wave, "E|t*3|t*5|L"),
+        (4, 2, looped, "E|t|tt|(t|)*4tL"),
+        (1, 1, looped, "Et*8L"),
+    ],
+)
+@pytest.mark.parametrize("t", [1, 2])
+def test_only_the_first_chunk_embeds_and_only_the_last_has_the_output(p, v, placement, text, t):
+    """Also beside chunks without a layer, which begin or end where they do."""
+    placed = placement(p, v)
+    held = [held_by_chunk(MODEL, placed, pp, t, text) for pp in range(p)]
+    names = [parameter.name for chunks in held for chunk in chunks for parameter in chunk if not parameter.copy]
+    assert sorted(names) == sorted(parameter.name for parameter in chunk_parameters(MODEL, range(8), t))
+    assert [q.name for q in held[placed.first][0]][:1] == [WORD_EMBEDDING]
+    assert "norm.weight" in [q.name for q in held[placed.last][-1]]
+
+
 def test_chunks_are_as_the_paper_lays_them_out():
     one_based = lambda ranges: [layer + 1 for chunk in ranges for layer in chunk]  # noqa: E731
     assert one_based(chunk_layers(16, looped(4, 1), 0)) == [1, 2, 3, 4]
@@ -110,8 +151,9 @@ def test_chunks_are_as_the_paper_lays_them_out():
 
 @pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 1), (3, 1), (3, 2), (4, 2), (8, 1)])
 def test_all_chunks_together_are_the_model(p, v):
-    chunks = [chunk for pp in range(p) for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)]
-    on_chunks = [parameter for chunk in chunks for parameter in chunk_parameters(MODEL, chunk, 2)]
+    on_chunks = [
+        parameter for pp in range(p) for held in held_by_chunk(MODEL, looped(p, v), pp, 2) for parameter in held
+    ]
     # Equation 2 leaves out the final layer norm.
     assert sum(q.elements for q in on_chunks if not q.copy) == parameters(MODEL) + 2 * MODEL.hidden
     assert len({q.name for q in on_chunks}) == len(on_chunks) - sum(q.copy for q in on_chunks)
@@ -135,8 +177,8 @@ def test_shards_tile_their_parameter(t):
 @pytest.mark.parametrize("t", [1, 4])
 def test_sums_over_all_ranks_count_every_element_once(t):
     """What all tensor ranks hold, on the first of them; the tied copy on none."""
-    for layers in (range(4), range(4, 8)):
-        for parameter in chunk_parameters(MODEL, layers, t):
+    for held in (chunk for pp in range(2) for chunk in held_by_chunk(MODEL, looped(2, 1), pp, t)):
+        for parameter in held:
             shards = [parameter.shard(t, tp) for tp in range(t)]
             counted = sum(
                 shard.elements // shard.shape[parameter.split or 0] * (shard.stop - shard.start)
@@ -146,14 +188,17 @@ def test_sums_over_all_ranks_count_every_element_once(t):
             assert counted == (0 if parameter.copy else parameter.elements)
 
 
-@pytest.mark.parametrize(("p", "t", "v"), [(1, 1, 1), (1, 4, 1), (2, 2, 1), (4, 8, 2)])
-def test_ranks_hold_the_parameters_of_their_chunks(p, t, v):
-    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p))
+@pytest.mark.parametrize(
+    ("p", "t", "v", "text"),
+    [(1, 1, 1, ""), (1, 4, 1, ""), (2, 2, 1, ""), (4, 8, 2, ""), (4, 2, 1, "E|t*5|t*3|L"), (2, 1, 2, "E||t*5|t*3L")],
+)
+def test_ranks_hold_the_parameters_of_their_chunks(p, t, v, text):
+    config = TrainingConfig(MODEL, ParallelConfig(p=p, t=t, v=v, B=p, pipeline_layout=text))
     per_rank = [
         sum(
             parameter.shard(t, 0).elements
-            for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)
-            for parameter in chunk_parameters(MODEL, chunk, t)
+            for chunk in held_by_chunk(MODEL, looped(p, v), pp, t, text)
+            for parameter in chunk
         )
         for pp in range(p)
     ]
@@ -223,8 +268,8 @@ def test_the_engine_holds_the_same_slices(p, t, v, model):
         assert all(tuple(local.tensor.shape) == local.shard.shape for local in store.parameters)
         assert per_rank == {
             (parameter.shard(t, tp), chunk)
-            for chunk, layers in enumerate(chunk_layers(model.layers, looped(p, v), pp))
-            for parameter in chunk_parameters(model, layers, t)
+            for chunk, held in enumerate(held_by_chunk(model, looped(p, v), pp, t))
+            for parameter in held
         }
         assert sum(local.tensor.numel() for local in store.parameters) == rank_elements(config)[pp]
 
@@ -289,8 +334,8 @@ def test_gradients_of_whole_parameters_are_summed_once_a_step(p, v):
     held = [
         sum(
             parameter.elements
-            for chunk in chunk_layers(MODEL.layers, looped(p, v), pp)
-            for parameter in chunk_parameters(MODEL, chunk, 4)
+            for chunk in held_by_chunk(MODEL, looped(p, v), pp, 4)
+            for parameter in chunk
             if parameter.shard(4, 0).shape == parameter.shape
         )
         for pp in range(p)

@@ -21,7 +21,7 @@ GB = 1e9
 SHOWN_USES = 4
 LINKS = {"pipeline": "p2p", "tensor": "tensor", "data": "data"}
 SIZES = ("p", "t", "d", "v", "b")
-TECHNIQUES = ("schedule", "recompute", "sequence_parallel", "attention", "sharded_optimizer")
+TECHNIQUES = ("schedule", "recompute", "sequence_parallel", "attention", "sharded_optimizer", "pipeline_layout")
 PARAMETERS = (*SIZES, *TECHNIQUES)
 # What a GPU's memory is taken by: a heading, and the uses of `Estimate.memory_bytes` under it.
 MEMORY = {
@@ -134,6 +134,7 @@ def techniques(parallel: ParallelConfig) -> str:
     """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, SP, sdpa, ZeRO-1'."""
     also = [name for name, on in (("SP", parallel.sequence_parallel), ("sdpa", not parallel.writes_scores)) if on]
     also += ["ZeRO-1"] * parallel.sharded_optimizer
+    also += [parallel.pipeline_layout] if parallel.pipeline_layout else []
     return ", ".join((parallel.schedule, parallel.recompute, *also))
 
 
@@ -212,13 +213,18 @@ def sizes(parallel: ParallelConfig) -> str:
     return ", ".join(f"{name}={getattr(parallel, name)}" for name in SIZES) + f" ({techniques(parallel)})"
 
 
+def _said(value: object) -> object:
+    """A field's value in a sentence; no layout means even stages."""
+    return "even" if value == "" else value
+
+
 def _comparison(plan: TrainingPlan, name: str, estimate: Estimate) -> list[str]:
     best = plan.best
     if estimate.config == best.config:
         return [f"{name}: it is the best"]
     here, there = estimate.config.parallel, best.config.parallel
     changes = [
-        f"{field}={getattr(here, field)} instead of {getattr(there, field)}"
+        f"{field}={_said(getattr(here, field))} instead of {_said(getattr(there, field))}"
         for field in PARAMETERS
         if getattr(here, field) != getattr(there, field)
     ]

@@ -2,7 +2,8 @@
 
 A configuration is legal if
 
-- n = p*t*d; p*v divides the layers; t divides the heads, key/value heads and MLP, and d*b the batch
+- n = p*t*d; t divides the heads, key/value heads and MLP, and d*b the batch
+- its stages are those of `stage_splits`: even ones, and where it saves time fewer layers beside the output
 - t spans at most two nodes, and tensor groups fill nodes evenly: t divides a node's GPUs or is a multiple of them
 - its schedule exists for p, v and the microbatches: the paper's (1F1B for v = 1, interleaved for v > 1), or one of
   `SPLIT_SCHEDULES`
@@ -16,12 +17,16 @@ Configurations that differ in schedule and sharding alone make a `Family`: their
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, product
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import default_schedule, exists
+from ptdp_core.formulas import layer_forward_flops, logit_flops
+from ptdp_core.layout import stage_layers
+from ptdp_core.pipeline_layout import layout_of
+from ptdp_core.schedules import default_schedule, exists, looped, placement_of
 
 LARGEST_TENSOR_GROUP_NODES = 2
 # Of the others each waits as long as one of these or the paper's, and holds as many activations (docs/schedules.md).
@@ -34,6 +39,8 @@ TECHNIQUES: Techniques = {
     "attention": ("operators", "sdpa"),
 }
 PAPERS_TECHNIQUES: Techniques = {"recompute": ("full", "none")}
+# A layout is tried beside the even one if the rank with most work has less than this share of its work.
+WORTHWHILE = 0.98
 
 
 @dataclass(frozen=True)
@@ -66,13 +73,60 @@ def tensor_sizes(job: TrainingJob, gpus_per_node: int) -> list[int]:
     ]
 
 
+class StageSplit(NamedTuple):
+    """How the layers are cut into stages: v chunks on each rank, even ones unless there is a layout."""
+
+    v: int
+    pipeline_layout: str = ""
+
+
+@lru_cache(maxsize=256)
+def stage_splits(model: ModelConfig, p: int) -> tuple[StageSplit, ...]:
+    """The stages that are legal with p pipeline ranks; none if there are too many of them.
+
+    Even ones: p*v divides the layers, or the layers and both ends of the model, each of which then takes a layer's
+    place; or v = 1. Beside each of these what `beside_the_output` gives, if it saves time.
+    """
+    layers = model.layers
+    even = divisors(layers // p) if layers % p == 0 else [1] if p < layers else []
+    if p > 1 and (layers + 2) % p == 0:
+        even += [v for v in divisors((layers + 2) // p) if p * v > 2 and v not in even]
+    written = [StageSplit(v, layout_of((0, *[1] * layers, 0)) if p * v > layers else "") for v in even]
+    if p == 1 or p >= layers:
+        return tuple(written)
+    head = logit_flops(model, 1) / (3 * layer_forward_flops(model, 1))  # forward and backward
+    for v in even:
+        sizes = beside_the_output(layers, p, v, head)
+        stages = [len(stage) for stage in stage_layers(layers, p * v)] if p * v <= layers else [0, *[1] * layers, 0]
+        if most_layers(sizes, p, head) < WORTHWHILE * most_layers(stages, p, head):
+            written.append(StageSplit(v, layout_of(sizes)))
+    return tuple(written)
+
+
+def beside_the_output(layers: int, p: int, v: int, head: float) -> list[int]:
+    """The layers of each stage by which the looped placement's rank with most work has least.
+
+    The output costs as much as `head` layers. The last rank has as many layers fewer as the others can take without
+    having more; each rank's layers are spread over its v chunks, the earlier ones being the longer.
+    """
+    last = min(range(layers // p + 1), key=lambda k: (max(-(-(layers - k) // (p - 1)), k + head), -k))
+    by_rank = [len(stage) for stage in stage_layers(layers - last, p - 1)] + [last]
+    return [held // v + (chunk < held % v) for chunk in range(v) for held in by_rank]
+
+
+def most_layers(sizes: Sequence[int], p: int, head: float) -> float:
+    """The work of the rank with most, in layers, the output's `head` included, in the looped placement."""
+    return max(sum(sizes[rank::p]) + (head if rank == p - 1 else 0) for rank in range(p))
+
+
 def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int]]:
     """The legal (p, t, d), whether or not d divides the batch; by t, then p."""
     return [
         (p, t, job.n // (p * t))
         for t in tensor_sizes(job, gpus_per_node)
-        for p in divisors(job.model.layers)
-        if job.n % (p * t) == 0
+        for p in divisors(job.n // t)
+        if job.n % t == 0
+        if stage_splits(job.model, p)
     ]
 
 
@@ -115,24 +169,33 @@ class Family:
 def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECHNIQUES) -> Iterator[Family]:
     """Every legal configuration, by families; none if no data-parallel size divides the batch.
 
-    With `PAPERS_TECHNIQUES` those that the paper's runs could have.
+    With `PAPERS_TECHNIQUES` those that the paper's runs could have, of equal stages.
     """
     plain = techniques is PAPERS_TECHNIQUES
     for p, t, d in grids(job, gpus_per_node):
         if job.B % d:
             continue
         sharding = (False,) if plain or d == 1 else (False, True)
-        for b, v in product(divisors(job.B // d), divisors(job.model.layers // p)):
+        for b, (v, pipeline_layout) in product(divisors(job.B // d), stage_splits(job.model, p)):
+            if plain and (pipeline_layout or job.model.layers % (p * v)):
+                continue
             m = job.B // (d * b)
             offered = (default_schedule(v), *(() if plain or p == 1 else SPLIT_SCHEDULES))
-            schedules = tuple(name for name in offered if exists(name, p, m, v))
+            schedules = tuple(name for name in offered if exists(name, p, m, v) and _takes(name, p, v, pipeline_layout))
             if not schedules:
                 continue
             sizes = {"p": p, "t": t, "d": d, "v": v, "b": b, "B": job.B, "data_parallel": data_parallel_kind(p)}
+            if pipeline_layout:
+                sizes["pipeline_layout"] = pipeline_layout
             for choice in product(*techniques.values()):
                 chosen = dict(zip(techniques, choice, strict=True))
                 if has_effect(chosen, t, job.model.seq):
                     yield Family(job.model, sizes | chosen, schedules, sharding)
+
+
+def _takes(schedule: str, p: int, v: int, pipeline_layout: str) -> bool:
+    """Whether a layout suits a schedule: they are written for the looped placement."""
+    return not pipeline_layout or v == 1 or placement_of(schedule, p, v) == looped(p, v)
 
 
 def has_effect(techniques: Mapping[str, Any], t: int, seq: int) -> bool:

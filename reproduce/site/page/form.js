@@ -44,6 +44,7 @@ function field(name, definition) {
   let input;
   if (choices) input = element("select", { id, name }, ...choices.map((choice) => option(choice, choice || "default")));
   else if (typeof usual === "boolean") input = element("input", { id, name, type: "checkbox" });
+  else if (typeof usual === "string") input = element("input", { id, name, type: "text" });
   else input = number(id, name, definition);
   const event = input instanceof HTMLInputElement && input.type === "number" ? "input" : "change";
   input.addEventListener(event, () => changed(name, words, input));
@@ -87,6 +88,7 @@ function help(name, { words, sentence, least, most, choices }) {
 function changed(name, words, input) {
   if (input instanceof HTMLSelectElement) return configure({ [name]: input.value });
   if (input.type === "checkbox") return configure({ [name]: input.checked });
+  if (input.type === "text") return configure({ [name]: input.value });
   if (Number.isNaN(input.valueAsNumber)) return fail(`${words} is empty; needs a number`);
   configure({ [name]: input.valueAsNumber });
 }
@@ -97,7 +99,7 @@ export function show() {
     const input = inputOf(`field-${name}`);
     const value = current().configuration[name] ?? usual ?? "";
     if (input.type === "checkbox") input.checked = Boolean(value);
-    else if (input !== document.activeElement || input.type !== "number")
+    else if (input !== document.activeElement || input instanceof HTMLSelectElement)
       input.value = input.type === "number" && !Number.isFinite(value) ? "" : String(value);
   }
   if (offered()) selectOf("model").value = modelShown();

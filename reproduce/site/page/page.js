@@ -28,7 +28,7 @@ export function setOffer(answer) {
 /** What is shown changes, in part. @param {Partial<typeof address.START>} part */
 export function change(part) {
   state = { ...state, ...part };
-  complaint = "";
+  if (complaint) fail((complaint = ""));
   refresh();
 }
 

@@ -46,7 +46,7 @@ def settings_of(case: dict[str, Any]) -> Settings:
     model = ModelConfig(layers, **(sizes | {k: v for k, v in case.items() if k in MODEL_FIELDS}))
     engine = {"dtype": "fp64", "seed": SEED} | {k: v for k, v in case.items() if k in ENGINE_FIELDS}
     parallel = {k: v for k, v in case.items() if k not in ENGINE_FIELDS | MODEL_FIELDS | {"layers"}}
-    in_chunk = layers // (case.get("p", 1) * case.get("v", 1))
+    in_chunk = max(1, layers // (case.get("p", 1) * case.get("v", 1)))
     parallel["checkpoint_layers"] = min(parallel.get("checkpoint_layers", 1), in_chunk)
     return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
 

@@ -160,6 +160,29 @@ def test_parity_with_uneven_stages(references: References) -> None:
     )
 
 
+def test_parity_with_a_layout(references: References) -> None:
+    """Chunks without a layer at the ends and between, on every way to pass a tensor on; ends of the model alone."""
+    looped = {"p": 2, "v": 2, "layers": 3}
+    wave = looped | {"schedule": "zb-v", "t": 1}
+    check(
+        [
+            {"p": 3, "t": 1, "d": 1, "B": 3, "layers": 4, "pipeline_layout": "E|t*4|L", "schedule": "zb-h1"},
+            {"p": 3, "t": 1, "d": 2, "B": 6, "layers": 4, "pipeline_layout": "E|t*3|tL", "data_parallel": "torch"},
+            looped | {"t": 2, "d": 1, "B": 2, "pipeline_layout": "E||t|ttL", "recompute": "full"},
+            looped | {"t": 2, "d": 1, "B": 2, "pipeline_layout": "E|ttt||L", "sequence_parallel": True},
+            looped | {"t": 2, "d": 1, "B": 4, "pipeline_layout": "E|t|tt|L", "recompute": "selective", "dropout": 0.1},
+            looped | {"t": 1, "d": 2, "B": 4, "pipeline_layout": "Et|tt||L", "sharded_optimizer": True},
+            wave | {"d": 1, "B": 4, "pipeline_layout": "Et||t|tL"},
+            overlapped(
+                wave
+                | {"d": 2, "B": 4, "pipeline_layout": "E|ttt||L", "data_parallel": "torch", "sharded_optimizer": True}
+            ),
+            wave | {"d": 1, "B": 2, "pipeline_layout": "E||tt|tL", "exchange": "overlapped", "tied_embeddings": False},
+        ],
+        references,
+    )
+
+
 LLAMA = {
     "hidden": 32, "heads": 8, "kv_heads": 4, "ffn_hidden": 24, "activation": "swiglu", "norm": "rmsnorm",
     "positions": "rotary", "tied_embeddings": False, "bias": False,

@@ -48,7 +48,7 @@ MISTAKES = {
     "dtype=fp8": r"dtype='fp8' is unknown; needs one of fp32, fp64, bf16, fp16; try dtype='fp32'",
     "checkpoint_layers=0": r"checkpoint_layers=0 is not a positive whole number; needs checkpoint_layers >= 1",
     "fused=false kernels=triton": r"kernels='triton' with fused=False; needs fused=true, .*; try kernels='auto'",
-    "data_parallel=zero2": r"data_parallel='zero2' is unknown; needs one of local, torch, zero3",
+    "data_parallel=zero4": r"data_parallel='zero4' is unknown; needs one of local, torch, zero2, zero3",
     "data_parallel=zero3 sharded_optimizer=true": r"sharded_optimizer=True with data_parallel='zero3', .* already",
     "overlapped_all_reduce=true": r"overlapped_all_reduce=True with t=1, where nothing is all-reduced; needs t > 1",
     "overlapped_gather=true sharded_optimizer=true": r"overlapped_gather=True with .*=True, data_parallel='local'; nee",

@@ -12,6 +12,7 @@ from ptdp_core.simulator.network import Group, NetworkModel
 
 NAMES = sorted(path.stem for path in CLUSTER_FOLDER.glob("*.toml"))
 MODERN = ("a100-80", "h100", "h200", "b200")
+VARIANTS = ("a100-40", "a800", "h100-500w", "h800", "b300", "gb200", "gb300")
 H100 = load_cluster("h100")
 GPT = TrainingConfig(ModelConfig(32, 8192, 64), ParallelConfig(p=4, t=8, d=2, b=1, B=64))
 
@@ -54,7 +55,7 @@ def test_every_number_says_where_it_comes_from(name):
         assert len(parameter.source) > 15, parameter.name
         if parameter.source.startswith("assumed"):  # nobody measured it: the range says so
             assert parameter.high / parameter.low > 1.25, (name, parameter.name)
-    if name.removesuffix("-4hca") in MODERN:  # no training run was looked at
+    if name.removesuffix("-4hca") in (*MODERN, *VARIANTS):  # no training run was looked at
         fitted = (n for n, p in read_parameters(name).items() if p.set_with not in ("public", "mechanism"))
         assert all(read_parameters(name)[n] == read_parameters("selene")[n] for n in fitted)
 
@@ -68,6 +69,27 @@ def test_every_cluster_simulates(name):
 def test_newer_gpus_are_faster():
     times = [simulate(GPT, load_cluster(name)).iteration_time for name in ("selene", *MODERN)]
     assert times == sorted(times, reverse=True)
+
+
+def test_a_variant_differs_from_its_base_in_what_its_board_lacks():
+    alone = TrainingConfig(ModelConfig(8, 4096, 32), ParallelConfig(b=2, B=64))
+    for name, base in (("a800", "a100-80"), ("h800", "h100")):  # NVLink alone: a GPU by itself does not notice
+        variant, other = load_cluster(name), load_cluster(base)
+        assert simulate(alone, variant).iteration_time == simulate(alone, other).iteration_time
+        assert simulate(GPT, variant).iteration_time > simulate(GPT, other).iteration_time
+    smaller, larger = load_cluster("a100-40"), load_cluster("a100-80")
+    assert KernelModel(smaller).memory_bound(1e9, 1) > KernelModel(larger).memory_bound(1e9, 1)
+    assert simulate(GPT, load_cluster("h100-500w")).iteration_time > simulate(GPT, H100).iteration_time
+
+
+@pytest.mark.parametrize(("name", "base"), [("b300", "b200"), ("gb300", "gb200")])
+def test_blackwell_ultra_has_more_memory_and_twice_the_network(name, base):
+    ultra, older = load_cluster(name), load_cluster(base)
+    assert ultra.memory_bytes > 1.4 * older.memory_bytes
+    assert ultra.hca_bandwidth == 2 * older.hca_bandwidth
+    assert (ultra.peak_flops, ultra.gpus_per_node) == (older.peak_flops, older.gpus_per_node)
+    replicas = replace(GPT, parallel=replace(GPT.parallel, d=8, B=256))  # on more GPUs than NVLink joins
+    assert simulate(replicas, ultra).iteration_time < simulate(replicas, older).iteration_time
 
 
 @pytest.mark.parametrize("name", SINGLE_NODE)

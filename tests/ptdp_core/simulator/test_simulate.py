@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from ptdp_core import formulas
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.schedules import Exchange, build, definition, lower
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.layout import rank_elements
+from ptdp_core.pipeline_layout import layout_of
+from ptdp_core.schedules import Exchange, build, definition, lower, names
 from ptdp_core.simulator import (
     PHASES,
     cluster_path,
@@ -272,6 +275,47 @@ def test_uneven_stages_lie_between_their_even_neighbours(
         assert least_time(uneven.config, CostModel(SELENE)) <= uneven.iteration_time
 
 
+@pytest.mark.parametrize(
+    ("layers", "p", "v", "even"), [(126, 16, 1, "Et*7|(t*8|)*14t*7L"), (96, 6, 2, "E(t*8|)*11t*8L")]
+)
+def test_an_even_layout_written_out_changes_nothing(layers: int, p: int, v: int, even: str) -> None:
+    model, parallel = ModelConfig(layers, 8192, 64), ParallelConfig(p=p, t=8, v=v, B=4 * p, recompute="none")
+    plain, written = (
+        simulate(TrainingConfig(model, replace(parallel, pipeline_layout=text)), SELENE, timeline=True)
+        for text in ("", even)
+    )
+    assert replace(written, config=plain.config) == plain
+
+
+def test_a_stage_takes_its_layers_and_the_end_of_the_model_that_it_holds() -> None:
+    model = ModelConfig(10, 8192, 64)
+    even = CostModel(SELENE).stages(TrainingConfig(model, ParallelConfig(p=5, t=8, B=8)))
+    parallel = ParallelConfig(p=5, t=8, B=8, pipeline_layout="E|t*2|t*5|t*3|L")
+    stages = CostModel(SELENE).stages(TrainingConfig(model, parallel))
+    layer = even[2].layers_forward / 2
+    assert [stage.layers_forward for stage in stages] == pytest.approx([k * layer for k in (0, 2, 5, 3, 0)])
+    assert [stage.extra_forward for stage in stages] == [stage.extra_forward for stage in even]
+    assert stages[0].backward == even[0].extra_backward
+    assert stages[4].weight_gradient > stages[0].weight_gradient > 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_schedule_executes_chunks_without_a_layer(name: str) -> None:
+    """Zero Bubble's models of l layers for l + 2 stages: the first and the last stage are the model's ends alone."""
+    p, v = 4, definition(name).chunks[0]
+    model, m = ModelConfig(6 * p * v - 12, 4096, 32), 3 * p
+    parallel = ParallelConfig(p=p, v=v, B=m, schedule=name, pipeline_layout=layout_of((0, *[6] * (p * v - 2), 0)))
+    config, cost = TrainingConfig(model, parallel), CostModel(SELENE)
+    estimate = simulate(config, SELENE, timeline=True)
+    stages = cost.stages(config)
+    assert {stages[0].layers_backward, stages[-1].layers_backward} == {0.0}
+    assert sum(estimate.phase_times.values()) == pytest.approx(estimate.iteration_time)
+    compute = [estimate.phase_times[name] for name in ("forward", "recompute", "backward", "embedding_and_logits")]
+    assert sum(compute) * p == pytest.approx(m * (stages.work - p * v * stages[0].fetch))
+    assert least_time(config, cost) <= estimate.iteration_time
+    assert peak_memory(config, cost) == estimate.peak_memory
+
+
 @pytest.mark.parametrize("kind", ["local", "torch"])
 def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind: str) -> None:
     """ZeRO-1: a reduce-scatter and an all-gather are what a ring's all-reduce is, in two halves."""
@@ -289,6 +333,44 @@ def test_a_sharded_optimizer_keeps_the_traffic_and_divides_states_and_step(kind:
     if kind == "local":
         assert sharded.phase_times["data_parallel"] == pytest.approx(plain.phase_times["data_parallel"])
     assert least_time(sharded.config, CostModel(SELENE)) <= sharded.iteration_time
+
+
+@pytest.mark.parametrize(("p", "t", "recompute"), [(1, 1, "full"), (4, 8, "none")])
+def test_zero_2_keeps_a_share_of_the_gradients_and_sends_those_of_each_microbatch(
+    p: int, t: int, recompute: str
+) -> None:
+    """Rajbhandari et al. 2020, Section 5.2: 2P + (2 + 12)P/d bytes; d - 1 d-ths of P once for each, and to gather."""
+    parallel = ParallelConfig(p=p, t=t, d=8, B=64, sharded_optimizer=True, data_parallel="torch", recompute=recompute)
+    model, m = ModelConfig(4, 4096, 32), 8
+    one, two = (
+        simulate(TrainingConfig(model, replace(parallel, data_parallel=kind)), SELENE) for kind in ("torch", "zero2")
+    )
+    count = max(rank_elements(two.config))
+    assert two.memory_bytes["gradients"] == round(2 * count / 8)
+    assert [two.memory_bytes[use] for use in ("weights", "optimizer")] == [2 * count, round(12 * count / 8)]
+    assert one.memory_bytes["gradients"] == 2 * count
+    assert two.traffic["data"] == pytest.approx(2 * count * 7 / 8 * (m + 1))
+    assert one.traffic["data"] == pytest.approx(2 * count * 7 / 8 * (1 + 1))
+    assert two.phase_times["data_parallel"] >= one.phase_times["data_parallel"]
+    assert two.phase_times["forward"] == one.phase_times["forward"]
+
+
+def test_zero_2_hides_a_reduction_behind_the_backward_pass_of_its_microbatch() -> None:
+    cost = CostModel(SELENE)
+    config = gpt3(d=4, B=192, sharded_optimizer=True, data_parallel="zero2")
+    alone = cost.data_parallel(gpt3(d=4, B=192, sharded_optimizer=True), 1e9, 0.0)  # after the flush, once
+    copies = cost.gradient_copies(config, 1e9)
+    for hidden in (0.0, 0.01, 10.0):
+        exposed = 48 * max(0.0, alone - copies - hidden)
+        assert cost.data_parallel(config, 1e9, hidden) == pytest.approx(exposed + copies)
+
+
+def test_zero_2_shards_the_optimizers_states_too_and_is_not_trained() -> None:
+    with pytest.raises(ConfigurationError, match="data_parallel='zero2' with sharded_optimizer=False; needs both"):
+        gpt3(data_parallel="zero2")
+    settings = pytest.importorskip("ptdp_core.engine.settings")
+    with pytest.raises(ConfigurationError, match="data_parallel='zero2' is simulated only; needs another to train"):
+        settings.Settings(GPT3, ParallelConfig(d=2, B=2, data_parallel="zero2", sharded_optimizer=True))
 
 
 def test_what_does_not_fit_says_so() -> None:
@@ -345,7 +427,7 @@ def test_cluster_files_of_ones_own(tmp_path: Path) -> None:
         mine.write_text(broken)
         with pytest.raises(ValueError, match=re.escape(message)):
             read_parameters(str(mine))
-    with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of a100-80, a100-80-4hca, b200,"):
+    with pytest.raises(ValueError, match="cluster='selen' is unknown; needs one of a100-40, a100-80, a100-80-4hca,"):
         load_cluster("selen")
 
 

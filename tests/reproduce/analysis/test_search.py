@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.schedules import definition, exists, names
 from ptdp_core.simulator import load_cluster, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
@@ -30,11 +31,14 @@ from reproduce.analysis.planning.space import (
     SPLIT_SCHEDULES,
     Techniques,
     TrainingJob,
+    beside_the_output,
     configurations,
     divisors,
     families,
     grids,
+    most_layers,
     nearest_batch,
+    stage_splits,
     tensor_sizes,
 )
 from tests.marks import by_default
@@ -70,9 +74,19 @@ def test_divisors():
 def test_the_legal_configurations_are_all_there_once(job):
     """Against trying every combination of sizes and techniques and keeping those that can be made."""
     expected = set()
-    sizes = [divisors(job.n), tensor_sizes(job, PER_NODE), divisors(job.model.layers), divisors(job.B)]
-    for p, t, v, b in itertools.product(*sizes):
-        if job.n % (p * t) or job.model.layers % (p * v):  # the search tries equal stages only
+    layers = job.model.layers
+    sizes = [tensor_sizes(job, PER_NODE), divisors(job.B)]
+    stages = [
+        (p, v, text)
+        for p, v in itertools.product(divisors(job.n), range(1, layers + 3))
+        for text in ("", layout_of((0, *[1] * layers, 0)))
+        # equal stages; those that would be equal if the model's ends were layers, too; one chunk on each rank
+        if layers % (p * v) == 0 or (p > 1 and (layers + 2) % (p * v) == 0) or (v == 1 and p < layers)
+        if bool(text) == (p * v > layers)
+    ]
+    stages += [(p, *each) for p in divisors(job.n) for each in stage_splits(job.model, p) if each.pipeline_layout]
+    for (p, v, text), t, b in itertools.product(dict.fromkeys(stages), *sizes):
+        if job.n % (p * t):
             continue
         d = job.n // (p * t)
         schedules = ["", *(SPLIT_SCHEDULES if p > 1 else ())]
@@ -86,6 +100,8 @@ def test_the_legal_configurations_are_all_there_once(job):
         ):
             if (recompute, attention) == ("selective", "sdpa"):  # there are no scores to recompute
                 continue
+            if text and v > 1 and schedule:  # layouts are for the looped placement
+                continue
             try:
                 config = ParallelConfig(
                     p=p,
@@ -95,6 +111,7 @@ def test_the_legal_configurations_are_all_there_once(job):
                     b=b,
                     B=job.B,
                     schedule=schedule,
+                    pipeline_layout=text,
                     recompute=recompute,
                     sequence_parallel=sequence,
                     attention=attention,
@@ -110,6 +127,28 @@ def test_the_legal_configurations_are_all_there_once(job):
     assert all(config.parallel.n == job.n for config in result)
 
 
+@pytest.mark.parametrize("head", [0.0, 0.4, 1.2, 2.5])
+@pytest.mark.parametrize(("layers", "p"), [(8, 2), (9, 3), (10, 4), (7, 4)])
+def test_no_stages_balance_the_output_better(layers, p, head):
+    """Against every way to spread the layers over p ranks, with one chunk on each and with two."""
+    ways = (way for way in itertools.product(range(layers + 1), repeat=p) if sum(way) == layers)
+    least = min(max(*way[:-1], way[-1] + head) for way in ways)
+    for v in (1, 2):
+        sizes = beside_the_output(layers, p, v, head)
+        assert (len(sizes), sum(sizes)) == (p * v, layers)
+        assert most_layers(sizes, p, head) == pytest.approx(least)
+
+
+def test_a_layout_is_found_where_the_output_is_large():
+    """Its 131,072 words cost as much as five of the eight layers, and no GPU has room for all of it."""
+    job = TrainingJob(ModelConfig(8, 2048, 1, 2048, 131072), 4, 16)
+    small = replace(CLUSTER, memory_bytes=13e9)
+    (best, *_) = search(job, small, top=1, techniques={"recompute": ("full",)}).ranked
+    assert best.config.parallel.pipeline_layout == "Et*6|t*2L"
+    even = replace(best.config, parallel=replace(best.config.parallel, pipeline_layout=""))
+    assert simulate(even, small).iteration_time > 1.1 * best.iteration_time
+
+
 def test_the_papers_techniques_are_those_of_its_runs(job):
     for config in configurations(job, PER_NODE, PAPERS_TECHNIQUES):
         parallel = config.parallel
@@ -118,6 +157,8 @@ def test_the_papers_techniques_are_those_of_its_runs(job):
         assert not parallel.sequence_parallel
         assert parallel.attention == "operators"
         assert not parallel.sharded_optimizer
+        assert not parallel.pipeline_layout
+        assert job.model.layers % (parallel.p * parallel.v) == 0
 
 
 def test_families_are_bounded_at_once(job):

@@ -267,7 +267,7 @@ def test_a_batch_that_nothing_divides_comes_with_one_that_works(ask):
     model = ("--layers", "2", "--hidden", "4096", "--heads", "2", "--gpus", "64")
     code, error = ask(*model, "--batch", "17")
     assert code == 2
-    assert "batch=17 is divisible by no data-parallel size that 64 GPUs allow (d = 16, 32, 64)" in error
+    assert "batch=17 is divisible by no data-parallel size that 64 GPUs allow (d = 8, 16, 32, 64)" in error
     (fix,) = re.findall(r"try batch=(\d+)", error)
     assert fix == "16"
     assert ask(*model, "--batch", fix)[0] == 0

@@ -1,0 +1,97 @@
+"""The linears of transformer layers in FP8: what casting to it costs, and which products it speeds up.
+
+The three products of each of a layer's four linears (forward, input gradient, weight gradient) read FP8 and write bf16.
+Attention, the embedding and the output layer stay in bf16, and so do collectives and messages: what Transformer Engine
+does by default. Each tensor is cast by kernels of its own, and written twice, as it is and transposed, since the
+product for the weight gradient reads it along the other dimension; a program that fuses casting into norms and
+activations moves fewer bytes. Weights are taken to be kept in FP8, also twice, which are bf16's two bytes.
+"""
+
+from dataclasses import dataclass, replace
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.simulator.cluster import Cluster
+from ptdp_core.simulator.kernels import KernelModel
+from ptdp_core.simulator.operators import Work
+
+LINEARS = 4  # of a layer: query-key-value, projection, h to u, f to h
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Bytes per element of a bf16 tensor that is cast to FP8: read, and written with its scales, in `kernels` kernels.
+
+    - 'delayed': one scale a tensor, from the largest element of earlier iterations (Micikevicius et al. 2022)
+    - 'tensorwise': one scale a tensor, from its own largest element, for which it is read once more
+    - 'blockwise': an fp32 scale for 128 elements (DeepSeek-AI 2024, arXiv:2412.19437, Section 3.3)
+    - 'mxfp8': a scale of 8 bits for 32 elements (OCP Microscaling Formats 1.0)
+    """
+
+    read: float
+    written: float
+    kernels: int
+
+    @property
+    def kept(self) -> float:
+        """Bytes per element of the one copy that the weight gradient needs."""
+        return self.written / 2
+
+
+RECIPES = {
+    "delayed": Recipe(2, 2, 1),
+    "tensorwise": Recipe(4, 2, 2),
+    "blockwise": Recipe(2, 2 * (1 + 4 / 128), 1),
+    "mxfp8": Recipe(2, 2 * (1 + 1 / 32), 1),
+}
+
+
+def linears_in_fp8(work: Work, count: int = LINEARS) -> Work:
+    """The work with its first `count` products, which are those of linears, in FP8; without what casts for them."""
+    return replace(work, gemms=work.gemms[count:], fp8_gemms=work.gemms[:count])
+
+
+def input_casting(config: TrainingConfig) -> Work:
+    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (h + f)/t elements a token.
+
+    With sequence parallelism the two h between layers are cast before they are gathered, 1/t on each rank.
+    """
+    model, parallel = config.model, config.parallel
+    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.hidden + model.mlp_width)
+
+
+def gradient_casting(config: TrainingConfig) -> Work:
+    """The work to cast the gradients of the four linears' outputs: 2h + (c + u)/t elements a token (`operators`)."""
+    model, parallel = config.model, config.parallel
+    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.qkv_width + model.mlp_outputs)
+
+
+def _casting(config: TrainingConfig, between: float, inside: float) -> Work:
+    recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.model.seq * config.parallel.b
+    elements = tokens * (between + inside / config.parallel.t)
+    return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=LINEARS * recipe.kernels)
+
+
+def saved_bytes(config: TrainingConfig) -> int:
+    """Bytes that a layer and microbatch keep less in FP8; 0 in bf16.
+
+    The inputs of the MLP's and attention's first linears and of the MLP's second one are kept in FP8 in place of bf16.
+    Attention keeps its result in bf16, and the projection that in FP8 beside it.
+    """
+    model, parallel = config.model, config.parallel
+    if parallel.fp8_recipe == "none":
+        return 0
+    kept, tokens = RECIPES[parallel.fp8_recipe].kept, model.seq * parallel.b
+    between = 2 * model.hidden / parallel.sequence_shards
+    return round(tokens * ((2 - kept) * (between + model.mlp_width / parallel.t) - kept * model.hidden / parallel.t))
+
+
+def kernels(cluster: Cluster) -> KernelModel:
+    """The times of products of FP8 on a cluster's GPU. Raises ConfigurationError if its file gives none."""
+    if not cluster.fp8_peak_flops:
+        raise ConfigurationError(
+            f"fp8_recipe on {cluster.name}, whose file has no fp8_peak_flops; needs a GPU with FP8; try "
+            "fp8_recipe='none', or the cluster h100"
+        )
+    faster = replace(cluster, peak_flops=cluster.fp8_peak_flops, gemm_plateau=cluster.fp8_gemm_plateau)
+    return KernelModel(faster, operand_bytes=1)
