@@ -53,7 +53,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-ALIASES = {"bench": "bench list", "check": "gate"}
+ALIASES = {"bench": "bench list", "check": "gate", "predict": "simulate"}
 
 
 def module_of(name: str) -> ModuleType:

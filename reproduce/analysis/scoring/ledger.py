@@ -21,6 +21,9 @@ from reproduce.experiment.margins import read
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
+# The studies of today's programs on A100, H100 and B200, and how many runs make an interval.
+TODAY = ("dgxc_h100", "mosaic_a100_80", "mosaic_h100", "zero_bubble_a100", "simumax_b200")
+FEWEST = 20
 TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 
 
@@ -116,6 +119,22 @@ def throughput_score(points: DataFrame) -> dict[str, Any]:
     """The score of predicted points, and the median error: an error of +0.1 is a prediction 10% too fast."""
     speeds = compared(points[["label"]].assign(ours=1 / points.seconds, paper=1 / points.iteration_time.astype(float)))
     return {**vars(score(speeds)), "median": float(speeds.error.abs().median())}
+
+
+@cache
+def measured_over_predicted(cluster: str) -> tuple[float, float]:
+    """Where nine in ten of today's measured iteration times lie, over the predicted ones: the lower and upper end.
+
+    They are the runs of `TODAY` on that cluster, or on all where it has fewer than twenty. 1 is always inside.
+    """
+    ratios: dict[str, list[float]] = {}
+    for study in studies():
+        if study.id in TODAY:
+            points = predicted(study)
+            ratios.setdefault(study.cluster, []).extend(points.iteration_time.astype(float) / points.seconds)
+    known = ratios.get(cluster, [])
+    values = Series(known if len(known) >= FEWEST else [ratio for some in ratios.values() for ratio in some])
+    return min(1.0, values.quantile(0.05)), max(1.0, values.quantile(0.95))
 
 
 def memory_score(points: DataFrame) -> Score | None:
