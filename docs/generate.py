@@ -48,7 +48,11 @@ and as many claims of each verdict. Time is what that run took on 2 cores, start
 left. Emulation needs Linux, two cores, `ip`, `tc`, and root or user namespaces.
 
 """
-FIGURES = {"figure_12.png": "fig_interleaved/simulated", "blind_score.png": "blind_score"}
+FIGURES = {
+    "figure_12.png": "fig_interleaved/simulated",
+    "blind_score.png": "blind_score",
+    "blind_modern.png": "blind_modern",
+}
 
 
 def write(name: str, text: str) -> None:

@@ -51,7 +51,7 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-ALIASES = {"check": "gate"}
+ALIASES = {"check": "gate", "predict": "simulate"}
 
 
 def module_of(name: str) -> ModuleType:

@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add_run(parser)
     options.add_json(parser)
     parser.add_argument(
+        "--out",
+        type=options.path_of,
+        metavar="DIR",
+        help="seal predictions of public runs (docs/blind.md): every row's, or why there is none; reproduce predict",
+    )
+    parser.add_argument(
         "--plot",
         type=options.file_to_write,
         metavar="FILE",
@@ -73,6 +80,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(parsed: Namespace) -> int:
     """Estimate the points in the file ('-' for standard input), print them, return the exit code."""
+    if parsed.out is not None:
+        return _seal(parsed)
     if parsed.plot and parsed.plot.suffix[1:] not in FORMATS:
         raise UsageError(f"--plot {parsed.plot}: needs a file .{', .'.join(FORMATS)}; try --plot points.png")
     columns = chosen(table_columns(), parsed.columns)
@@ -92,6 +101,20 @@ def run(parsed: Namespace) -> int:
         if not parsed.json:
             print(shown_path(parsed.plot))
     return DONE if all(point["status"] in ("ok", "oom") for point in points) else POINTS_FAILED
+
+
+def _seal(parsed: Namespace) -> int:
+    """Write the sealed predictions of the runs in the file, and say how many there are."""
+    from reproduce.analysis import sealed
+
+    if parsed.file == "-" or parsed.plot or parsed.json or parsed.columns:
+        raise UsageError(
+            "--out seals the predictions of a file, all of them; needs neither -, --json, --plot, --columns"
+        )
+    started = datetime.now(UTC)
+    record = sealed.seal(read_points(parsed.file), Path(parsed.file), parsed.out, parsed.command, started)
+    print(record.notes[0], shown_path(parsed.out), sep="\n")
+    return DONE
 
 
 def _plot(points: Sequence[Mapping[str, Any]], path: Path, sensitivity: bool) -> None:

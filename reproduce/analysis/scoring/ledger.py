@@ -21,6 +21,9 @@ from reproduce.experiment.margins import read
 
 FILE = Path(__file__).with_name("ledger.json")
 GIB = 2**30
+# The studies of today's programs on A100, H100 and B200, and how many runs make an interval.
+TODAY = ("dgxc_h100", "mosaic_a100_80", "mosaic_h100", "zero_bubble_a100", "simumax_b200")
+FEWEST = 20
 TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 
 
@@ -28,9 +31,9 @@ TEXTS = ("id", "title", "source", "measured", "cluster", "caveat")
 class Study:
     """What one source measured, of one cluster and program; `caveat` says what is not modelled or not known.
 
-    `points` has a row per training iteration: `label` (the configuration in the paper's letters), `config`,
-    `iteration_time` in s, as published or from the published teraFLOP/s per GPU by eq. 3, and `first_rank_bytes`, the
-    memory of a GPU of the first pipeline rank, None if not published.
+    `points` has a row per training iteration: `label` (the source's, or the configuration in the paper's letters),
+    `config`, `iteration_time` in s, as published or from what is published per GPU (teraFLOP/s by eq. 3, tokens/s,
+    sequences/s), and `first_rank_bytes`, the memory of a GPU of the first pipeline rank, None if not published.
 
     `alternative` are settings that may as well have been used, where the source does not say: scored beside.
     """
@@ -75,18 +78,27 @@ def _document() -> Any:
 def _point(entry: Mapping[str, Any]) -> dict[str, Any]:
     config = TrainingConfig.from_plain(entry["config"])
     model, parallel = config.model, config.parallel
-    if "iteration_s" in entry:
-        seconds = entry["iteration_s"]
-    else:
-        seconds = flops_per_iteration(model, parallel.B) / parallel.n / (entry["tflops_per_gpu"] * 1e12)
     gib = entry.get("memory_gib_first_rank")
     return {
-        "label": f"l={model.layers} h={model.hidden} a={model.heads} "
+        "label": entry.get("label")
+        or f"l={model.layers} h={model.hidden} a={model.heads} "
         f"p={parallel.p} t={parallel.t} d={parallel.d} b={parallel.b} B={parallel.B}",
         "config": config,
-        "iteration_time": seconds,
+        "iteration_time": _seconds(entry, config),
         "first_rank_bytes": None if gib is None else gib * GIB,
     }
+
+
+def _seconds(entry: Mapping[str, Any], config: TrainingConfig) -> float:
+    """The published seconds of an iteration, or those that follow from what is published per GPU."""
+    B, n = config.parallel.B, config.parallel.n
+    amounts = {
+        "tflops_per_gpu": flops_per_iteration(config.model, B) / 1e12,
+        "tokens_per_s_per_gpu": B * config.model.seq,
+        "sequences_per_s_per_gpu": B,
+    }
+    rates = (amount / n / entry[name] for name, amount in amounts.items() if name in entry)
+    return float(entry["iteration_s"]) if "iteration_s" in entry else next(rates)
 
 
 def predicted(study: Study, cluster: Cluster | None = None) -> DataFrame:
@@ -107,6 +119,22 @@ def throughput_score(points: DataFrame) -> dict[str, Any]:
     """The score of predicted points, and the median error: an error of +0.1 is a prediction 10% too fast."""
     speeds = compared(points[["label"]].assign(ours=1 / points.seconds, paper=1 / points.iteration_time.astype(float)))
     return {**vars(score(speeds)), "median": float(speeds.error.abs().median())}
+
+
+@cache
+def measured_over_predicted(cluster: str) -> tuple[float, float]:
+    """Where nine in ten of today's measured iteration times lie, over the predicted ones: the lower and upper end.
+
+    They are the runs of `TODAY` on that cluster, or on all where it has fewer than twenty. 1 is always inside.
+    """
+    ratios: dict[str, list[float]] = {}
+    for study in studies():
+        if study.id in TODAY:
+            points = predicted(study)
+            ratios.setdefault(study.cluster, []).extend(points.iteration_time.astype(float) / points.seconds)
+    known = ratios.get(cluster, [])
+    values = Series(known if len(known) >= FEWEST else [ratio for some in ratios.values() for ratio in some])
+    return min(1.0, values.quantile(0.05)), max(1.0, values.quantile(0.95))
 
 
 def memory_score(points: DataFrame) -> Score | None:

@@ -41,7 +41,7 @@ def study(*seconds: float, first_rank_bytes: float | None = None) -> Study:
 
 
 def test_every_study_says_where_it_is_from_and_has_points():
-    assert sum(len(s.points) for s in studies()) == 121
+    assert sum(len(s.points) for s in studies()) == 343
     for s in studies():
         assert len(s.source) > 20
         assert s.caveat
@@ -71,6 +71,14 @@ def test_a_published_throughput_becomes_seconds_by_equation_3():
     config = readme.config
     flops = flops_per_iteration(config.model, config.parallel.B)
     assert flops / config.parallel.n / readme.iteration_time == pytest.approx(138e12)
+
+
+def test_tokens_and_sequences_per_gpu_become_seconds():
+    zero_bubble = next(s for s in studies() if s.id == "zero_bubble_a100").points.iloc[-1]
+    assert zero_bubble.iteration_time == pytest.approx(256 / 32 / 0.9)
+    fsdp = next(s for s in studies() if s.id == "mosaic_a100_80").points
+    row = fsdp[fsdp.label == "125m s512 8 GPUs b128 amp_bf16 DEFAULT"].iloc[0]
+    assert row.iteration_time == pytest.approx(2048 * 512 / 8 / 165681)
 
 
 def test_memory_of_the_first_rank_is_the_peak_where_that_is_the_fullest():

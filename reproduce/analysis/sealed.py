@@ -1,0 +1,248 @@
+"""Sealed predictions: public training runs, predicted before anybody joins what they measured.
+
+A row says what its source publishes of a run: `id`, `hardware`, `model` (fields or a name), `layout`, `precision`,
+`metric` (what will be scored) and `needs` (techniques of that run); `choices` are fields of a configuration that the
+source leaves out, or that cannot be described, with `why`. The record has a point for every row: the prediction with
+its interval, or the reason why there is none, what was simulated, and the digests of all that the numbers depend on.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
+from ptdp_core.errors import ConfigurationError
+from ptdp_core.simulator import simulate
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from reproduce.analysis.planning.models import with_model_fields
+from reproduce.analysis.scoring.ledger import measured_over_predicted
+from reproduce.experiment.parameters import check_keys
+from reproduce.running import simulated
+from reproduce.running.evaluator import sources_digest
+from reproduce.running.runner import RECORD, require_folder
+from results.records import Interval, Metric, PointResult, Record, digest_file, fingerprint, write_record
+from results.records.errors import UsageError, did_you_mean
+from results.records.provenance import collect
+
+MODEL, PARALLEL = ([field.name for field in fields(part)] for part in (ModelConfig, ParallelConfig))
+
+REQUIRED = ("id", "hardware", "model", "layout", "precision", "metric", "needs")
+OPTIONAL = ("program", "choices", "why")
+MEASUREMENTS = ("measured", "result", "iteration_s", "tokens_per_s_per_gpu", "samples_per_gpu_s", "tflops_per_gpu")
+METRICS = {"iteration_s": ("iteration_time", "s"), "tokens_per_s_per_gpu": ("tokens_per_s_per_gpu", "tokens/s")}
+# What a source calls its machine, and the cluster file that describes it, once there is one.
+HARDWARE = {
+    "a100_40gb": "a100-40",
+    "a100_80gb": "a100-80",
+    "A100 SXM 80GB, RoCE, 8 a node": "a100-80-4hca",
+    "A800 SXM (NVLink 400 GB/s)": "a800",
+    "h100_80gb": "h100",
+    "DGX H100 (NVIDIA DGX Cloud)": "h100",
+    "DGX H100 (NVIDIA Eos)": "h100",
+    "DGX-H100": "h100",
+    "H100 SXM": "h100",
+    "H100 SXM IB400": "h100",
+    "H100 80GB 700 W, RoCE 400G": "h100",
+    "8 x B200 SXM, one node": "b200",
+    "B200 (Together AI)": "b200",
+    "DGX-B200": "b200",
+    "DGX-B300": "b300",
+    "GB200 NVL72": "gb200",
+    "DGX-GB200": "gb200",
+    "DGX-GB300": "gb300",
+}
+DESCRIBED = ("bf16", "BF16", "amp_bf16", "fp16")
+PRECISIONS = (*DESCRIBED, "fp8", "FP8", "amp_fp8", "FP8-CS", "FP8-CS (FP8-MX)", "FP8-MX", "MXFP8", "NVFP4")
+# Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
+TECHNIQUES = {
+    "CP": "context parallelism",
+    "MoE/EP": "experts",
+    "MLA": "multi-head latent attention",
+    "Mamba": "state-space layers",
+    "LoRA": "training of adapters alone",
+    "packed SFT": "sequences of mixed lengths",
+    "ZeRO-2 (SHARD_GRAD_OP)": "ZeRO-2",
+    **dict.fromkeys(("FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)")),
+    **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
+}
+REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
+LAYOUT = {"s": "seq"} | {
+    name: name for name in ("t", "p", "d", "v", "b", "B", "sequence_parallel", "sharded_optimizer")
+}
+LAYOUT_OTHERS = (
+    *("gpus", "cp", "ep", "fsdp", "recompute", "sharding", "mixed"),
+    *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs"),
+)
+SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "fsdp", "b", "B", "s")
+# A source with two precisions in a row puts the other one's size in brackets: 64 (0).
+SIZE = re.compile(r"(\d+)(?: \(\d+\))?")
+RECOMPUTE = {"recompute-activations": "selective"}  # Megatron's option
+
+
+def check(rows: Sequence[Any], file: str) -> None:
+    """Raise `UsageError` unless these are rows without a measurement, all of whose words are known."""
+    seen = set()
+    for number, row in enumerate(rows, 1):
+        where = f"{file}: row {number}"
+        if not isinstance(row, dict):
+            raise UsageError(f"{where} is no object; needs the keys {', '.join(REQUIRED)}")
+        if held := [key for key in MEASUREMENTS if key in row]:
+            raise UsageError(f"{where} holds a measurement, {held[0]!r}; needs rows without what is to be predicted")
+        _known(row, (*REQUIRED, *OPTIONAL), f"{where}: key")
+        if missing := [key for key in REQUIRED if key not in row]:
+            raise UsageError(f"{where} lacks {', '.join(missing)}; needs {', '.join(REQUIRED)}")
+        _check_words(row, where)
+        if row["id"] in seen:
+            raise UsageError(f"{where}: id {row['id']!r} stands twice; needs each once")
+        seen.add(row["id"])
+
+
+def _check_words(row: Mapping[str, Any], where: str) -> None:
+    texts, objects = ("id", "hardware", "precision", "metric"), ("model", "layout")
+    for keys, kind, called in ((texts, str, "a text"), (objects, dict, "an object"), (("needs",), list, "a list")):
+        for key in keys:
+            if not isinstance(row[key], kind):
+                raise UsageError(f"{where}: {key}={row[key]!r} is not {called}; needs {called}")
+    _known([row["hardware"]], tuple(HARDWARE), f"{where}: hardware")
+    _known([row["precision"]], PRECISIONS, f"{where}: precision")
+    _known([row["metric"]], tuple(METRICS), f"{where}: metric")
+    _known([need for need in row["needs"] if not str(need).endswith(REMARKS)], tuple(TECHNIQUES), f"{where}: technique")
+    _known(row["layout"], (*LAYOUT, *LAYOUT_OTHERS), f"{where}: layout's")
+    for key in SIZES:
+        if (value := row["layout"].get(key)) is not None and not SIZE.fullmatch(str(value)):
+            raise UsageError(
+                f"{where}: {key}={value!r} is no size; needs a whole number, or null where none is published"
+            )
+    _known(row["model"], ("name", *MODEL), f"{where}: model's")
+    if not isinstance(row.get("choices", {}), dict):
+        raise UsageError(f"{where}: choices={row['choices']!r} is not an object; needs fields of a configuration")
+    _known(row.get("choices", {}), (*MODEL, *PARALLEL), f"{where}: choice")
+
+
+def _known(words: Any, known: Sequence[str], what: str) -> None:
+    for word in words:
+        if word not in known:
+            hint = did_you_mean(str(word), list(known)) or f"; known: {', '.join(known)}"
+            raise UsageError(f"{what} {word!r} is unknown{hint}")
+
+
+def _layout(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is published of a row's layout, sizes as numbers."""
+    known = {key: value for key, value in row["layout"].items() if value is not None}
+    return {key: int(str(value).split()[0]) if key in SIZES else value for key, value in known.items()}
+
+
+def predict(row: Mapping[str, Any]) -> PointResult:
+    """The sealed point of a checked row."""
+    name = HARDWARE[row["hardware"]]
+    parameters: dict[str, Any] = {"hardware": row["hardware"], "precision": row["precision"]}
+    if lacking := _not_described(row):
+        return _point(row, parameters, "skipped", f"not described: {', '.join(lacking)}", {})
+    try:
+        entry = configuration(row)
+        check_keys(entry)
+        config = TrainingConfig.from_plain(entry)
+        if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
+            raise ConfigurationError(f"p*t*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
+        simulated.check_passes(config)
+        cluster, reference = simulated.open_cluster(name)
+        estimate = simulate(config, cluster)
+    except (ConfigurationError, UsageError) as error:
+        return _point(row, parameters, "invalid", str(error), {})
+    parameters |= config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
+    tokens = config.parallel.B * config.model.seq / config.parallel.n
+    low, high = (share * estimate.iteration_time for share in measured_over_predicted(name))
+    metric, unit = METRICS[row["metric"]]
+    value, ends = estimate.iteration_time, (low, high)
+    if metric != "iteration_time":
+        value, ends = tokens / value, (tokens / high, tokens / low)
+    status, reason = ("ok", None) if estimate.fits else ("oom", simulated.oom_reason(estimate, cluster))
+    metrics = {metric: Metric(value, unit, "simulated", interval=Interval(*ends, 0.9))}
+    return _point(row, parameters, status, reason, metrics)
+
+
+def _point(
+    row: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    status: str,
+    reason: str | None,
+    metrics: Mapping[str, Metric],
+) -> PointResult:
+    label = ", ".join([row["model"].get("name") or f"l={row['model'].get('layers')}", row["hardware"]])
+    series = row["id"].rpartition("-")[0]
+    return PointResult(row["id"], series, label, parameters, status, reason, fingerprint(dict(row)), metrics)
+
+
+def _not_described(row: Mapping[str, Any]) -> list[str]:
+    """What a row has that no configuration, cluster or precision here describes."""
+    missing = [why for need, why in TECHNIQUES.items() if why and need in row["needs"]]
+    for size, why in (("cp", TECHNIQUES["CP"]), ("ep", TECHNIQUES["MoE/EP"])):
+        if _layout(row).get(size, 1) > 1 and why not in missing:
+            missing.append(str(why))
+    if row["precision"] not in DESCRIBED:
+        missing.append(f"precision {row['precision']}")
+    name = HARDWARE[row["hardware"]]
+    if not (CLUSTER_FOLDER / f"{name}.toml").is_file():
+        missing.append(f"the cluster {name}")
+    return missing
+
+
+def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's configuration, with today's programs' habits where neither the source nor its choices say anything.
+
+    These are: flash attention, sequence parallelism with t > 1, the optimizer's state sharded with d > 1, b=1, v=1, no
+    recomputation. Raises `UsageError` for a model that is not known by its name.
+    """
+    model, layout = dict(row["model"]), _layout(row)
+    if "name" in model:
+        model = dict(with_model_fields({"model": model.pop("name").lower().replace("_", "-"), **model}))
+    entry = model | {ours: layout[theirs] for theirs, ours in LAYOUT.items() if theirs in layout}
+    t, p = entry.setdefault("t", 1), entry.setdefault("p", 1)
+    d = entry.setdefault("d", max(1, layout.get("gpus", t * p) // (t * p)))
+    recompute = layout.get("recompute", "none")
+    entry |= {"attention": "sdpa", "recompute": RECOMPUTE.get(recompute, recompute)}
+    if layout.get("sharding") == "FULL_SHARD" or layout.get("fsdp", 0) > 1:
+        entry["data_parallel"] = "zero3"
+    else:
+        entry.setdefault("sharded_optimizer", d > 1)
+    entry.setdefault("sequence_parallel", t > 1)
+    return entry | row.get("choices", {})
+
+
+def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], started: datetime) -> Record:
+    """Predict every row of a file and write the record.
+
+    Raises `UsageError`, before anything is written, for rows that will not do or a folder with a sealed record.
+    """
+    if (folder / RECORD).exists():
+        raise UsageError(f"{folder / RECORD} is sealed and stays as it is; needs another folder")
+    check(rows, str(file))
+    points = tuple(map(predict, rows))
+    made = sum(bool(point.metrics) for point in points)
+    chosen = {row["why"]: row["id"].rpartition("-")[0] for row in rows if "why" in row}
+    digest = sources_digest((*simulated.SOURCES, "reproduce/analysis/sealed.py"), None, simulated)
+    record = Record(
+        kind="comparison",
+        id="sealed",
+        title="Sealed predictions",
+        paper=None,
+        fidelity="simulated",
+        scale="own",
+        state="complete",
+        provenance=collect(command, started, code_digest=digest),
+        points=points,
+        notes=(
+            f"{made} of {len(points)} rows predicted; of the others the reason says what cannot be described.",
+            f"The points file's SHA-256 is {digest_file(file)}.",
+            "An interval holds nine in ten of the open runs' measured over predicted times, of the same cluster if "
+            "there are twenty of it, else of all, and always the prediction (reproduce accuracy --ledger).",
+            " ".join((configuration.__doc__ or "").split("Raises")[0].split()),
+            *(f"{source}: {why}" for why, source in chosen.items()),
+        ),
+    )
+    require_folder(folder)
+    write_record(record, folder / RECORD)
+    return record

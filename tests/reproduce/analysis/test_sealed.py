@@ -1,0 +1,123 @@
+"""Sealed predictions of public runs: every row answered, no measurement read, no record replaced."""
+
+import json
+
+import pytest
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.simulator import load_cluster, simulate
+from reproduce.analysis import sealed
+from reproduce.analysis.scoring.ledger import measured_over_predicted
+from reproduce.cli import main
+from results import ROOT
+from results.records import digest_file, read_record
+
+MODERN = ROOT / "results" / "reference" / "blind" / "modern"
+ROW = {
+    "id": "here-000",
+    "hardware": "DGX-H100",
+    "model": {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200},
+    "layout": {"gpus": 16, "t": 2, "p": 2, "d": 4, "v": None, "b": 1, "B": 64, "s": 2048},
+    "precision": "bf16",
+    "metric": "tokens_per_s_per_gpu",
+    "needs": ["v and b not published"],
+}
+
+
+@pytest.fixture
+def seal(tmp_path, capsys):
+    """Seals rows; returns exit code, what stderr says, and the record if there is one."""
+
+    def sealed_rows(*rows, folder="sealed"):
+        (tmp_path / "points.json").write_text(json.dumps(rows))
+        code = main(["predict", str(tmp_path / "points.json"), "--out", str(tmp_path / folder)])
+        path = tmp_path / folder / "record.json"
+        return code, capsys.readouterr().err, read_record(path) if path.exists() else None
+
+    return sealed_rows
+
+
+def test_a_row_is_predicted_as_its_configuration(seal, tmp_path):
+    code, _, record = seal(ROW)
+    (point,) = record.points
+    config = TrainingConfig.from_plain({key: point.parameters[key] for key in sealed.configuration(ROW)})
+    estimate = simulate(config, load_cluster("h100"))
+    tokens = point.metrics["tokens_per_s_per_gpu"]
+    assert code == 0
+    assert tokens.value == pytest.approx(64 * 2048 / 16 / estimate.iteration_time)
+    low, high = measured_over_predicted("h100")
+    assert tokens.interval.low == pytest.approx(tokens.value / high)
+    assert tokens.interval.high == pytest.approx(tokens.value / low)
+    assert low <= 1 <= high
+    assert config.parallel.sequence_parallel
+    assert config.parallel.sharded_optimizer
+    assert digest_file(tmp_path / "points.json") in record.notes[1]
+
+
+def test_choices_stand_in_the_record(seal):
+    _, _, record = seal(ROW | {"choices": {"v": 6, "b": 2}, "why": "One layer a chunk."})
+    assert (record.points[0].parameters["v"], record.points[0].parameters["b"]) == (6, 2)
+    assert "here: One layer a chunk." in record.notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"precision": "MXFP8"}, "not described: precision MXFP8"),
+        ({"needs": ["CP", "MLA"]}, "not described: context parallelism, multi-head latent attention"),
+        ({"layout": ROW["layout"] | {"cp": 2}}, "not described: context parallelism"),
+        ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
+        ({"model": {"name": "Unheard-Of 9B"}}, "unknown model"),
+    ],
+)
+def test_a_row_without_a_prediction_says_why(seal, changes, reason):
+    code, _, record = seal(ROW | changes, ROW | {"id": "here-001"})
+    assert code == 0
+    assert reason in record.points[0].reason
+    assert not record.points[0].metrics
+    assert record.points[1].metrics
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"measured": 2.83}, "holds a measurement, 'measured'"),
+        ({"layout": ROW["layout"] | {"iteration_s": 2.83}}, "'iteration_s' is unknown"),
+        ({"precision": "FP9"}, "precision 'FP9' is unknown"),
+        ({"hardware": "DGX-H1000"}, "did you mean 'DGX-H100'?"),
+        ({"needs": ["Telepathy"]}, "technique 'Telepathy' is unknown"),
+        ({"metric": "mfu"}, "metric 'mfu' is unknown"),
+        ({"model": 3}, "model=3 is not an object"),
+        ({"layout": ROW["layout"] | {"t": "two"}}, "t='two' is no size"),
+        ({"id": "here-001"}, "id 'here-001' stands twice"),
+        ({"choices": {"speed": 2}}, "choice 'speed' is unknown"),
+    ],
+)
+def test_what_will_not_do_is_refused_in_one_line_and_nothing_is_written(seal, tmp_path, changes, said):
+    code, error, record = seal(ROW | {"id": "here-001"}, ROW | changes)
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+    assert record is None
+    assert not (tmp_path / "sealed").exists()
+
+
+def test_a_sealed_record_stays_as_it_is(seal, tmp_path):
+    seal(ROW)
+    before = (tmp_path / "sealed" / "record.json").read_bytes()
+    code, error, _ = seal(ROW | {"precision": "fp16"})
+    assert (code, error.count("\n")) == (2, 1)
+    assert "is sealed" in error
+    assert (tmp_path / "sealed" / "record.json").read_bytes() == before
+
+
+def test_every_public_run_has_a_sealed_answer():
+    rows = json.loads((MODERN / "points.json").read_text())
+    sealed.check(rows, "points.json")
+    for path in MODERN.glob("*/record.json"):
+        record = read_record(path)
+        assert [point.key for point in record.points] == [row["id"] for row in rows]
+        assert all(point.metrics or point.reason for point in record.points)
+        assert digest_file(MODERN / "points.json") in record.notes[1]
+        assert record.provenance.commit
+        assert not record.provenance.dirty
