@@ -15,6 +15,7 @@ from typing import Any
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
+from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.simulator import simulate
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.analysis.planning.models import with_model_fields
@@ -54,8 +55,15 @@ HARDWARE = {
     "DGX-GB200": "gb200",
     "DGX-GB300": "gb300",
 }
-DESCRIBED = ("bf16", "BF16", "amp_bf16", "fp16")
-PRECISIONS = (*DESCRIBED, "fp8", "FP8", "amp_fp8", "FP8-CS", "FP8-CS (FP8-MX)", "FP8-MX", "MXFP8", "NVFP4")
+# What a source calls its precision, and the FP8 recipe of its linears: 'none' is 16 bits, None cannot be described.
+# Where a source says FP8 and no more, it is Transformer Engine's default, delayed scaling; CS is current scaling.
+PRECISIONS: Mapping[str, str | None] = {
+    **dict.fromkeys(("bf16", "BF16", "amp_bf16", "fp16"), "none"),
+    **dict.fromkeys(("fp8", "FP8", "amp_fp8"), "delayed"),
+    **dict.fromkeys(("FP8-CS", "FP8-CS (FP8-MX)"), "tensorwise"),
+    **dict.fromkeys(("FP8-MX", "MXFP8"), "mxfp8"),
+    "NVFP4": None,
+}
 # Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
 TECHNIQUES = {
     "CP": "context parallelism",
@@ -64,8 +72,7 @@ TECHNIQUES = {
     "Mamba": "state-space layers",
     "LoRA": "training of adapters alone",
     "packed SFT": "sequences of mixed lengths",
-    "ZeRO-2 (SHARD_GRAD_OP)": "ZeRO-2",
-    **dict.fromkeys(("FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)")),
+    **dict.fromkeys(("FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
     **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
 }
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
@@ -107,7 +114,7 @@ def _check_words(row: Mapping[str, Any], where: str) -> None:
             if not isinstance(row[key], kind):
                 raise UsageError(f"{where}: {key}={row[key]!r} is not {called}; needs {called}")
     _known([row["hardware"]], tuple(HARDWARE), f"{where}: hardware")
-    _known([row["precision"]], PRECISIONS, f"{where}: precision")
+    _known([row["precision"]], tuple(PRECISIONS), f"{where}: precision")
     _known([row["metric"]], tuple(METRICS), f"{where}: metric")
     _known([need for need in row["needs"] if not str(need).endswith(REMARKS)], tuple(TECHNIQUES), f"{where}: technique")
     _known(row["layout"], (*LAYOUT, *LAYOUT_OTHERS), f"{where}: layout's")
@@ -182,7 +189,7 @@ def _not_described(row: Mapping[str, Any]) -> list[str]:
     for size, why in (("cp", TECHNIQUES["CP"]), ("ep", TECHNIQUES["MoE/EP"])):
         if _layout(row).get(size, 1) > 1 and why not in missing:
             missing.append(str(why))
-    if row["precision"] not in DESCRIBED:
+    if PRECISIONS[row["precision"]] is None:
         missing.append(f"precision {row['precision']}")
     name = HARDWARE[row["hardware"]]
     if not (CLUSTER_FOLDER / f"{name}.toml").is_file():
@@ -194,7 +201,9 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's configuration, with today's programs' habits where neither the source nor its choices say anything.
 
     These are: flash attention, sequence parallelism with t > 1, the optimizer's state sharded with d > 1, b=1, v=1, no
-    recomputation. Raises `UsageError` for a model that is not known by its name.
+    recomputation; of two stages more than layers, the first and the last have none.
+
+    Raises `UsageError` for a model that is not known by its name.
     """
     model, layout = dict(row["model"]), _layout(row)
     if "name" in model:
@@ -204,11 +213,17 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     d = entry.setdefault("d", max(1, layout.get("gpus", t * p) // (t * p)))
     recompute = layout.get("recompute", "none")
     entry |= {"attention": "sdpa", "recompute": RECOMPUTE.get(recompute, recompute)}
+    if (recipe := PRECISIONS[row["precision"]]) != "none":
+        entry["fp8_recipe"] = recipe
     if layout.get("sharding") == "FULL_SHARD" or layout.get("fsdp", 0) > 1:
         entry["data_parallel"] = "zero3"
     else:
+        if layout.get("sharding") == "SHARD_GRAD_OP":
+            entry["data_parallel"] = "zero2"
         entry.setdefault("sharded_optimizer", d > 1)
     entry.setdefault("sequence_parallel", t > 1)
+    if (layers := entry.get("layers")) == p * entry.get("v", 1) - 2:
+        entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
     return entry | row.get("choices", {})
 
 

@@ -5,6 +5,7 @@ sentence. (`reproduce.tools.hugging_face` reads weights, too, and refuses what t
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +60,14 @@ FAMILIES = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3
 GPT_2_SIZES = ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size")
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 SUFFIXES = ("-hf", "-instruct", "-chat", "-base", "-it", "-v0.1", "-v0.3")
-OTHER_NAMES = {"405b": "llama-3-405b"}
+OTHER_NAMES = {
+    "405b": "llama-3-405b",
+    "gpt3-175b": "175b",
+    "nemotron-8b": "nemotron-3-8b",
+    "nemotron-15b": "nemotron-4-15b",
+    "nemotron-22b": "nemotron-3-22b",
+    "nemotron-340b": "nemotron-4-340b",
+}
 
 
 class Known(NamedTuple):
@@ -71,11 +79,11 @@ class Known(NamedTuple):
 
 
 def short_name(name: str) -> str:
-    """A hub's name as models are called here: 'meta-llama/Llama-3.1-70B-Instruct' is 'llama-3-70b'."""
-    short = name.lower().rpartition("/")[2].removeprefix("meta-")
+    """Others' names as models are called here: 'meta-llama/Llama-3.1-70B-Instruct', 'LLAMA3_70B' are 'llama-3-70b'."""
+    short = name.lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
     while short.endswith(SUFFIXES):
         short = next(short.removesuffix(suffix) for suffix in SUFFIXES if short.endswith(suffix))
-    return OTHER_NAMES.get(short, short.replace("llama-3.1-", "llama-3-"))
+    return OTHER_NAMES.get(short, re.sub(r"^llama-?(\d)(\.1)?-", r"llama-\1-", short))
 
 
 def is_file(name: str) -> bool:

@@ -63,7 +63,7 @@ def test_choices_stand_in_the_record(seal):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"precision": "MXFP8"}, "not described: precision MXFP8"),
+        ({"precision": "NVFP4"}, "not described: precision NVFP4"),
         ({"needs": ["CP", "MLA"]}, "not described: context parallelism, multi-head latent attention"),
         ({"layout": ROW["layout"] | {"cp": 2}}, "not described: context parallelism"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
