@@ -1,8 +1,10 @@
 """Runs a check from start to end: trees, launches, session, result; and the self-test, which checks the gate itself."""
 
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from benchmarks.gate import procedure
 from benchmarks.gate.guard import canary
@@ -10,13 +12,14 @@ from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
 from benchmarks.gate.procedure import Procedure, overall, swap_tables
 from benchmarks.gate.project import Project
 from benchmarks.gate.session import Finding, Session, SessionResult
-from benchmarks.gate.trees import Tree
+from benchmarks.gate.trees import BASE, HEAD, Tree, build, require_clean, require_linux, resolve
 from results.records.errors import (
     DONE,
     INCONCLUSIVE,
     INTERNAL,
     NOTHING_SELECTED,
     REGRESSED,
+    NothingSelectedError,
     UsageError,
     did_you_mean,
 )
@@ -140,6 +143,59 @@ class Change:
 
     def __str__(self) -> str:
         return f"{self.what} {self.base} -> {self.head}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the gate says of one benchmark: in words, whether it failed, and whether anything could be told."""
+
+    text: str
+    failed: bool
+    decided: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Times of base and head, and what a step does more or less often on head."""
+
+    result: CheckResult
+    counts: Mapping[str, Sequence[Change]]
+
+    @property
+    def told(self) -> dict[str, list[str]]:
+        """The changed counts in words."""
+        return {name: list(map(str, changes)) for name, changes in self.counts.items()}
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        grown = any(change.grown for changes in self.counts.values() for change in changes)
+        return REGRESSED if grown else self.result.code
+
+    def of(self, name: str) -> Found:
+        """What was found of a benchmark."""
+        if name in self.result.lacking:
+            return Found(f"{NOT_COMPARED}: {self.result.lacking[name]}", failed=False, decided=False)
+        finding = next(finding for finding in self.result.findings if finding.name == name)
+        grown = [str(change) for change in self.counts.get(name, ()) if change.grown]
+        slower = f"{finding.slowdown:+.1%}" if finding.rounds else "not measured"
+        lines = [f"{finding.verdict}: {slower}{f', {finding.reason}' if finding.reason else ''}", *grown]
+        failed = bool(grown) or finding.verdict == procedure.REGRESSED
+        return Found("\n".join(lines), failed, finding.verdict != procedure.INCONCLUSIVE)
+
+
+def compare(project: Project, base: str, seed: int, budget_s: float) -> Comparison:
+    """Compare a project's suite at HEAD with a base: counts, then times. Raises `ReproduceError` for what cannot be."""
+    require_linux()
+    refs = [(BASE, base, resolve(project.folder, base)), (HEAD, "HEAD", resolve(project.folder, "HEAD"))]
+    require_clean(project.folder)
+    if refs[0][2] == refs[1][2]:
+        raise NothingSelectedError(f"base {base} and head are the same commit; name an older commit as --base")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
+        trees, benchmarks = build(project.folder, refs, Path(folder)), select(project, ())
+        counts = counted(trees, benchmarks) if project.counts else {}
+        return Comparison(check(trees, benchmarks, seed, budget_s, lambda text: None, started), counts)
 
 
 def counted(trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, list[Change]]:

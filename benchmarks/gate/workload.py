@@ -107,8 +107,9 @@ def _test(workload: dict[str, Any]) -> Callable[[], object]:
             return Handed(found)
 
     def run() -> None:
-        arguments = [workload["test"], "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist"]
-        pytest.main([*arguments, "-p", "no:faulthandler"], plugins=[Fixtures()])
+        others = ("benchmark", "codspeed", "ptdp_gate", "xdist", "cacheprovider", "faulthandler")
+        options = [word for plugin in others for word in ("-p", f"no:{plugin}")]
+        pytest.main([workload["test"], "-q", "--capture=no", *options], plugins=[Fixtures()])
         found.put(None)  # the test ended, and its fixture was given nothing
 
     threading.Thread(target=run, daemon=True).start()
