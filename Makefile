@@ -68,7 +68,7 @@ lint-page: ## check style and types of the page's JavaScript (needs npm)
 docs: $(STAMP) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
-	$(RUN)/python -m reproduce site --out build/site/explore
+	$(RUN)/python -m reproduce site --out build/site/live
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache htmlcov .coverage
