@@ -197,7 +197,7 @@ def shown(result: Result) -> str:
 
 def experiment(artifact: Artifact) -> str:
     """The page of an artifact."""
-    text = f"# {artifact.label}: {artifact.title}\n\n"
+    text = f"# {artifact.label}: {artifact.title}\n\n[All experiments](../experiments.md) · [Gallery](../gallery.md)\n\n"
     where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
     text += f"{artifact.description}{where}\n\n"
     return text + "".join(map(shown, results(artifact)))
@@ -210,14 +210,14 @@ def experiments() -> str:
         found = results(artifact)
         fidelities = ", ".join(dict.fromkeys(result.record.fidelity for result in found))
         link = f"[{artifact.label}: {artifact.title}](experiments/{artifact.id}.md)"
-        rows.append([link, f"`{artifact.id}`", fidelities, verdicts(found[0].record) if found else ""])
-    return EXPERIMENTS + table(["experiment", "id", "results", "verdicts on its claims"], rows)
+        rows.append([link, fidelities, verdicts(found[0].record) if found else ""])
+    return EXPERIMENTS + table(["experiment", "results", "verdicts on its claims"], rows)
 
 
 def cards(pictures: list[tuple[str, str, str]]) -> str:
     """A grid of pictures, each with the page that it leads to and its caption in Markdown."""
     items = (
-        f"-   [![{plain(caption)}]({picture}){{ loading=lazy }}]({page})\n\n    {caption}\n\n"
+        f"-   [![{caption.replace('**', '')}]({picture}){{ loading=lazy }}]({page})\n\n    {caption}\n\n"
         for picture, page, caption in pictures
     )
     return f'<div class="grid cards gallery" markdown>\n\n{"".join(items)}</div>\n\n'

@@ -16,12 +16,13 @@ WIDTH = 900  # CSS pixels
 LIVE = "#chart svg[aria-label]:not(.published)"  # a chart of simulated values
 
 
-def take(page: Page, last: str, name: str) -> None:
-    """Save what is seen of a page down to its element `last`."""
-    box = page.locator(last).bounding_box()
-    assert box
-    area = {"x": 0, "y": 0, "width": WIDTH, "height": box["y"] + box["height"] + 8}
-    page.screenshot(path=PICTURES / name, clip=area)
+def take(page: Page, first: str, last: str, name: str) -> None:
+    """Save what is seen of a page from its element `first` to its element `last`."""
+    upper, lower = (page.locator(element).bounding_box() for element in (first, last))
+    assert upper
+    assert lower
+    top, bottom = upper["y"] - 8, lower["y"] + lower["height"] + 8
+    page.screenshot(path=PICTURES / name, clip={"x": 0, "y": top, "width": WIDTH, "height": bottom - top})
     page.close()
 
 
@@ -39,10 +40,10 @@ def main() -> None:
                 page.goto(address)
                 page.wait_for_selector(LIVE, timeout=120_000)
                 page.locator("#message", has_text="Ready").wait_for(timeout=120_000)
-                take(page, LIVE, picture)
+                take(page, "nav[role=tablist]", LIVE, picture)
             page = browser.new_page(viewport=size, color_scheme="light")
             page.goto(f"{address}report.html")
-            take(page, "table >> nth=0", "report.png")
+            take(page, "h1", "table >> nth=0", "report.png")
         browser.close()
 
 

@@ -265,3 +265,21 @@ def test_the_site_has_every_page() -> None:
     listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
+
+
+def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    parts = re.split(r"^  - ", nav, flags=re.MULTILINE)[1:]
+    assert len(parts) <= 8
+    assert all(part.count("\n      - ") <= 8 for part in parts)
+
+
+def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, _, _ = readme.partition("</picture>")
+    assert len(first.splitlines()) < 24
+    assert re.findall(r"^    (\w+ \w+) +#", first, re.MULTILINE) == ["make fig_interleaved", "make test"]
+    assert "](docs/explore.md)" in first
+    shown = re.findall(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', readme)
+    assert len(shown) >= 3
+    assert all((ROOT / "".join(path)).stat().st_size < 200_000 for path in shown)
