@@ -41,6 +41,7 @@ What can be reproduced, in the paper's order, then what is beyond it. Each has a
 verdicts on its claims, the commands and the time that they took. [The gallery](gallery.md) shows all figures at once.
 
 """
+AROUND = "[All experiments](../experiments.md) · [Gallery](../gallery.md)\n\n"  # of an experiment's page
 GALLERY = """---
 hide:
   - toc
@@ -197,7 +198,7 @@ def shown(result: Result) -> str:
 
 def experiment(artifact: Artifact) -> str:
     """The page of an artifact."""
-    text = f"# {artifact.label}: {artifact.title}\n\n[All experiments](../experiments.md) · [Gallery](../gallery.md)\n\n"
+    text = f"# {artifact.label}: {artifact.title}\n\n{AROUND}"
     where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
     text += f"{artifact.description}{where}\n\n"
     return text + "".join(map(shown, results(artifact)))

@@ -1,4 +1,4 @@
-"""Takes the screenshots in docs/pictures anew: the page for a browser, light and dark, and the report (`make pictures`)."""
+"""Takes the screenshots in docs/pictures (`make pictures`): the page for a browser, light and dark, and the report."""
 
 import shutil
 import tempfile
