@@ -41,7 +41,17 @@ What can be reproduced, in the paper's order, then what is beyond it. Each has a
 verdicts on its claims, the commands and the time that they took. [The gallery](gallery.md) shows all figures at once.
 
 """
-AROUND = "[All experiments](../experiments.md) · [Gallery](../gallery.md)\n\n"  # of an experiment's page
+EXPERIMENT = """---
+hide:
+  - navigation
+---
+# {label}: {title}
+
+[All experiments](../experiments.md) · [Gallery](../gallery.md)
+
+{description}{where}
+
+"""
 GALLERY = """---
 hide:
   - toc
@@ -173,10 +183,10 @@ def claims(record: Record) -> str:
     return text
 
 
-def folded(title: str, text: str) -> str:
-    """Text that a click unfolds."""
-    lines = "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
-    return f'??? note "{title}"\n\n{lines}\n'
+def box(head: str, text: str) -> str:
+    """Text in a box; a head that begins with question marks makes one that a click unfolds."""
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    return f"{head}\n\n{lines}\n"
 
 
 def shown(result: Result) -> str:
@@ -187,21 +197,22 @@ def shown(result: Result) -> str:
         copy(result.folder / "figure.png", result.picture)
         text += f"![{artifact.title}]({artifact.id}/{result.folder.name}.png)\n\n"
     points = markdown_table(result_table(artifact, record)) + "\n"
-    text += folded(f"All {len(record.points)} points", points) if len(record.points) > LONG_TABLE else points + "\n"
+    is_long = len(record.points) > LONG_TABLE
+    text += box(f'??? note "All {len(record.points)} points"', points) if is_long else points + "\n"
     text += claims(record)
-    text += "".join(f"- {plain(note)}\n" for note in record.notes) + "\n"
+    if record.notes:
+        text += box('!!! note "About these numbers"', "".join(f"- {plain(note)}\n" for note in record.notes))
     cores = f"{provenance.host.logical_cores} cores" if provenance.host.logical_cores else "a machine not known"
-    text += f"    {' '.join(result.command)}\n\n"
+    text += f"```sh\n{' '.join(result.command)}\n```\n\n"
     text += f"{len(record.points)} points took {result.took} on {cores}, start-up of Python apart, on "
     return text + f"{provenance.started[:10]} at commit {(provenance.commit or 'unknown')[:10]}.\n\n"
 
 
 def experiment(artifact: Artifact) -> str:
     """The page of an artifact."""
-    text = f"# {artifact.label}: {artifact.title}\n\n{AROUND}"
     where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
-    text += f"{artifact.description}{where}\n\n"
-    return text + "".join(map(shown, results(artifact)))
+    words = {"label": artifact.label, "title": artifact.title, "description": artifact.description}
+    return EXPERIMENT.format(**words, where=where) + "".join(map(shown, results(artifact)))
 
 
 def experiments() -> str:
