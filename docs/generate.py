@@ -195,7 +195,7 @@ def shown(result: Result) -> str:
     text = f"## {origin_of(record).capitalize()}, scale {record.scale}\n\n"
     if result.picture:
         copy(result.folder / "figure.png", result.picture)
-        text += f"![{artifact.title}]({artifact.id}/{result.folder.name}.png)\n\n"
+        text += f"![{artifact.title}]({artifact.id}/{result.folder.name}.png){{ width=680 }}\n\n"
     points = markdown_table(result_table(artifact, record)) + "\n"
     is_long = len(record.points) > LONG_TABLE
     text += box(f'??? note "All {len(record.points)} points"', points) if is_long else points + "\n"
