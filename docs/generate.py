@@ -78,10 +78,10 @@ left. Emulation needs Linux, two cores, `ip`, `tc`, and root or user namespaces.
 
 """
 LONG_TABLE = 30  # rows; a longer one is folded
-ACCURACY = {  # figures of no experiment, all of them on accuracy.md: file, what it shows
-    "accuracy/figure.png": "Simulated against published, all values",
-    "accuracy/sensitivity.png": "How the error moves with each parameter",
-    "blind_score/figure.png": "Predicted before the values were known: Figures 13 to 17",
+FURTHER = {  # figures of no experiment, by their names on the site: file, page that it leads to, what it shows
+    "accuracy.png": ("accuracy/figure.png", "accuracy.md", "Simulated against published, all values"),
+    "sensitivity.png": ("accuracy/sensitivity.png", "accuracy.md", "How the error moves with each parameter"),
+    "blind_score.png": ("blind_score/figure.png", "accuracy.md", "Figures 13 to 17, predicted before they were read"),
 }
 
 
@@ -247,9 +247,9 @@ def gallery() -> str:
                 caption = f"**{artifact.label}**, {origin_of(result.record)}: {result.artifact.title}"
                 parts.setdefault(part, []).append((result.picture, f"experiments/{artifact.id}.md", caption))
     parts["How far to trust it"] = []
-    for file, caption in ACCURACY.items():
-        copy(REFERENCE / file, f"figures/{file}")
-        parts["How far to trust it"].append((f"figures/{file}", "accuracy.md", caption))
+    for name, (file, page, caption) in FURTHER.items():
+        copy(REFERENCE / file, f"figures/{name}")
+        parts["How far to trust it"].append((f"figures/{name}", page, caption))
     return GALLERY + "".join(f"## {title}\n\n{cards(pictures)}" for title, pictures in parts.items())
 
 
