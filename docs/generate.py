@@ -5,9 +5,11 @@ project; these pages show them.
 """
 
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +99,11 @@ def copy(path: Path, name: str) -> None:
         file.write(path.read_bytes())
 
 
+def prose(text: str) -> str:
+    """A text as Markdown that shows it as it is, but for LaTeX."""
+    return re.sub(r"([\\`*_\[\]])", r"\\\1", escape(plain(text), quote=False))
+
+
 def cell(text: object) -> str:
     """A text as a cell of a Markdown table."""
     return str(text).replace("|", "\\|").replace("\n", " ")
@@ -140,7 +147,7 @@ class Result(NamedTuple):
     @property
     def took(self) -> str:
         """How long the run took, in seconds."""
-        return f"{self.record.provenance.duration_s:.{0 if self.record.provenance.duration_s >= 10 else 1}f} s"
+        return f"{self.record.provenance.duration_s:.1f} s"
 
 
 def runs(artifact: Artifact) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -173,9 +180,9 @@ def claims(record: Record) -> str:
     text = ""
     for claim in record.claims:
         if claim.verdict != "not testable here":
-            tolerance = f" *Tolerance: {plain(claim.tolerance)}.*" if claim.tolerance else ""
-            text += f'- **{claim.verdict}**: "{plain(claim.sentence)}" ({claim.place})\n\n'
-            text += f"    {plain(claim.explanation)}.{tolerance}\n\n"
+            tolerance = f" *Tolerance: {prose(claim.tolerance)}.*" if claim.tolerance else ""
+            text += f'- **{claim.verdict}**: "{prose(claim.sentence)}" ({claim.place})\n\n'
+            text += f"    {prose(claim.explanation)}.{tolerance}\n\n"
     rest = [claim for claim in record.claims if claim.verdict == "not testable here"]
     if rest:
         text += "**Not testable here**, as they need a better fidelity or other hardware:\n\n"
@@ -201,7 +208,7 @@ def shown(result: Result) -> str:
     text += box(f'??? note "All {len(record.points)} points"', points) if is_long else points + "\n"
     text += claims(record)
     if record.notes:
-        text += box('!!! note "About these numbers"', "".join(f"- {plain(note)}\n" for note in record.notes))
+        text += box('!!! note "About these numbers"', "".join(f"- {prose(note)}\n" for note in record.notes))
     cores = f"{provenance.host.logical_cores} cores" if provenance.host.logical_cores else "a machine not known"
     text += f"```sh\n{' '.join(result.command)}\n```\n\n"
     text += f"{len(record.points)} points took {result.took} on {cores}, start-up of Python apart, on "
@@ -211,7 +218,7 @@ def shown(result: Result) -> str:
 def experiment(artifact: Artifact) -> str:
     """The page of an artifact."""
     where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
-    words = {"label": artifact.label, "title": artifact.title, "description": artifact.description}
+    words = {"label": artifact.label, "title": artifact.title, "description": prose(artifact.description)}
     return EXPERIMENT.format(**words, where=where) + "".join(map(shown, results(artifact)))
 
 
@@ -272,7 +279,7 @@ def evaluation() -> str:
             if result := made.get(command):
                 expected = "; ".join(filter(None, [f"{len(result.record.points)} points", verdicts(result.record)]))
                 size = sum(path.stat().st_size for path in result.folder.iterdir()) / 1e3
-                rows.append([*row, f"{result.record.provenance.duration_s:.1f} s", f"{size:.0f} kB", expected])
+                rows.append([*row, result.took, f"{size:.0f} kB", expected])
             elif FIDELITIES[fidelity].scales[scale]:
                 rows.append([*row, "", "", "no committed result"])
     return EVALUATION + table(["experiment", "command", "needs", "time", "disk", "expected"], rows)
