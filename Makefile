@@ -16,7 +16,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(RUN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help test slow cov gpu lint lint-page exact mutants docs clean
+.PHONY: help test slow cov gpu lint lint-page exact mutants docs pictures clean
 .DEFAULT_GOAL := fig_interleaved
 
 $(SMALL): pyproject.toml setup.py
@@ -68,7 +68,10 @@ lint-page: ## check style and types of the page's JavaScript (needs npm)
 docs: $(STAMP) ## build the documentation site (build/site/index.html)
 	$(INSTALL) -e '.[docs]'
 	PYTHONPATH=. DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict
-	$(RUN)/python -m reproduce site --out build/site/explore
+	$(RUN)/python -m reproduce site --out build/site/live
+
+pictures: $(STAMP) ## take the screenshots in docs/pictures anew (needs Chromium and npm)
+	PYTHONPATH=. $(RUN)/python docs/pictures.py
 
 clean: ## remove the environment and what tools left behind
 	rm -rf $(VENV) build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache htmlcov .coverage

@@ -5,18 +5,23 @@ project; these pages show them.
 """
 
 import json
+import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mkdocs_gen_files
 
 from ptdp_core.simulator.cluster import CLUSTER_FOLDER
 from reproduce.experiment import catalog
+from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
 from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.output.plain_text import plain
-from results.records import read_record
+from reproduce.output.tables import markdown_table, origin_of, result_table
+from results.records import VERDICTS, Record, read_record
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results" / "reference"
@@ -28,9 +33,35 @@ code does; an artifact's name means that published throughputs of that artifact 
 the base's numbers where it gives none.
 
 """
-EXPERIMENTS = """# Experiments
+EXPERIMENTS = """---
+hide:
+  - toc
+---
+# Experiments
 
-What can be reproduced, and what each experiment claims. Verdicts are those of the committed results.
+What can be reproduced, in the paper's order, then what is beyond it. Each has a page with its picture, its table, the
+verdicts on its claims, the commands and the time that they took. [The gallery](gallery.md) shows all figures at once.
+
+"""
+EXPERIMENT = """---
+hide:
+  - navigation
+---
+# {label}: {title}
+
+[All experiments](../experiments.md) · [Gallery](../gallery.md)
+
+{description}{where}
+
+"""
+GALLERY = """---
+hide:
+  - toc
+---
+# Gallery
+
+Every figure of the committed results. A picture leads to the page of its experiment; [Reading claims and
+figures](reading.md) says what marks, bands and bars mean.
 
 """
 RECORDS = """# Record format
@@ -48,10 +79,12 @@ and as many claims of each verdict. Time is what that run took on 2 cores, start
 left. Emulation needs Linux, two cores, `ip`, `tc`, and root or user namespaces.
 
 """
-FIGURES = {
-    "figure_12.png": "fig_interleaved/simulated",
-    "blind_score.png": "blind_score",
-    "blind_modern.png": "blind_modern",
+LONG_TABLE = 30  # rows; a longer one is folded
+FURTHER = {  # figures of no experiment, by their names on the site: file, page that it leads to, what it shows
+    "accuracy.png": ("accuracy/figure.png", "accuracy.md", "Simulated against published, all values"),
+    "sensitivity.png": ("accuracy/sensitivity.png", "accuracy.md", "How the error moves with each parameter"),
+    "blind_score.png": ("blind_score/figure.png", "accuracy.md", "Figures 13 to 17, predicted before they were read"),
+    "blind_modern.png": ("blind_modern/figure.png", "accuracy.md", "Public runs on later clusters, predicted blind"),
 }
 
 
@@ -59,6 +92,17 @@ def write(name: str, text: str) -> None:
     """Add a page to the site."""
     with mkdocs_gen_files.open(name, "w") as page:
         page.write(text)
+
+
+def copy(path: Path, name: str) -> None:
+    """Add a file to the site."""
+    with mkdocs_gen_files.open(name, "wb") as file:
+        file.write(path.read_bytes())
+
+
+def prose(text: str) -> str:
+    """A text as Markdown that shows it as it is, but for LaTeX."""
+    return re.sub(r"([\\`*_\[\]])", r"\\\1", escape(plain(text), quote=False))
 
 
 def cell(text: object) -> str:
@@ -88,32 +132,133 @@ def numbers() -> str:
     return text
 
 
-def experiments() -> str:
-    """All artifacts, their claims, and the verdicts of the committed simulated or derived results."""
-    text = EXPERIMENTS
-    for id in catalog.ids():
-        artifact = catalog.load(id)
-        text += f"## {artifact.label}: {artifact.title}\n\n`reproduce {id}` (paper: {artifact.place}). "
-        text += f"{artifact.description}\n\n"
-        for fidelity in artifact.fidelities:
-            text += f"- {fidelity}: scale {', '.join(s for s in FIDELITIES[fidelity].scales if s in artifact.scales)}\n"
-        verdicts = {}
-        for fidelity in ("simulated", "derived"):
-            path = REFERENCE / id / fidelity / "record.json"
-            if path.is_file():
-                verdicts |= {claim.id: claim.verdict for claim in read_record(path).claims}
-        rows: list[list[object]] = [
-            [
-                f'"{plain(claim.sentence)}"',
-                claim.place,
-                claim.tolerance or "",
-                claim.fidelity,
-                verdicts.get(claim.id, ""),
-            ]
-            for claim in artifact.claims
-        ]
-        text += "\n" + (table(["claim", "place", "tolerance", "needs", "verdict"], rows) if rows else "")
+class Result(NamedTuple):
+    """A committed result of an artifact, which is as it shows itself at the scale."""
+
+    artifact: Artifact
+    record: Record
+    folder: Path
+    command: tuple[str, ...]
+
+    @property
+    def picture(self) -> str | None:
+        """Where the site has the figure; None without one."""
+        return f"experiments/{self.artifact.id}/{self.folder.name}.png" if self.artifact.draw else None
+
+    @property
+    def took(self) -> str:
+        """How long the run took, in seconds."""
+        return f"{self.record.provenance.duration_s:.1f} s"
+
+
+def runs(artifact: Artifact) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Each fidelity and scale of an artifact, with the parts of its command, the default first."""
+    both = [(fidelity, scale) for fidelity in artifact.fidelities for scale in artifact.scales_at(fidelity)]
+    for number, (fidelity, scale) in enumerate(both):
+        by_default = scale == next(iter(FIDELITIES[fidelity].scales))
+        options = f"--fidelity {fidelity}" + ("" if by_default else f" --scale {scale}")
+        yield fidelity, scale, (f"reproduce {artifact.id}", *((options,) if number else ()))
+
+
+def results(artifact: Artifact) -> list[Result]:
+    """The committed results of an artifact, the default first."""
+    found = []
+    for fidelity, scale, command in runs(artifact):
+        folder = REFERENCE / artifact.id / folder_name(fidelity, scale)
+        if (folder / "record.json").is_file():
+            found.append(Result(artifact.at(scale), read_record(folder / "record.json"), folder, command))
+    return found
+
+
+def verdicts(record: Record) -> str:
+    """'holds: 5; inconclusive: 1', or '' without claims."""
+    counts = Counter(claim.verdict for claim in record.claims)
+    return "; ".join(f"{verdict}: {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
+
+
+def claims(record: Record) -> str:
+    """The claims that a result judges, each with verdict, sentence, reason and tolerance; those that it cannot test."""
+    text = ""
+    for claim in record.claims:
+        if claim.verdict != "not testable here":
+            tolerance = f" *Tolerance: {prose(claim.tolerance)}.*" if claim.tolerance else ""
+            text += f'- **{claim.verdict}**: "{prose(claim.sentence)}" ({claim.place})\n\n'
+            text += f"    {prose(claim.explanation)}.{tolerance}\n\n"
+    rest = [claim for claim in record.claims if claim.verdict == "not testable here"]
+    if rest:
+        text += "**Not testable here**, as they need a better fidelity or other hardware:\n\n"
+        text += "".join(f"- `{claim.id}` (needs {claim.fidelity} or better)\n" for claim in rest) + "\n"
     return text
+
+
+def box(head: str, text: str) -> str:
+    """Text in a box; a head that begins with question marks makes one that a click unfolds."""
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    return f"{head}\n\n{lines}\n"
+
+
+def shown(result: Result) -> str:
+    """A result as a part of its experiment's page: picture, table, verdicts, command, time."""
+    artifact, record, provenance = result.artifact, result.record, result.record.provenance
+    text = f"## {origin_of(record).capitalize()}, scale {record.scale}\n\n"
+    if result.picture:
+        copy(result.folder / "figure.png", result.picture)
+        text += f"![{artifact.title}]({artifact.id}/{result.folder.name}.png){{ width=680 }}\n\n"
+    points = markdown_table(result_table(artifact, record)) + "\n"
+    is_long = len(record.points) > LONG_TABLE
+    text += box(f'??? note "All {len(record.points)} points"', points) if is_long else points + "\n"
+    text += claims(record)
+    if record.notes:
+        text += box('!!! note "About these numbers"', "".join(f"- {prose(note)}\n" for note in record.notes))
+    cores = f"{provenance.host.logical_cores} cores" if provenance.host.logical_cores else "a machine not known"
+    text += f"```sh\n{' '.join(result.command)}\n```\n\n"
+    text += f"{len(record.points)} points took {result.took} on {cores}, start-up of Python apart, on "
+    return text + f"{provenance.started[:10]} at commit {(provenance.commit or 'unknown')[:10]}.\n\n"
+
+
+def experiment(artifact: Artifact) -> str:
+    """The page of an artifact."""
+    where = "" if artifact.section == NOT_IN_PAPER else f" In the paper: {artifact.place}."
+    words = {"label": artifact.label, "title": artifact.title, "description": prose(artifact.description)}
+    return EXPERIMENT.format(**words, where=where) + "".join(map(shown, results(artifact)))
+
+
+def experiments() -> str:
+    """All artifacts, with the verdicts of their default results."""
+    rows: list[list[object]] = []
+    for artifact in map(catalog.load, catalog.ids()):
+        found = results(artifact)
+        fidelities = ", ".join(dict.fromkeys(result.record.fidelity for result in found))
+        link = f"[{artifact.label}: {artifact.title}](experiments/{artifact.id}.md)"
+        rows.append([link, fidelities, verdicts(found[0].record) if found else ""])
+    return EXPERIMENTS + table(["experiment", "results", "verdicts on its claims"], rows)
+
+
+def cards(pictures: list[tuple[str, str, str]]) -> str:
+    """A grid of pictures, each with the page that it leads to and its caption in Markdown."""
+    items = (
+        f"-   [![{caption.replace('**', '')}]({picture}){{ loading=lazy }}]({page})\n\n    {caption}\n\n"
+        for picture, page, caption in pictures
+    )
+    return f'<div class="grid cards gallery" markdown>\n\n{"".join(items)}</div>\n\n'
+
+
+def gallery() -> str:
+    """All figures of the committed results."""
+    parts: dict[str, list[tuple[str, str, str]]] = {"The paper's figures": [], "Beyond the paper": []}
+    for artifact in map(catalog.load, catalog.ids()):
+        for result in results(artifact):
+            if result.picture:
+                timed = FIDELITIES[result.record.fidelity].timed
+                beyond = artifact.section == NOT_IN_PAPER
+                part = "In real time" if timed else "Beyond the paper" if beyond else "The paper's figures"
+                caption = f"**{artifact.label}**, {origin_of(result.record)}: {result.artifact.title}"
+                parts.setdefault(part, []).append((result.picture, f"experiments/{artifact.id}.md", caption))
+    parts["How far to trust it"] = []
+    for name, (file, page, caption) in FURTHER.items():
+        copy(REFERENCE / file, f"figures/{name}")
+        parts["How far to trust it"].append((f"figures/{name}", page, caption))
+    return GALLERY + "".join(f"## {title}\n\n{cards(pictures)}" for title, pictures in parts.items())
 
 
 def needs(fidelity: str, scale: str) -> str:
@@ -127,24 +272,15 @@ def needs(fidelity: str, scale: str) -> str:
 def evaluation() -> str:
     """How each artifact is run at each fidelity and scale, and what the committed result of it holds."""
     rows: list[list[object]] = []
-    for id in catalog.ids():
-        artifact = catalog.load(id)
-        scales = ((f, s) for f in artifact.fidelities for s in FIDELITIES[f].scales if s in artifact.scales)
-        for number, (fidelity, scale) in enumerate(scales):
-            words = [f"reproduce {id}"]
-            if number:  # not the artifact's default
-                by_default = scale == next(iter(FIDELITIES[fidelity].scales))
-                words.append(f"--fidelity {fidelity}" + ("" if by_default else f" --scale {scale}"))
-            command = " ".join(f"<nobr>`{part}`</nobr>" for part in words)
-            folder = REFERENCE / id / folder_name(fidelity, scale)
-            row: list[object] = [artifact.label, command, needs(fidelity, scale)]
-            if (folder / "record.json").is_file():
-                record = read_record(folder / "record.json")
-                verdicts = Counter(claim.verdict for claim in record.claims)
-                expected = [f"{len(record.points)} points", *(f"{verdict}: {n}" for verdict, n in verdicts.items())]
-                size = sum(path.stat().st_size for path in folder.iterdir()) / 1e3
-                row += [f"{record.provenance.duration_s:.1f} s", f"{size:.0f} kB", "; ".join(expected)]
-                rows.append(row)
+    for artifact in map(catalog.load, catalog.ids()):
+        made = {result.command: result for result in results(artifact)}
+        for fidelity, scale, command in runs(artifact):
+            row: list[object] = [artifact.label, " ".join(f"<nobr>`{part}`</nobr>" for part in command)]
+            row.append(needs(fidelity, scale))
+            if result := made.get(command):
+                expected = "; ".join(filter(None, [f"{len(result.record.points)} points", verdicts(result.record)]))
+                size = sum(path.stat().st_size for path in result.folder.iterdir()) / 1e3
+                rows.append([*row, result.took, f"{size:.0f} kB", expected])
             elif FIDELITIES[fidelity].scales[scale]:
                 rows.append([*row, "", "", "no committed result"])
     return EVALUATION + table(["experiment", "command", "needs", "time", "disk", "expected"], rows)
@@ -181,15 +317,15 @@ def records() -> str:
 
 
 def main() -> None:
-    """Write all generated pages, and copy the figures that pages show."""
+    """Write all generated pages, with the figures that they show."""
     write("numbers.md", numbers())
     write("experiments.md", experiments())
+    for artifact in map(catalog.load, catalog.ids()):
+        write(f"experiments/{artifact.id}.md", experiment(artifact))
+    write("gallery.md", gallery())
     write("records.md", records())
     with mkdocs_gen_files.open("artifact-evaluation.md", "a") as page:
         page.write(evaluation())
-    for name, folder in FIGURES.items():
-        with mkdocs_gen_files.open(f"figures/{name}", "wb") as file:
-            file.write((REFERENCE / folder / "figure.png").read_bytes())
 
 
 main()

@@ -16,7 +16,7 @@ import pytest
 from ptdp import find_packages
 
 if TYPE_CHECKING:
-    from benchmarks.gate.run import Comparison
+    from benchmarks.gate.run import Compared
 
 FIXTURE = "benchmark"
 
@@ -46,7 +46,7 @@ class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tests: list[str] = []
-        self.comparison: Comparison | None = None
+        self.comparison: Compared | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -55,9 +55,9 @@ class Gate:
             if FIXTURE in getattr(item, "fixturenames", ()):
                 assert item.parent
                 self.tests.append(item.nodeid)
-                items[place] = Compared.from_parent(item.parent, name=item.name, gate=self)
+                items[place] = GateItem.from_parent(item.parent, name=item.name, gate=self)
 
-    def compared(self) -> "Comparison":
+    def compared(self) -> "Compared":
         """What the gate found; it measures all tests together, when the first of them is asked for."""
         if self.comparison is None:
             find_packages()
@@ -102,7 +102,7 @@ class Gate:
         return any(report.nodeid not in self.tests for report in failed)
 
 
-class Compared(pytest.Item):
+class GateItem(pytest.Item):
     """A test with a `benchmark` fixture, which passes unless head is slower or does more."""
 
     def __init__(self, *, gate: Gate, **options: Any) -> None:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,39 @@ def test_the_blocks_of_a_page_print_what_it_shows(
         assert masked(capsys.readouterr().out) == masked(shown), code
 
 
-QUESTIONS = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+SHELL_LINE = re.compile(r"(?:'[^']*'|[^'\n])+")  # a line, or several that stand in quotes
+WITHOUT_RESULTS = ("simulate", "explain", "schema", "doctor")  # commands that write no files
+
+
+def shell_blocks(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Run the shell blocks of a page in a folder: of each, the lines that are shown and those that are printed."""
+    for commands, shown in SHELL.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
+        for line in SHELL_LINE.findall(commands):
+            words = shlex.split(line)[1:]
+            if line.startswith("echo "):
+                text, _, file = words
+                (folder / file).write_text(text, encoding="utf-8")
+            else:
+                results = [] if words[0] in WITHOUT_RESULTS else ["--results", str(folder)]
+                assert main([*words, *results]) == errors.DONE, line
+        yield shown.splitlines(), capsys.readouterr().out.splitlines()
+
+
+def test_the_tutorial_s_commands_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command runs, and every line under it is one of those that it prints, up to numbers, spaces and bars."""
+
+    def bare(line: str) -> str:
+        return " ".join(re.sub("[─+-]{2,}", "", masked(line)).split())
+
+    monkeypatch.chdir(tmp_path)
+    blocks = list(shell_blocks("tutorial.md", tmp_path, capsys))
+    assert len(blocks) == 7
+    for shown, printed in blocks:
+        lines = set(map(bare, printed))
+        assert [line for line in shown if bare(line) not in lines] == []
 
 
 @pytest.mark.slow
@@ -94,25 +127,16 @@ def test_the_questions_are_answered_as_their_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command runs; what it prints is on the page, up to numbers and the line of the files."""
-    blocks = QUESTIONS.findall((ROOT / "docs" / "questions.md").read_text(encoding="utf-8"))
-    assert len(blocks) >= 4
     monkeypatch.chdir(tmp_path)
-    for commands, shown in blocks:
-        for line in commands.splitlines():
-            if line.startswith("echo "):
-                text, file = shlex.split(line)[1::2]
-                Path(file).write_text(text, encoding="utf-8")
-            else:
-                words = shlex.split(line)[1:]
-                results = ["--results", str(tmp_path)] if words[0] == "plan" else []
-                assert main([*words, *results]) == 0
-        printed = [line.rstrip() for line in capsys.readouterr().out.splitlines() if not line.startswith("files:")]
-        assert masked(" ".join(" ".join(printed).split())) == masked(" ".join(shown.split()))
+    blocks = list(shell_blocks("questions.md", tmp_path, capsys))
+    assert len(blocks) >= 4
+    for shown, printed in blocks:
+        lines = [line for line in printed if not line.startswith("files:")]
+        assert masked(" ".join(" ".join(lines).split())) == masked(" ".join(" ".join(shown).split()))
 
 
 # Several seconds each, or after one of these.
 SLOW_CALLS = ("reproduce train", "reproduce trace", "reproduce accuracy --json")
-WITHOUT_RESULTS = ("simulate", "explain", "schema", "doctor")  # commands that write no files
 
 
 def rows_for_programs() -> list[tuple[str, list[str], int]]:
@@ -245,3 +269,21 @@ def test_the_site_has_every_page() -> None:
     listed = set(re.findall(r": ([a-z_-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     generated = set(re.findall(r'write\("([a-z]+\.md)"', (ROOT / "docs" / "generate.py").read_text(encoding="utf-8")))
     assert listed == {path.name for path in (ROOT / "docs").glob("*.md")} | generated
+
+
+def test_neither_the_side_bar_nor_a_part_of_it_has_more_than_eight_entries() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    parts = re.split(r"^  - ", nav, flags=re.MULTILINE)[1:]
+    assert len(parts) <= 8
+    assert all(part.count("\n      - ") <= 8 for part in parts)
+
+
+def test_the_readme_begins_with_two_commands_a_link_and_a_picture_and_pictures_are_small() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, _, _ = readme.partition("</picture>")
+    assert len(first.splitlines()) < 24
+    assert re.findall(r"^    (\w+ \w+) +#", first, re.MULTILINE) == ["make fig_interleaved", "make test"]
+    assert "](docs/explore.md)" in first
+    shown = re.findall(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', readme)
+    assert len(shown) >= 3
+    assert all((ROOT / "".join(path)).stat().st_size < 200_000 for path in shown)

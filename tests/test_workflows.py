@@ -1,5 +1,6 @@
 """The workflows: what their scripts make of each exit code, and the settings that a fork relies on."""
 
+import json
 import os
 import re
 import subprocess
@@ -152,6 +153,42 @@ def test_a_release_is_of_its_tag_s_version_and_has_a_bill_of_materials(tag: str,
         "GITHUB_REF_NAME": tag.format(PROJECT["version"]),
     }
     assert subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == ends
+
+
+def test_a_release_tags_its_commit_as_its_version_once_all_is_built(tmp_path: Path) -> None:
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    built = script(release, "Documentation and page")
+    assert all(part in built for part in ("make docs", "--space", "dist/documentation.tar.gz", "dist/space.tar.gz"))
+    job = release.partition("\n  tag:\n")[2]
+    assert "needs: build\n" in job
+    assert release.count("contents: write") == job.count("contents: write") == 1
+    (tmp_path / "gh").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "gh").chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "GITHUB_REPOSITORY": "some/one",
+        "GITHUB_SHA": "0a" * 20,
+    }
+    command = ["bash", "-e", "-c", script(release, "Tag the version")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    expected = f"api repos/some/one/git/refs -f ref=refs/tags/v{PROJECT['version']} -f sha={'0a' * 20}\n"
+    assert done.stdout == expected
+
+
+def test_every_place_that_names_the_version_names_this_one() -> None:
+    version = PROJECT["version"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    archive = json.loads((ROOT / ".zenodo.json").read_text())
+    (released,) = re.findall(r"^date-released: (\d{4}-\d\d-\d\d)$", citation, re.MULTILINE)
+    newest = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] == f"{version} ({released})"
+    assert f"\nversion: {version}\n" in citation
+    assert (archive["version"], archive["publication_date"]) == (version, released)
+    assert archive["license"] == PROJECT["license"]
+    assert archive["keywords"] == PROJECT["keywords"]
+    for page in ("README.md", "docs/start.md"):
+        assert re.findall(r"ptdp-([\d.]+)-py3", (ROOT / page).read_text()) == [version], page
 
 
 def test_the_lowest_and_the_newest_torch_are_those_that_the_project_admits() -> None:

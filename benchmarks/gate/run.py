@@ -129,7 +129,7 @@ def self_test_code(result: CheckResult) -> int:
 
 
 @dataclass(frozen=True, order=True)
-class Change:
+class CountChange:
     """A count of a step that is another one on head."""
 
     what: str
@@ -155,11 +155,11 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Compared:
     """Times of base and head, and what a step does more or less often on head."""
 
     result: CheckResult
-    counts: Mapping[str, Sequence[Change]]
+    counts: Mapping[str, Sequence[CountChange]]
 
     @property
     def told(self) -> dict[str, list[str]]:
@@ -184,7 +184,7 @@ class Comparison:
         return Found("\n".join(lines), failed, finding.verdict != procedure.INCONCLUSIVE)
 
 
-def compare(project: Project, base: str, seed: int, budget_s: float) -> Comparison:
+def compare(project: Project, base: str, seed: int, budget_s: float) -> Compared:
     """Compare a project's suite at HEAD with a base: counts, then times. Raises `ReproduceError` for what cannot be."""
     require_linux()
     refs = [(BASE, base, resolve(project.folder, base)), (HEAD, "HEAD", resolve(project.folder, "HEAD"))]
@@ -195,10 +195,10 @@ def compare(project: Project, base: str, seed: int, budget_s: float) -> Comparis
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         trees, benchmarks = build(project.folder, refs, Path(folder)), select(project, ())
         counts = counted(trees, benchmarks) if project.counts else {}
-        return Comparison(check(trees, benchmarks, seed, budget_s, lambda text: None, started), counts)
+        return Compared(check(trees, benchmarks, seed, budget_s, lambda text: None, started), counts)
 
 
-def counted(trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, list[Change]]:
+def counted(trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, list[CountChange]]:
     """What a step of each benchmark does more or less often on head than on base, growth first; [] if all is the same.
 
     Benchmarks that base cannot run are left out.
@@ -208,9 +208,9 @@ def counted(trees: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict
     return {each.name: differing(*launcher.counts(each.name)) for each in benchmarks if each.name not in lacking}
 
 
-def differing(base: dict[str, int], head: dict[str, int]) -> list[Change]:
+def differing(base: dict[str, int], head: dict[str, int]) -> list[CountChange]:
     """The counts that differ, those that grew first."""
-    changes = [Change(what, base.get(what, 0), head.get(what, 0)) for what in sorted(base.keys() | head.keys())]
+    changes = [CountChange(what, base.get(what, 0), head.get(what, 0)) for what in sorted(base.keys() | head.keys())]
     return sorted((each for each in changes if each.base != each.head), key=lambda each: (not each.grown, each))
 
 

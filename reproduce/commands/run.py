@@ -201,7 +201,7 @@ def _side_by_side(plans: Sequence[Plan], parsed: Namespace, processes: int) -> I
 
 
 def version() -> str:
-    """'ptdp 0.1.0 (commit 0123456789)': of the package, and of the checkout that it runs from."""
+    """'ptdp 1.0.0 (commit 0123456789)': of the package, and of the checkout that it runs from."""
     commit, changed = provenance.git_state(ROOT)
     where = f" (commit {commit[:10]}{', with changes' * bool(changed)})" if commit else ""
     return f"ptdp {provenance.versions().get('ptdp', 'not installed')}{where}"

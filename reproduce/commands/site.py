@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from reproduce.commands.options import path_of
 from reproduce.output.terminal import shown_path
 from reproduce.site.build import build
+from reproduce.site.space import write_space
 from results.records.errors import DONE, UsageError
 
 HELP = """The page draws the paper's figures and tables from simulations made in the browser, beside the published
@@ -13,6 +14,7 @@ values, and answers what-if questions. Copy the folder to any file server; `repr
 examples:
   reproduce site --out public
   reproduce site --out public --offline    with Pyodide and the chart library beside it (14 MB, by npm)
+  reproduce site --out space --space       as a static Space of Hugging Face
   reproduce site --time                    how long the page makes people wait, in Chromium on this machine
 
 """
@@ -24,6 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     target.add_argument("--out", type=path_of, metavar="DIR", help="where to write the page")
     target.add_argument("--time", action="store_true", help="measure the page in a browser (needs Chromium and npm)")
     parser.add_argument("--offline", action="store_true", help="put all that it needs beside it, by npm")
+    parser.add_argument("--space", action="store_true", help="add what makes the folder a Hugging Face Space")
 
 
 def run(parsed: Namespace) -> int:
@@ -36,6 +39,8 @@ def run(parsed: Namespace) -> int:
     if parsed.out.is_file():
         raise UsageError(f"--out {parsed.out} is a file; needs a folder; try --out {parsed.out.with_suffix('')}")
     built = build(parsed.out, parsed.offline, snapshot=True)
+    if parsed.space:
+        write_space(parsed.out)
     print(f"{shown_path(parsed.out / 'index.html')} ({built.size / 1e6:.1f} MB in all)")
     if built.no_snapshot:
         print(f"note: without a snapshot of Python, so the page takes longer to open: {built.no_snapshot}")
