@@ -128,10 +128,16 @@ def _row(finding: Finding) -> tuple[str, ...]:
         finding.verdict,
         f"{finding.slowdown:+.1%}",
         f"{interval.lower:+.1%} to {interval.upper:+.1%}" if interval else "no look yet",
-        f"{np.median(finding.base_s) * 1e3:.2f} ms",
-        f"{np.median(finding.head_s) * 1e3:.2f} ms",
+        _milliseconds(finding.base_s),
+        _milliseconds(finding.head_s),
         str(len(finding.rounds) // ROUNDS),
     )
+
+
+def _milliseconds(seconds: Sequence[float]) -> str:
+    """The median, to three digits where it is short."""
+    median = float(np.median(seconds)) * 1e3
+    return f"{median:.2f} ms" if median >= 1 else f"{median:.3g} ms"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -37,7 +37,7 @@ class Quantity:
 
     def show(self, value: float) -> str:
         """`value` (base unit) as text in the shown unit, without the unit."""
-        return f"{value / self.factor:.{self.digits}f}"
+        return f"{value / self.factor:z.{self.digits}f}"
 
 
 @dataclass(frozen=True, kw_only=True)
