@@ -7,7 +7,7 @@ an impossible value raises `ConfigurationError("<field>=<value> ...; needs <rule
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
@@ -350,13 +350,16 @@ class TrainingConfig:
         """The configuration with these values of the fields of its two parts; other keys do not matter.
 
         Names of older records are understood (`in_todays_words`). Raises ConfigurationError, naming the field, for a
-        value that is not allowed, and TypeError for a model field that is missing.
+        value that is not allowed, and for model fields that are missing.
         """
         values = in_todays_words(values)
         model, parallel = (
             {item.name: values[item.name] for item in fields(part) if item.name in values}
             for part in (ModelConfig, ParallelConfig)
         )
+        required = (item.name for item in fields(ModelConfig) if item.default is MISSING)
+        if lacking := [name for name in required if name not in model]:
+            raise ConfigurationError(f"the model has no {', '.join(lacking)}; needs a value of each")
         return cls(ModelConfig(**model), ParallelConfig(**parallel))
 
     def to_plain(self) -> dict[str, Any]:

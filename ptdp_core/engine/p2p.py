@@ -117,6 +117,7 @@ class P2PCommunicator:
 
     def _post_each(self, sends: list[Pair], receives: list[Pair]) -> None:
         """Post each message on the lane of its direction; `take` and `flush` wait for it."""
+        self._free_sent()  # here, too, as the first stage of an evaluation takes no message
         for message, tensor in sends:
             lane = self._lane(message.source, message.destination)
             sending = dist.isend(tensor, group=lane, group_dst=message.destination)
@@ -136,8 +137,12 @@ class P2PCommunicator:
         buffer, work = self._receiving.pop(message)
         if work is not None:
             work.wait()
-        self._sending = [(tensor, work) for tensor, work in self._sending if not work.is_completed()]
+        self._free_sent()
         return buffer
+
+    def _free_sent(self) -> None:
+        """Keep the tensors only of messages that are still being sent."""
+        self._sending = [(tensor, work) for tensor, work in self._sending if not work.is_completed()]
 
     def flush(self) -> None:
         """Wait for all sends that are not complete; called at the pipeline flush."""

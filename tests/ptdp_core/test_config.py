@@ -177,3 +177,8 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
 def test_impossible_values_say_the_numbers_the_rule_and_a_fix(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         configured(**values)
+
+
+def test_a_model_without_its_sizes_is_a_wrong_configuration_that_names_them() -> None:
+    with pytest.raises(ConfigurationError, match=r"the model has no hidden, heads; needs a value of each"):
+        TrainingConfig.from_plain({"layers": 4, "p": 2})
