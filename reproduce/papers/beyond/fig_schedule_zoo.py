@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.schedules import build, definition, names, summary
-from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -21,6 +20,7 @@ from reproduce.experiment.sweep import Level, Sweep, batches
 from reproduce.output import theme
 from reproduce.output.figures import fit_labels
 from reproduce.output.origins import interval_label
+from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
 from results.records import PointResult
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ptdp_core.schedules import build
-from reproduce.artifacts.shared import executed_timelines
-from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import margins, published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
@@ -31,6 +29,8 @@ from reproduce.output.figures import (
 from reproduce.output.origins import interval_label, origin_lines
 from reproduce.output.timeline import Timeline, from_schedule
 from reproduce.output.traces import trace
+from reproduce.papers.shared import executed_timelines
+from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
 from results.records import RecordedTimeline
 
 if TYPE_CHECKING:

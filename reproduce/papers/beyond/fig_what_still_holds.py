@@ -12,17 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, load_cluster, simulate
-from reproduce.artifacts import (
-    fig_interleaved,
-    fig_pipeline_vs_data,
-    fig_recomputation,
-    fig_scatter_gather,
-    fig_tensor_vs_data,
-    fig_tensor_vs_pipeline,
-    fig_zero3,
-)
-from reproduce.artifacts.shared.diagrams import box
-from reproduce.artifacts.table_zero3 import PTDP, ZERO3
 from reproduce.experiment import margins
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -32,6 +21,17 @@ from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import MissingResultError, Results, listed
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.papers.sc21 import (
+    fig_interleaved,
+    fig_pipeline_vs_data,
+    fig_recomputation,
+    fig_scatter_gather,
+    fig_tensor_vs_data,
+    fig_tensor_vs_pipeline,
+    fig_zero3,
+)
+from reproduce.papers.sc21.table_zero3 import PTDP, ZERO3
+from reproduce.papers.shared.diagrams import box
 from results.records import Metric
 
 if TYPE_CHECKING:

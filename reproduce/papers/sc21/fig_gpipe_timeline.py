@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Any
 
-from reproduce.artifacts.shared import executed_timelines
-from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output.timeline import Timeline, derive, from_schedule, schedule_of
+from reproduce.papers.shared import executed_timelines
+from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
 from results.records import PaperValue, PointResult
 
 P, M = 4, 8

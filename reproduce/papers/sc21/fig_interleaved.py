@@ -1,12 +1,12 @@
 """Figure 12: throughput per GPU of the interleaved and the non-interleaved schedule, 175B, 96 GPUs."""
 
-from reproduce.artifacts.shared.models import FIGURE_12_ON_A_LAPTOP
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, numbers_of
 from reproduce.experiment.sweep import DIRECTION, GPUS, Level, Sweep, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import FIGURE_12_ON_A_LAPTOP
 
 DEFAULT, INTERLEAVED = "Non-interleaved", "Interleaved"
 GAIN = 0.10  # "10+%", "as much as 10%"

@@ -6,14 +6,14 @@ from functools import partial
 
 from ptdp_core.formulas import bubble_fraction as ideal_bubble
 from ptdp_core.schedules import Action, Schedule, looped
-from reproduce.artifacts.shared import executed_timelines
-from reproduce.artifacts.shared.executed_timelines import FIGURE, QUANTITIES
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import LAPTOP, Point, Sweep
 from reproduce.output.timeline import derive, from_schedule
+from reproduce.papers.shared import executed_timelines
+from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
 from results.records import PaperValue
 
 P, M, V = 4, 8, 2

@@ -3,14 +3,14 @@
 from math import fsum
 
 from ptdp_core.formulas import batch_time
-from reproduce.artifacts.shared import efficiency
-from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, out_of_memory
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed, listed_by_batch, rises
 from reproduce.experiment.sweep import Sweep, batches, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared import efficiency
+from reproduce.papers.shared.models import size_claim
 
 BEST = 2
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")

@@ -6,7 +6,6 @@ from math import fsum
 
 from ptdp_core.formulas import batch_time
 from ptdp_core.simulator import Cluster, Estimate, simulate
-from reproduce.artifacts.fig_microbatch_single_gpu import MICROBATCHES
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -14,6 +13,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep
 from reproduce.output.figures import line_plot
+from reproduce.papers.sc21.fig_microbatch_single_gpu import MICROBATCHES
 from results.records import Metric
 
 ID = "fig_microbatch_estimate"

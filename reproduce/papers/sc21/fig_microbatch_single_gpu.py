@@ -5,13 +5,13 @@ from statistics import fmean
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import layer_intermediate_bytes
-from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import GPU, PAPER, Level, Point, Sweep, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import model_of
 from results.records import Metric
 
 # Over one time, two counts: eq. (3), as everywhere, and without the recomputed forward pass.

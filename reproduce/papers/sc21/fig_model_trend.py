@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ptdp_core.formulas import training_time_approximate
 from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -15,6 +14,7 @@ from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
 from reproduce.output.origins import origin_lines
+from reproduce.papers.shared import models
 from results.records import Metric, Record
 
 if TYPE_CHECKING:

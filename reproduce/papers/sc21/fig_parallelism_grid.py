@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import ModelConfig
 from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
 from ptdp_core.schedules import looped
-from reproduce.artifacts.shared import models
-from reproduce.artifacts.shared.diagrams import BLUE, ORANGE, box
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -15,6 +13,8 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.papers.shared import models
+from reproduce.papers.shared.diagrams import BLUE, ORANGE, box
 from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Figure 14: pipeline against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
-from reproduce.artifacts import fig_bubble
-from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -9,6 +7,8 @@ from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, falls, listed, listed_by_batch, numbers_of, rises
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.sc21 import fig_bubble
+from reproduce.papers.shared.models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_pipeline_vs_data",

@@ -1,13 +1,13 @@
 """Figure 11: weak scaling of the non-interleaved pipeline schedule; the model grows with the pipeline."""
 
 from ptdp_core.formulas import bubble_fraction
-from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_pipeline_weak_scaling",

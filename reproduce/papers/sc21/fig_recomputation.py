@@ -1,12 +1,12 @@
 """Figure 17: sequences per second with and without activation recomputation, 145 billion parameters, 128 GPUs."""
 
-from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, listed
 from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import size_claim
 
 WITH, WITHOUT = "With recomputation", "Without recomputation"
 SERIES = (Level(WITH, "full", {"recompute": "full"}), Level(WITHOUT, "none", {"recompute": "none"}))

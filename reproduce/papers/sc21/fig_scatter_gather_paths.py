@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
 from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce.artifacts import fig_scatter_gather
-from reproduce.artifacts.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow, box
-from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -15,6 +12,9 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_scatter_gather
+from reproduce.papers.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow, box
+from reproduce.papers.shared.models import GPT_3, model_of
 from results.records import Metric, PaperValue, PointResult, Record
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ from ptdp_core.formulas import ring_factor, tensor_parallel_elements
 from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
 from ptdp_core.simulator.operators import layer_backward, layer_forward
-from reproduce.artifacts.shared.diagrams import block_height, draw_block
-from reproduce.artifacts.shared.models import GPT_3, model_of
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
@@ -16,6 +14,8 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import theme
+from reproduce.papers.shared.diagrams import block_height, draw_block
+from reproduce.papers.shared.models import GPT_3, model_of
 from results.records import Metric, PaperValue, Record
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
 
-from reproduce.artifacts.shared import efficiency
-from reproduce.artifacts.shared.models import size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, falls, listed_by_batch
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.shared import efficiency
+from reproduce.papers.shared.models import size_claim
 
 ARTIFACT = Artifact(
     id="fig_tensor_vs_data",

@@ -1,15 +1,15 @@
 """Figure 13: tensor against pipeline parallelism, 162.2 billion parameters on 64 GPUs."""
 
 from ptdp_core.formulas import parameters
-from reproduce.artifacts.fig_tensor_vs_data import shares_inside_and_across
-from reproduce.artifacts.shared import efficiency
-from reproduce.artifacts.shared.models import model_of, size_claim
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of
 from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
 from reproduce.output.figures import line_plot
+from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
+from reproduce.papers.shared import efficiency
+from reproduce.papers.shared.models import model_of, size_claim
 
 SIZE_IN_CAPTION, SIZE_IN_TEXT = "162.2", 161  # billions of parameters, of the same model
 

@@ -3,8 +3,6 @@
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
-from reproduce.artifacts import table_zero3
-from reproduce.artifacts.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -24,6 +22,8 @@ from reproduce.output.figures import (
     series_styles,
 )
 from reproduce.output.origins import interval_label, origin_lines
+from reproduce.papers.sc21 import table_zero3
+from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
 from results.records import Record
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import chunk_layers
 from ptdp_core.schedules import bubble_fraction, build
 from ptdp_core.simulator import operators
-from reproduce.artifacts.shared import paper_points
-from reproduce.artifacts.shared.models import GPT_3, model_of, table_1
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, argmax, falls, listed, numbers_of
 from reproduce.experiment.sweep import Sweep
+from reproduce.papers.shared import paper_points
+from reproduce.papers.shared.models import GPT_3, model_of, table_1
 
 ARTIFACT = Artifact(
     id="paper_claims",

@@ -6,12 +6,12 @@ from ptdp_core.formulas import ring_factor
 from ptdp_core.layout import RankGrid, boundary_transfers, rank_elements
 from ptdp_core.simulator import Cluster, Estimate, read_parameters
 from ptdp_core.simulator.kernels import FP16_BYTES
-from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Level, Point, Sweep
+from reproduce.papers.shared import models
 from results.records import Metric, Number
 
 ID = "table_bandwidth"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifacts.shared import models
 from reproduce.experiment import published
 from reproduce.experiment.artifact import Artifact, Take
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.papers.shared import models
 from results.records import Metric
 
 if TYPE_CHECKING:

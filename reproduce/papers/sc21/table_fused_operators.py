@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduce.artifacts.shared.models import sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact, Take
@@ -11,6 +10,7 @@ from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.parameters import settings_of
 from reproduce.experiment.results import Results, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.papers.shared.models import sizes_of
 from results.records import Metric
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Any
 from ptdp_core.formulas import optimal_kept_inputs
 from ptdp_core.simulator import Cluster, Estimate, simulate
 from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
-from reproduce.artifacts.shared import models
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.quantities import METRICS, Quantity
 from reproduce.experiment.results import Results, argmax
 from reproduce.experiment.sweep import Point, Sweep
+from reproduce.papers.shared import models
 from results.records import Metric
 
 INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"

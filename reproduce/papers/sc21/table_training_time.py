@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from ptdp_core.formulas import parameters, training_time, training_time_approximate
 from ptdp_core.simulator import Cluster, Estimate
-from reproduce.artifacts.shared import models
-from reproduce.artifacts.shared.models import model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Point, Sweep
+from reproduce.papers.shared import models
+from reproduce.papers.shared.models import model_of
 from results.records import Metric
 
 ID = "table_training_time"

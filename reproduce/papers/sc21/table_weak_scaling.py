@@ -6,8 +6,6 @@ from itertools import pairwise
 from math import fsum
 
 from ptdp_core.formulas import parameters
-from reproduce.artifacts.shared import efficiency, models
-from reproduce.artifacts.shared.models import agrees, model_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
@@ -15,6 +13,8 @@ from reproduce.experiment.claims import Judgement, consistent_if, holds_if
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.results import Results, listed
 from reproduce.experiment.sweep import Level, Sweep, level
+from reproduce.papers.shared import efficiency, models
+from reproduce.papers.shared.models import agrees, model_of
 
 SMALLEST, LARGEST = 0, -1
 COMMUNICATION = (q.TENSOR_TIME, "pipeline_communication_time", "data_parallel_time")

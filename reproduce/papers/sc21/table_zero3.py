@@ -9,13 +9,13 @@ from typing import Any
 from ptdp_core.formulas import parameters
 from ptdp_core.simulator import Cluster, Estimate
 from ptdp_core.simulator.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
-from reproduce.artifacts.shared.models import model_of, sizes_of
 from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import Results, listed, numbers_of
 from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.papers.shared.models import model_of, sizes_of
 from results.records import Metric
 
 ID = "table_zero3"

@@ -23,7 +23,7 @@ def table_1() -> list[Level]:
     for printed in published.rows("table_weak_scaling"):
         size = f"{printed['parameters_B']:g}"
         kept = ("layers", "hidden", "heads", "p", "t", "v", "b", "B", "data_parallel")
-        parameters = {**{name: printed[name] for name in kept}, **published.text_sizes()}
+        parameters = {**{name: printed[name] for name in kept}, **published.text_sizes("table_weak_scaling")}
         parameters["d"] = printed["gpus"] // (printed["p"] * printed["t"])
         rows.append(Level(f"{size}B", f"model_{size.replace('.', '_')}b", parameters))
     return rows

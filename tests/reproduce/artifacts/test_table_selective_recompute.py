@@ -4,8 +4,8 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.analysis.scoring.ledger import predicted, studies
-from reproduce.artifacts import table_selective_recompute as module
 from reproduce.experiment import quantities as q
+from reproduce.papers.beyond import table_selective_recompute as module
 
 LEDGER = next(study for study in studies() if study.id == "korthikanti_full")
 

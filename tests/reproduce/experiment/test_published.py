@@ -2,11 +2,16 @@
 
 import pytest
 
-from reproduce.experiment import catalog, published
+from reproduce.experiment import catalog, papers, published
 from reproduce.experiment.sweep import Sweep
 from results.records import PaperValue
 
-ENTRIES = [id for id in catalog.ids() if id in published._document()["artifacts"]]
+ENTRIES = [
+    paper.id_of(name)
+    for paper in papers.papers()
+    if (paper.folder / published.FILE).is_file()
+    for name in published.document(paper.name)["artifacts"]
+]
 
 
 def test_values_have_unit_how_and_rounding():
@@ -56,5 +61,5 @@ def test_an_unknown_artifact():
         published.artifact("fig_nothing")
 
 
-def test_constants():
-    assert published.constants()["sequence_length"] == 2048
+def test_what_all_runs_of_a_paper_share():
+    assert published.text_sizes("table_weak_scaling") == {"seq": 2048, "vocab": 51200}
