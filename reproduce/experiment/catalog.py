@@ -66,8 +66,8 @@ def _artifact_of(paper: Paper, name: str) -> Artifact:
         artifact = import_module("reproduce.papers.shared.csv_table").artifact(paper, name)
     else:
         artifact = import_module(f"reproduce.papers.{paper.name}.{name}").ARTIFACT
-    declared.add_claims(paper, name, artifact)
-    return replace(artifact, paper=paper.name, cluster=paper.cluster)
+    claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
+    return replace(artifact, paper=paper.name, cluster=paper.cluster, claims=claims)
 
 
 def _place_of(id: str) -> tuple[Paper, str]:

@@ -25,10 +25,11 @@ REDUCED = {
     "largest": lambda values: [max(values)],
     "smallest": lambda values: [min(values)],
     "mean": lambda values: [fsum(values) / len(values)],
+    "mean distance from 1 of": lambda values: [fsum(abs(value - 1) for value in values) / len(values)],
 }
 NEEDED = ("id", "table", "sentence", "place")
 BOUNDS = ("at_least", "at_most")
-KNOWN = (*NEEDED, "metric", "of", "over", "which", *BOUNDS, "judged_on", "reason")
+KNOWN = (*NEEDED, "metric", "of", "over", "match", "which", *BOUNDS, "judged_on", "reason")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Bounded:
     metric: str
     of: Mapping[str, Any]
     over: Mapping[str, Any] | str | None
+    match: str
     which: str
     at_least: float | None
     at_most: float | None
@@ -94,9 +96,11 @@ class Bounded:
             if self.over == PUBLISHED:
                 value /= float(point.paper[self.metric].value)
             elif isinstance(self.over, Mapping):
-                partner = [other for other in results.points if other.label == point.label and _is(other, self.over)]
+                same = getattr(point, self.match)
+                others = (other for other in results.points if getattr(other, self.match) == same)
+                partner = [other for other in others if _is(other, self.over)]
                 if len(partner) != 1:
-                    raise MissingResultError(f"{len(partner)} points are {_said(self.over)} at {point.label}")
+                    raise MissingResultError(f"{len(partner)} points are {_said(self.over)} at {same}")
                 value /= results.value(partner[0].key, self.metric)
             values[f"{point.series} {point.label}".strip()] = value
         if not values:
@@ -121,8 +125,8 @@ def entries(paper: Paper) -> tuple[dict[str, Any], ...]:
     if not path.is_file():
         return ()
     listed = read_toml(path).get("claims", [])
-    text = path.read_text(encoding="utf-8").splitlines()
-    lines = [number for number, begin in enumerate(text, 1) if begin.strip() == "[[claims]]"]
+    rows = path.read_text(encoding="utf-8").splitlines()
+    lines = [number for number, row in enumerate(rows, 1) if row.strip() == "[[claims]]"]
     seen: dict[str, int] = {}
     for line, entry in zip(lines, listed, strict=True):
         _check_claim(path, line, entry)
@@ -146,6 +150,8 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
         raise PaperError(path, line, f"the claim lacks {', '.join(missing)}; needs {', '.join(needed)}")
     if entry.get("which", "every") not in REDUCED:
         raise PaperError(path, line, f"which = {entry['which']!r}; needs one of {', '.join(REDUCED)}")
+    if entry.get("match", "label") not in ("label", "series"):
+        raise PaperError(path, line, f"match = {entry['match']!r}; needs label or series")
     if entry.get("judged_on", "results") not in ("results", PUBLISHED):
         raise PaperError(path, line, f"judged_on = {entry['judged_on']!r}; needs results or {PUBLISHED}")
     bounds = [entry[key] for key in BOUNDS if key in entry]
@@ -153,16 +159,25 @@ def _check_claim(path: Path, line: int, entry: Mapping[str, Any]) -> None:
         raise PaperError(path, line, f"the claim has no bound; needs a number as {' or '.join(BOUNDS)}")
 
 
-def add_claims(paper: Paper, name: str, artifact: Artifact) -> None:
-    """Add the claims of the paper's file to an artifact. Raises `PaperError`."""
+def claims_of(paper: Paper, name: str, artifact: Artifact) -> list[Claim]:
+    """The claims of the paper's file on an artifact, by its name in the paper. Raises `PaperError`."""
+    claims = []
     for entry in entries(paper):
         if entry["table"] != name or "reason" in entry:
             continue
         of_paper = entry.get("judged_on") == PUBLISHED
-        bounds = [None if entry.get(key) is None else float(entry[key]) for key in BOUNDS]
-        which = entry.get("which", "every")
-        judge = Bounded(entry["metric"], entry.get("of", {}), entry.get("over"), which, *bounds, of_paper)
+        judge = Bounded(
+            metric=entry["metric"],
+            of=entry.get("of", {}),
+            over=entry.get("over"),
+            match=entry.get("match", "label"),
+            which=entry.get("which", "every"),
+            at_least=entry.get("at_least"),
+            at_most=entry.get("at_most"),
+            of_paper=of_paper,
+        )
         place = OURS if paper.ours else entry["place"]
         fidelity = "derived" if of_paper else artifact.fidelities[0]
         sentence = " ".join(entry["sentence"].split())
-        artifact.claims.append(Claim(entry["id"], sentence, place, fidelity, judge.tolerance, judge))
+        claims.append(Claim(entry["id"], sentence, place, fidelity, judge.tolerance, judge))
+    return claims

@@ -107,7 +107,7 @@ def read(folder: Path) -> Paper:
     required = [item.name for item in fields(Paper) if item.name in ("title", "authors", "year", "short", "citation")]
     if missing := [key for key in required if key not in data]:
         raise PaperError(path, 1, f"lacks {', '.join(missing)}; needs {', '.join(required)}")
-    frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     return Paper(folder.name, folder, **frozen)
 
 

@@ -1,8 +1,8 @@
-"""Beyond the paper: selective recomputation and sequence parallelism, in the models of Korthikanti et al. (2022).
+"""Tables 4 and 5 and Figure 8: selective recomputation and sequence parallelism, in time.
 
-Their paper is "Reducing Activation Recomputation in Large Transformer Models". One layer of the 22B model, and
-iterations of four models, whichever fit. Of their values only the rows with full recomputation were looked at; the
-others are withheld, to be compared with later.
+One layer of the 22B model, and iterations of four models, whichever fit. The simulator was set with the rows of full
+recomputation in mind; those of selective recomputation with sequence parallelism, and Table 4, were predicted before
+they were in the project.
 """
 
 from dataclasses import replace
@@ -12,21 +12,25 @@ from ptdp_core import formulas
 from ptdp_core.config import TrainingConfig
 from ptdp_core.simulator import Cluster, Estimate, Software, simulate
 from ptdp_core.simulator.memory import layer_kept_bytes
+from reproduce.experiment import published
 from reproduce.experiment import quantities as q
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Judgement, holds_if
 from reproduce.experiment.results import MissingResultError, Results, listed, word
 from reproduce.experiment.sweep import Point, Sweep
-from results.records import Metric, Record
+from results.records import Metric, PaperValue, Record
 
 SOFTWARE = Software(overlapped_all_reduce=True, fused_accumulation=True)
 ONE_LAYER, SELECTIVE, FULL, BOTH, NOTHING = "22B, one layer", "selective", "full", "selective_sequence", "none"
 COMMON: dict[str, Any] = {"seq": 2048, "vocab": 51200, "t": 8, "d": 1}
+LARGER = "530B, 2240 GPUs"
+SOURCES = tuple(f"korthikanti/{name}" for name in ("table_4", "table_5", "figure_8"))
 MODELS: dict[str, dict[str, Any]] = {
     ONE_LAYER: {"layers": 1, "hidden": 6144, "heads": 64, "p": 1, "v": 1, "b": 4, "B": 4},
     "22B": {"layers": 48, "hidden": 6144, "heads": 64, "p": 1, "v": 1, "b": 4, "B": 4},
     "175B": {"layers": 96, "hidden": 12288, "heads": 96, "p": 8, "v": 3, "b": 1, "B": 64},
     "530B": {"layers": 105, "hidden": 20480, "heads": 128, "p": 35, "v": 3, "b": 1, "B": 280},
+    LARGER: {"layers": 105, "hidden": 20480, "heads": 128, "p": 35, "v": 3, "b": 1, "B": 2240, "d": 8},
     "1T": {"layers": 128, "hidden": 25600, "heads": 160, "p": 64, "v": 1, "b": 1, "B": 512},
 }
 TECHNIQUES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -36,32 +40,36 @@ TECHNIQUES: dict[str, tuple[str, dict[str, Any]]] = {
     BOTH: ("selective, sequence parallel", {"recompute": "selective", "sequence_parallel": True}),
     FULL: ("full", {"recompute": "full"}),
 }
-PUBLISHED_S = {"22B": 1.42, "175B": 18.13, "530B": 49.05, "1T": 94.42}  # their Table 5, full recomputation
+ITERATIONS = ("22B", "175B", "530B", "1T")  # of Table 5
 
-PUBLISHED, FORWARD, BACKWARD = "published_iteration_time", "layer_forward_time", "layer_backward_time"
+FORWARD, BACKWARD = "layer_forward_time", "layer_backward_time"
 OVERHEAD, KEPT, SHARE = "layer_overhead", "layer_activations", "activation_share"
 MODEL_FLOPS, HARDWARE_FLOPS = "model_flops_utilization", "hardware_flops_utilization"
 
 
 def points() -> tuple[Point, ...]:
-    """Every model with every technique; `published` says whether their tables have the row."""
+    """Every model with every technique, with what their tables and Figure 8 say of it."""
     return tuple(
         Point(
             f"{model.replace(', ', '_').replace(' ', '_')}_{name}",
             model,
             technique,
-            {**COMMON, **sizes, **changes, "published": _published(model, name)},
+            {**COMMON, **sizes, **changes},
+            printed(model, name),
         )
         for model, sizes in MODELS.items()
         for name, (technique, changes) in TECHNIQUES.items()
     )
 
 
-def _published(model: str, technique: str) -> str:
-    if technique == FULL and model in PUBLISHED_S:
-        return "Table 5"
-    in_tables = model == ONE_LAYER or technique == BOTH
-    return "withheld" if in_tables else "no"
+def printed(model: str, technique: str, sources: tuple[str, ...] = SOURCES) -> dict[str, PaperValue]:
+    """What the paper says of a model with a technique."""
+    found: dict[str, PaperValue] = {}
+    for source in sources:
+        for row in published.rows(source):
+            if (row["model"], row["technique"]) == (model, technique):
+                found |= published.paper_values(source, row)
+    return found
 
 
 def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
@@ -87,8 +95,6 @@ def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Met
         model_flops = formulas.model_flops_per_iteration(config.model, parallel.B)
         metrics[MODEL_FLOPS] = Metric(model_flops / possible, "1", "simulated")
         metrics[HARDWARE_FLOPS] = Metric(executed / possible, "1", "simulated")
-    if point.parameters["published"] == "Table 5":
-        metrics[PUBLISHED] = Metric(PUBLISHED_S[point.series], "s", "paper")
     return metrics
 
 
@@ -100,14 +106,18 @@ def _layer_times(estimate: Estimate) -> tuple[float, float]:
 
 
 def merit(record: Record) -> str:
-    """How far the iteration times are from the published ones."""
+    """How far the iteration times are from the published ones, of full and of selective recomputation."""
     results = Results.of_record(record)
-    errors = [abs(results.value(f"{model}_{FULL}", q.ITERATION) / time - 1) for model, time in PUBLISHED_S.items()]
+    keys = [f"{model}_{technique}" for model in ITERATIONS for technique in (FULL, BOTH)]
+    times = {key: float(results.point(key).paper[q.ITERATION.name].value) for key in keys}
+    errors = [abs(results.value(key, q.ITERATION) / time - 1) for key, time in times.items()]
     return f"{sum(errors) / len(errors):.1%} from {len(errors)} iterations that Korthikanti et al. measured"
 
 
 ARTIFACT = Artifact(
     id="table_selective_recompute",
+    label="Table 5",
+    section="6.2",
     title="Selective recomputation and sequence parallelism, 22 billion to one trillion parameters",
     description=(
         "One layer and whole iterations of four GPT models on 8 to 512 GPUs, with nothing, the attention core or whole "
@@ -115,7 +125,6 @@ ARTIFACT = Artifact(
     ),
     quantities=(
         q.ITERATION,
-        q.Quantity(PUBLISHED, "published iteration", "s", "s", 1, 2),
         q.Quantity(FORWARD, "layer forward", "s", "ms", 1e-3, 2),
         q.Quantity(BACKWARD, "layer backward", "s", "ms", 1e-3, 2),
         q.Quantity(OVERHEAD, "overhead", "1", "%", 0.01, 1),
@@ -126,22 +135,24 @@ ARTIFACT = Artifact(
         q.PEAK_MEMORY,
     ),
     sweeps={"paper": Sweep(points)},
-    columns={"recompute": "recompute", "sequence_parallel": "sequence parallel", "published": "published"},
+    columns={"recompute": "recompute", "sequence_parallel": "sequence parallel"},
     software=SOFTWARE,
     further=further,
     merit=merit,
     notes=(
-        "Not in the paper. Models, configurations and the form of the tables are Korthikanti et al.'s (2022, Tables 3 "
-        "to 5), whose program overlaps the all-reduces of input gradients with GEMMs and adds weight gradients inside "
-        "the GEMM. Their values of the rows that are withheld were not looked at, so these are predictions; 'no' are "
-        "rows that they do not have. Without an iteration time: does not fit.",
+        "The paper's program overlaps the all-reduces of input gradients with GEMMs and adds weight gradients inside "
+        "the GEMM. Without an iteration time: does not fit.",
+        "Blind: before the rows of selective recomputation with sequence parallelism, and Table 4, were in the project "
+        "(commit 0f8de12), the iterations were predicted as 1.06, 12.94, 36.91 and 71.86 s, off by 3.3% in the mean "
+        "and 6.3% at worst, and a layer's forward pass as 7.91 ms, 7.19 ms with sequence parallelism (7.7 and 7.2).",
         "A layer's overhead and its share of activations are over those with nothing recomputed and no sequence "
         "parallelism. MFU counts the model's FLOPs, HFU also those that recomputation repeats.",
     ),
 )
 
 
-def _config(model: str, technique: str, **changes: Any) -> TrainingConfig:
+def config(model: str, technique: str, **changes: Any) -> TrainingConfig:
+    """The configuration of a model with a technique, and other parameters changed."""
     return TrainingConfig.from_plain({**COMMON, **MODELS[model], **TECHNIQUES[technique][1], **changes})
 
 
@@ -156,7 +167,7 @@ def saves_70_and_65_percent(results: Results) -> Judgement:
     """
     saved, more = {}, {}
     for model in ("175B", "530B"):
-        selective, nothing = (_config(model, name, t=1) for name in (SELECTIVE, NOTHING))
+        selective, nothing = (config(model, name, t=1) for name in (SELECTIVE, NOTHING))
         saved[model] = 1 - layer_kept_bytes(selective) / layer_kept_bytes(nothing)
         sizes = selective.model
         more[model] = formulas.attention_core_flops(sizes, 1) / formulas.layer_forward_flops(sizes, 1)
@@ -178,8 +189,7 @@ def a_fifth_of_the_memory(results: Results) -> Judgement:
     fifth of the memory.
     """
     ratios = {
-        model: layer_kept_bytes(_config(model, NOTHING)) / layer_kept_bytes(_config(model, BOTH))
-        for model in PUBLISHED_S
+        model: layer_kept_bytes(config(model, NOTHING)) / layer_kept_bytes(config(model, BOTH)) for model in ITERATIONS
     }
     text = f"a layer keeps so many times less: {listed(ratios, '{:.1f}')}"
     return holds_if(min(ratios.values()) >= 4.5, text, results.numbers(smallest_ratio=min(ratios.values())))
@@ -207,7 +217,7 @@ def both_make_it_fit(results: Results) -> Judgement:
     """
     status, peaks = {}, {}
     for name in (NOTHING, BOTH):
-        points = {model: results.point(f"{model}_{name}") for model in PUBLISHED_S}
+        points = {model: results.point(f"{model}_{name}") for model in ITERATIONS}
         status[name] = {point.status for point in points.values()}
         if not status[name] <= {"ok", "oom"}:
             raise MissingResultError("a point was not evaluated")

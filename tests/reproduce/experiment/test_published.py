@@ -7,7 +7,7 @@ from reproduce.experiment.sweep import Sweep
 from results.records import PaperValue
 
 ENTRIES = [
-    paper.id_of(name)
+    name if paper.name == papers.FIRST else f"{paper.name}/{name}"
     for paper in papers.papers()
     if (paper.folder / published.FILE).is_file()
     for name in published.document(paper.name)["artifacts"]
@@ -44,7 +44,7 @@ def test_all_entries_have_one_shape(id):
         assert any(metric in row for row in published.rows(id))
 
 
-@pytest.mark.parametrize("id", [id for id in ENTRIES if catalog.load(id).sweeps["paper"].paper])
+@pytest.mark.parametrize("id", [id for id in catalog.ids() if catalog.load(id).sweeps["paper"].paper])
 def test_every_published_value_is_attached_once(id):
     attached = [value for point in catalog.load(id).points() for value in point.paper.values()]
     assert len(attached) == sum(len(published.paper_values(id, row)) for row in published.rows(id))
