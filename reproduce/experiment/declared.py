@@ -39,7 +39,7 @@ class Bounded:
     - `of`: parameters that the points have, or 'series', 'label' or 'key'; all points without it
     - `over`: likewise of the points that each is divided by, which have the same label; `PUBLISHED`: by the paper's
     - `which`: of `REDUCED`: which of the values, or their mean, has to lie within the bounds
-    - `of_paper`: judge the paper's own values
+    - `of_paper`: judge the paper's own values, or, over these, what follows from its other columns
     """
 
     metric: str
@@ -53,7 +53,7 @@ class Bounded:
 
     def __call__(self, results: Results) -> Judgement:
         """The verdict on these results. Raises `MissingResultError` for a point without a value."""
-        values = self.values(results.papers() if self.of_paper else results)
+        values = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
         low, high = self.bounds
         judged = REDUCED[self.which](list(values.values()))
         holds = all(low <= value <= high for value in judged)
