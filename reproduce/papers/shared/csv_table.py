@@ -79,7 +79,7 @@ def _quantity(metric: str, how: Mapping[str, Any]) -> Quantity:
 def _measured(units: Mapping[str, str]) -> Callable[[Point], Mapping[str, Metric]]:
     """What takes the measured metrics of a point, which are kept among its parameters."""
     return lambda point: {
-        metric: Metric(point.parameters[metric], unit, "measured")
+        metric: Metric(point.parameters[metric], unit, "measured", samples=(point.parameters[metric],))
         for metric, unit in units.items()
         if point.parameters.get(metric) is not None
     }

@@ -1,6 +1,6 @@
 """Schedules of Zero Bubble executed with a message time between stages, and found by a rule under a memory limit.
 
-Times are those of a whole rank's passes, in any unit: F, B (the gradient of the input) and W (of the weights), and C
+Times are those of a whole rank's passes, F, B (the gradient of the input) and W (of the weights), and C
 between two stages (Section 5.3 and Table 9). A bubble rate is (cost - m(F + B + W)) / cost, where cost is the longest
 time of a rank from its first pass to its last: optimizer steps need no flush (Section 4).
 """
@@ -16,15 +16,15 @@ from ptdp_core.schedules.list_scheduling import PartialSchedule, list_schedule
 
 
 class Times(NamedTuple):
-    """Times of a rank's passes, and of a message."""
+    """Times of a rank's passes, and of a message: whole numbers of a small unit, so that sums are exact."""
 
-    forward: float
-    backward: float
-    weights: float
-    message: float
+    forward: int
+    backward: int
+    weights: int
+    message: int
 
     @property
-    def microbatch(self) -> float:
+    def microbatch(self) -> int:
         """What a microbatch takes of a rank, F + B + W."""
         return self.forward + self.backward + self.weights
 
@@ -121,6 +121,8 @@ def _offers(
         most = min(k * p, k * (p - rank) - (k - 1) + rule.ahead)
         forward = partial.next("F", rank) if room >= 1 and in_flight < most else []
         backward, weights = partial.next("I", rank), partial.deferred[rank][:1]
+        if not (forward or weights):
+            return iter(backward)
         coming = [_coming(partial, actions) for actions in (backward, forward)]
         if coming[0] < partial.now + (1 - rule.forward_waits) * times.forward:
             forward = []
