@@ -29,7 +29,7 @@ class Times(NamedTuple):
         return self.forward + self.backward + self.weights
 
 
-class Executed(NamedTuple):
+class StageCosts(NamedTuple):
     """A schedule executed: the longest time of a rank from its first pass to its last, and of all from start to end."""
 
     own: float
@@ -58,7 +58,7 @@ RULES = tuple(
 )
 
 
-def execute(schedule: Schedule, times: Times) -> Executed:
+def execute(schedule: Schedule, times: Times) -> StageCosts:
     """Run a schedule whose passes wait for messages. Raises `ValueError` if the order cannot run."""
     of_chunk = [time / schedule.v for time in times[:3]]
     cost = dict(zip("FIW", of_chunk, strict=True)) | {"B": of_chunk[1] + of_chunk[2]}
@@ -87,7 +87,7 @@ def execute(schedule: Schedule, times: Times) -> Executed:
             ready += waiting.pop(action.output, ())
     if any(count < len(row) for count, row in zip(done, schedule.ranks, strict=True)):
         raise ValueError("ranks wait for each other; needs an order in which every input comes from an earlier pass")
-    return Executed(max(end - start for end, start in zip(clock, begun, strict=True)), max(clock))
+    return StageCosts(max(end - start for end, start in zip(clock, begun, strict=True)), max(clock))
 
 
 def rate(cost: float, m: int, times: Times) -> float:

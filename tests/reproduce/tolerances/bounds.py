@@ -23,7 +23,7 @@ def edges_of_bounds(judge: Bounded) -> Iterator[Edge]:
             mine = is_one(blank, judge.of)
             compared = value * published if judge.over == PUBLISHED and published else value
             number = compared if mine else 1.0
-            if judge.of_paper:
+            if judge.of_paper and judge.over != PUBLISHED:
                 paper = {judge.metric: PaperValue(number, "1", "text")} if published is not None else {}
                 laid.append(altered(blank.result, paper=paper))
             else:
