@@ -14,22 +14,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.gate.guard import measured_core
-from benchmarks.gate.trees import HEAD, Tree, last_line
-from benchmarks.gate.workloads import WORKLOADS
+from benchmarks.gate.trees import BASE, HEAD, Tree, last_line
 from results.records.errors import UnavailableError
 
 WORKLOAD = Path(__file__).with_name("workload.py")
-THIRD_PARTY = ("torch", "torch._dynamo")  # slow to import; torch imports `_dynamo` when the first optimizer is made
 STARTS = 3  # measuring processes that one parent process starts, one after another, before it is replaced
 ANSWER_LIMIT_S = 120.0  # a process answers within seconds; after this it counts as hung
 
 
 @dataclass(frozen=True)
 class GateBenchmark:
-    """A benchmark of a session: its name in `WORKLOADS`, and the ratio by which the self-test slows head down."""
+    """A benchmark of a session: its name, what runs (`workload.py`), and how much the self-test slows head down."""
 
     name: str
-    workload: str
+    workload: Mapping[str, Any]
     injected: float = 0.0
 
 
@@ -83,33 +81,61 @@ class ProcessLauncher:
         than the benchmark, or broken. Raises `UnavailableError` for what head cannot run.
         """
         lacks: dict[str, str] = {}
+        outputs: dict[str, dict[str, str]] = {}
         for side, tree in self.trees.items():
             # All at once first, which is enough if nothing is wrong; then one by one, to learn which cannot run.
-            if not (problem := self._try(tree, list(self.benchmarks.values()))):
-                continue
-            for name, benchmark in self.benchmarks.items():
-                if why := problem if len(self.benchmarks) == 1 else self._try(tree, [benchmark]):
-                    if side == HEAD:
-                        raise UnavailableError(f"{tree} cannot run {name}: {why}")
+            problem, outputs[side] = self._try(tree, list(self.benchmarks.values()))
+            for name, benchmark in self.benchmarks.items() if problem else ():
+                why, output = (problem, {}) if len(self.benchmarks) == 1 else self._try(tree, [benchmark])
+                if why and side == HEAD:
+                    raise UnavailableError(f"{tree} cannot run {name}: {why}")
+                if why:
                     lacks[name] = f"{tree} cannot run it: {why}"
-        return lacks
+                outputs[side] |= output
+        return lacks | {name: why for name, why in self._different(outputs).items() if name not in lacks}
 
-    def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> str:
-        """Set the benchmarks up, which also runs each of them once; return why the tree cannot run them, or ''."""
+    def _different(self, outputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        """The benchmarks whose first step returns something else on the two sides, but the same again on head."""
+        base, head = (outputs.get(side, {}) for side in (BASE, HEAD))
+        changed = [name for name in head if base.get(name, head[name]) != head[name]]
+        again = self._try(self.trees[HEAD], [self.benchmarks[name] for name in changed])[1] if changed else {}
+        steady = [name for name in changed if again.get(name) == head[name]]
+        return dict.fromkeys(steady, "its result differs between base and head, so that it does other work")
+
+    def counts(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
+        """What one step of a benchmark does on base and on head, by what is counted, without what varies on head."""
+        sides = (self.trees[BASE], self.trees[HEAD], self.trees[HEAD])
+        base, head, again = (self._ask(tree, [self.benchmarks[name]], name) for tree in sides)
+        varying = {what for what in head.keys() | again.keys() if head.get(what) != again.get(what)}
+        steady = [{what: counts[what] for what in counts.keys() - varying} for counts in (base, head)]
+        return steady[0], steady[1]
+
+    def _try(self, tree: Tree, benchmarks: Sequence[GateBenchmark]) -> tuple[str, dict[str, str]]:
+        """Set the benchmarks up, which also runs each once: why the tree cannot run them, or '', and their outputs."""
+        try:
+            answer = self._ask(tree, benchmarks)
+        except UnavailableError as error:
+            return str(error).removeprefix(f"{tree} does not run: "), {}
+        return (answer, {}) if isinstance(answer, str) else ("", answer)
+
+    def _ask(self, tree: Tree, benchmarks: Sequence[GateBenchmark], count: str = "") -> Any:
+        """What a process that sets these up says: their outputs, why it cannot, or the counts of the one to `count`."""
         loaded = _Loaded(tree, _packages(benchmarks))
         try:
             loaded.start(benchmarks)
             answer = loaded.answer("ready", "cannot")
-            return answer if isinstance(answer, str) else ""
-        except UnavailableError as error:
-            return str(error).removeprefix(f"{tree} does not run: ")
+            if not count or isinstance(answer, str):
+                return answer
+            loaded.say({"count": count})
+            return loaded.answer("counts")
         finally:
             loaded.stop()
 
 
 def _packages(benchmarks: Iterable[GateBenchmark]) -> tuple[str, ...]:
     """The third-party packages that a process of these benchmarks imports before it forks any other."""
-    return THIRD_PARTY if any(WORKLOADS[benchmark.workload]["ranks"] for benchmark in benchmarks) else ()
+    named = (benchmark.workload.get("packages", ()) for benchmark in benchmarks)
+    return tuple(dict.fromkeys(package for packages in named for package in packages))
 
 
 class _Loaded:
@@ -136,7 +162,7 @@ class _Loaded:
         requests = [
             {
                 "name": benchmark.name,
-                "workload": WORKLOADS[benchmark.workload],
+                "workload": benchmark.workload,
                 "slowdown": benchmark.injected if self.tree.side == HEAD else 0.0,
             }
             for benchmark in benchmarks
@@ -197,4 +223,5 @@ def _environment(tree: Path) -> dict[str, str]:
     """This process's environment, changed so that the tree's packages come first, with one thread and without a GPU."""
     inherited = {k: value for k, value in os.environ.items() if not k.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return inherited | threads | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
+    places = [str(place) for place in (tree / "src", tree) if place.is_dir()]
+    return inherited | threads | {"PYTHONPATH": os.pathsep.join(places), "CUDA_VISIBLE_DEVICES": ""}

@@ -98,8 +98,9 @@ def dependencies(tree: Path, name: str) -> tuple[str, ...]:
 
     Raises `UnavailableError`, with `name`, for a bad file.
     """
+    file = tree / "pyproject.toml"
     try:
-        project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.exists() else {}
         engine = project.get("optional-dependencies", {}).get("engine", ())
         return tuple(sorted(map(str, (*project.get("dependencies", ()), *engine))))
     except (OSError, KeyError, ValueError, AttributeError) as error:

@@ -18,7 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.gate import run, trees
+from benchmarks.gate.launcher import GateBenchmark
 from benchmarks.gate.procedure import INCONCLUSIVE, OK, REGRESSED
+from benchmarks.gate.project import Project
 from benchmarks.gate.report import comparison, slowdown_metrics
 from benchmarks.gate.run import CheckResult
 from benchmarks.gate.session import ROUNDS, Finding
@@ -28,6 +30,7 @@ from results.records.errors import DONE, INTERNAL, UnavailableError
 
 ID = "gate_trials"
 PATCH = Path(__file__).with_name("slowed.patch")
+STRETCHED = 0.10  # of the iterations of another project's head, for which there is no patch
 RIGHT = {"identical": OK, "slowed": REGRESSED}  # the right verdict on each kind of head
 UNDECIDED = 4  # trials without any verdict after which a machine counts as one that never decides
 
@@ -76,16 +79,19 @@ def next_kind(points: Sequence[PointResult]) -> str:
 
 
 @contextmanager
-def built(project: Path, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
-    """Build base and head for each kind of trial: trees of `commit`, of which the slowed head is patched.
+def built(project: Project, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
+    """Build base and head for each kind of trial: trees of `commit`, of which this project's slowed head is patched.
 
     Raises `UnavailableError` if a tree does not build, or the patch does not fit.
     """
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         sides = [(BASE, "HEAD", commit), (HEAD, "HEAD", commit)]
-        identical = trees.build(project, sides, Path(folder))
+        identical = trees.build(project.folder, sides, Path(folder))
+        if not project.own_checks:
+            yield {"identical": identical, "slowed": identical}
+            return
         slowed = replace(identical[HEAD], ref="HEAD with slowed.patch", folder=Path(folder) / "slowed")
-        trees.export(project, commit, slowed.folder)
+        trees.export(project.folder, commit, slowed.folder)
         patched = subprocess.run(["git", "apply", str(PATCH)], cwd=slowed.folder, capture_output=True, check=False)
         if patched.returncode:
             raise UnavailableError(f"slowed.patch does not fit {commit[:10]}: {last_line(patched.stderr)}")
@@ -93,11 +99,18 @@ def built(project: Path, commit: str) -> Iterator[dict[str, dict[str, Tree]]]:
 
 
 def trial(
-    kind: str, sides: dict[str, Tree], names: Sequence[str], budget_s: float, progress: Callable[[str], None]
+    kind: str,
+    sides: dict[str, Tree],
+    project: Project,
+    benchmarks: Sequence[GateBenchmark],
+    budget_s: float,
+    progress: Callable[[str], None],
 ) -> list[PointResult]:
     """Run one session of the gate, and return a point for each benchmark."""
+    if kind == "slowed" and not project.own_checks:
+        benchmarks = [replace(each, injected=STRETCHED) for each in benchmarks]
     started, clock, seed = datetime.now(UTC), time.monotonic(), random.SystemRandom().randrange(2**31)
-    result = run.check(sides, names, seed, budget_s, progress)
+    result = run.check(sides, benchmarks, seed, budget_s, progress)
     seconds = time.monotonic() - clock
     return [_point(kind, result, finding, provenance.timestamp(started), seconds) for finding in result.findings]
 

@@ -1,4 +1,4 @@
-"""Runs workloads of the gate in any tree of this project that has an adapter (`adapter.py`), as a script.
+"""Runs workloads of the gate in a tree of any project, as a script.
 
     PYTHONPATH=TREE python -P workload.py TREE CORE PACKAGE ...
 
@@ -7,18 +7,30 @@ JSON each:
 
     {"start": [{"name": "a", "slowdown": 0.0, "workload": {...}}]}    fork a process on core CORE and set these up
     {"slice": "a"}    measure a slice; the answer is the seconds of its iterations
+    {"count": "a"}    run one more iteration, and answer what it does, counted (`counts.py`)
     {"end": true}     end the forked process
 
 An empty CORE leaves the core open. A forked process waits for commands without using a core. It has loaded nothing of
-the tree when it starts. This script does the timing, for base and head alike; it times the step that the tree's own
-adapter makes. Every iteration of a rank is stretched by the ratio `slowdown`, which the self-test sets.
+the tree when it starts. This script does the timing, for base and head alike. Every iteration of a rank is stretched by
+the ratio `slowdown`, which the self-test sets. What a workload prints goes to standard error.
+
+A workload's step is made by its `kind`: a 'function' of the tree (`function`, as 'module:name': called once to set up,
+it returns the step, or is the step itself if it returns nothing that can be called), a 'command' of the shell, a
+'pytest' test with a `benchmark` fixture, or anything that the tree's own `adapter` knows. Without `iterations` a slice
+has as many as fit in a tenth of a second.
 """
 
+import hashlib
+import importlib.util
 import json
 import multiprocessing
 import os
+import queue
+import re
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -29,9 +41,9 @@ from typing import Any
 
 Slices = Iterator[list[float]]  # yields a slice at a time: the seconds of its iterations
 
-OWN = ("kernels", "ptdp_core", "benchmarks")
-ADAPTER = "benchmarks.gate.adapter"
-ENGINE = ("kernels", "ptdp_core.engine.trainer")  # imported before ranks are forked, where a tree has them
+SLICE_S, SHORTEST_S = 0.1, 1e-3  # of a slice, and of an iteration that can be timed; a shorter step is repeated in it
+MOST_REPEATED = 100_000
+ANSWERS = os.fdopen(os.dup(1), "w")  # where the gate listens; `main` gives standard output to what workloads print
 # Unbuffered, so that parent and child each read whole lines.
 COMMANDS = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
 
@@ -41,37 +53,147 @@ class WorkloadError(RuntimeError):
 
 
 def require_own(tree: Path) -> None:
-    """Raise `RuntimeError` if one of the project's modules was not imported from the tree."""
+    """Raise `RuntimeError` if a module that the tree has was not imported from there."""
+    roots = [place for place in (tree / "src", tree) if place.is_dir()]
+    own = {path.stem for root in roots for path in root.iterdir() if path.suffix == ".py" or _is_package(path)}
     for name, module in sys.modules.items():
-        if name.split(".")[0] in OWN:
-            place = Path(str(module.__file__)).resolve()
-            if not place.is_relative_to(tree.resolve()):
-                raise RuntimeError(f"{name} was imported from {place}, not from {tree}")
+        file = getattr(module, "__file__", None)
+        if name.split(".")[0] in own and file and not Path(file).resolve().is_relative_to(tree.resolve()):
+            raise RuntimeError(f"{name} was imported from {Path(file).resolve()}, not from {tree}")
 
 
-def iterate(step: Callable[[], object], count: int, slowdown: float) -> list[float]:
-    """Run `step` `count` times, each stretched by the ratio `slowdown`, and return the seconds of each run."""
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def make_step(workload: dict[str, Any], rank: int = 0, ranks: int = 1, store: str = "") -> Callable[[], object]:
+    """Make one rank's iteration of a workload; `rank`, `ranks` and `store` are for adapters."""
+    makers = {"function": _function, "command": _command, "pytest": _test}
+    if workload["kind"] in makers:
+        return makers[workload["kind"]](workload)
+    step: Callable[[], object] = import_module(workload["adapter"]).make_step(workload, rank, ranks, store)
+    return step
+
+
+def _function(workload: dict[str, Any]) -> Callable[[], object]:
+    module, _, name = workload["function"].partition(":")
+    function: Any = import_module(module)
+    for part in name.split("."):
+        function = getattr(function, part)
+    made = function()
+    step: Callable[[], object] = made if callable(made) else function
+    return step
+
+
+def _command(workload: dict[str, Any]) -> Callable[[], object]:
+    def step() -> None:
+        done = subprocess.run(workload["command"], shell=True, stdin=subprocess.DEVNULL, capture_output=True)
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it says nothing"]
+            raise WorkloadError(f"{workload['command']} ends with {done.returncode}: {last[0]}")
+
+    return step
+
+
+def _test(workload: dict[str, Any]) -> Callable[[], object]:
+    """The function that a test gives to its `benchmark` fixture; the test waits, with its other fixtures alive."""
+    import pytest
+
+    found: queue.Queue[Callable[[], object] | None] = queue.Queue()
+
+    class Fixtures:
+        @pytest.fixture
+        def benchmark(self) -> "Handed":
+            return Handed(found)
+
+    def run() -> None:
+        others = ("benchmark", "codspeed", "ptdp_gate", "xdist", "cacheprovider", "faulthandler")
+        options = [word for plugin in others for word in ("-p", f"no:{plugin}")]
+        pytest.main([workload["test"], "-q", "--capture=no", *options], plugins=[Fixtures()])
+        found.put(None)  # the test ended, and its fixture was given nothing
+
+    threading.Thread(target=run, daemon=True).start()
+    if (step := found.get()) is None:
+        raise WorkloadError(f"{workload['test']} fails, or gives its benchmark fixture no function")
+    return step
+
+
+class Handed:
+    """The `benchmark` fixture of pytest-benchmark and pytest-codspeed, which hands its function to the gate."""
+
+    def __init__(self, found: "queue.Queue[Callable[[], object] | None]") -> None:
+        self._found = found
+        self.extra_info: dict[str, object] = {}
+        self.name = self.group = ""
+
+    def __call__(self, function: Callable[..., object], *arguments: object, **options: object) -> object:
+        """Hand the function over, and wait for the end of the process."""
+        self._found.put(lambda: function(*arguments, **options))
+        threading.Event().wait()
+        return None
+
+    def pedantic(
+        self,
+        target: Callable[..., object],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+        setup: Callable[[], Any] | None = None,
+        **_: object,
+    ) -> object:
+        """Likewise; `setup` may return the arguments, which are then made once."""
+        made = setup() if setup else None
+        args, kwargs = made or (args, kwargs)
+        return self(target, *args, **(kwargs or {}))
+
+
+def iterate(step: Callable[[], object], count: int, slowdown: float, repeated: int = 1) -> list[float]:
+    """Time `count` iterations of `repeated` steps each, stretched by the ratio `slowdown`: the seconds of a step."""
     seconds = []
     for _ in range(count):
         start = time.perf_counter()
-        step()
+        for _ in range(repeated):
+            step()
         if slowdown:
             time.sleep((time.perf_counter() - start) * slowdown)  # leaves the core to the other rank
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start) / repeated)
     return seconds
 
 
-def in_this_process(workload: dict[str, Any], slowdown: float) -> Slices:
-    """Yield slices of a workload that needs no ranks."""
-    step = import_module(ADAPTER).make_step(workload, 0, 1, "")
-    while True:
-        yield iterate(step, workload["iterations"], slowdown)
+def pace(step: Callable[[], object]) -> tuple[int, int]:
+    """How many iterations make a slice, and how many steps an iteration that is long enough to be timed."""
+    repeated = 1
+    while (seconds := iterate(step, 1, 0.0, repeated)[0] * repeated) < SHORTEST_S and repeated < MOST_REPEATED:
+        repeated = min(MOST_REPEATED, repeated * max(2, int(SHORTEST_S / max(seconds, 1e-7))))
+    return max(1, min(50, round(SLICE_S / max(seconds, 1e-6)))), repeated
+
+
+class InThisProcess:
+    """A workload that needs no ranks: its slices, what its first step returned, and what a step does."""
+
+    def __init__(self, workload: dict[str, Any], slowdown: float) -> None:
+        before = set(sys.modules)
+        self.step = make_step(workload)
+        self.output = output_digest(self.step())
+        self.modules = sorted(set(sys.modules) - before)
+        iterations: int | None = workload.get("iterations")
+        self.iterations, self.repeated = pace(self.step) if iterations is None else (iterations, 1)
+        self.slowdown = slowdown
+
+    def __iter__(self) -> Slices:
+        return self
+
+    def __next__(self) -> list[float]:
+        return iterate(self.step, self.iterations, self.slowdown, self.repeated)
+
+
+def output_digest(returned: object) -> str:
+    """A digest of what a step returned, without addresses; '' for None."""
+    return "" if returned is None else hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", repr(returned)).encode()).hexdigest()
 
 
 def in_ranks(workload: dict[str, Any], slowdown: float) -> Slices:
     """Yield slices of a workload whose ranks are separate processes; an iteration counts by its slowest rank."""
-    import_module(ADAPTER)
-    for name in ENGINE:
+    for name in (workload["adapter"], *workload["imports"]):
         import_module(name)
     context = multiprocessing.get_context("fork")  # safe: no thread runs yet
     pipes: list[Any] = []
@@ -118,7 +240,7 @@ def slowest(by_rank: list[list[float]]) -> list[float]:
 def serve_rank(workload: dict[str, Any], rank: int, store: str, slowdown: float, pipe: Any) -> None:
     """Run one rank until it is killed with its parent, or until it fails; it then sends its error."""
     try:
-        step = import_module(ADAPTER).make_step(workload, rank, workload["ranks"], store)
+        step = make_step(workload, rank, workload["ranks"], store)
         while True:
             pipe.recv()
             pipe.send(iterate(step, workload["iterations"], slowdown))
@@ -133,7 +255,7 @@ def said(error: Exception) -> str:
 
 def prepare(workload: dict[str, Any], slowdown: float) -> Slices:
     """Run the first slice of a workload, to warm up, and return the iterator of the others."""
-    slices = (in_ranks if workload["ranks"] else in_this_process)(workload, slowdown)
+    slices = in_ranks(workload, slowdown) if workload.get("ranks") else InThisProcess(workload, slowdown)
     next(slices)
     return slices
 
@@ -148,9 +270,24 @@ def serve(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
         say({"cannot": str(error) if isinstance(error, WorkloadError) else said(error)})
         return
     require_own(tree)
-    say({"ready": True})
-    while "slice" in (command := hear()):
-        say({"seconds": next(slices[command["slice"]])})
+    say({"ready": {name: getattr(made, "output", "") for name, made in slices.items()}})
+    while (command := hear()).keys() & {"slice", "count"}:
+        if "count" in command:
+            counted = slices[command["count"]]
+            assert isinstance(counted, InThisProcess)
+            say({"counts": sibling("counts").counted(counted.step, tree, counted.modules)})
+        else:
+            say({"seconds": next(slices[command["slice"]])})
+
+
+def sibling(name: str) -> Any:
+    """A module of this script's folder, which is on nobody's path."""
+    spec = importlib.util.spec_from_file_location(f"_gate_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
@@ -174,7 +311,7 @@ def fork(tree: Path, core: str, benchmarks: list[dict[str, Any]]) -> None:
 
 def say(answer: dict[str, Any]) -> None:
     """Write one line of JSON to the gate."""
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), file=ANSWERS, flush=True)
 
 
 def hear() -> dict[str, Any]:
@@ -186,6 +323,7 @@ def hear() -> dict[str, Any]:
 def main() -> None:
     """Import what is slow, and fork a process for every "start" command."""
     tree, core, *packages = sys.argv[1:]
+    os.dup2(2, 1)
     # An editable install of another checkout would fill in the modules that this tree lacks.
     sys.meta_path[:] = [f for f in sys.meta_path if not getattr(f, "__module__", "").startswith("__editable__")]
     for name in packages:

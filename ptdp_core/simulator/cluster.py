@@ -88,6 +88,15 @@ class Cluster:
     # The peak of products of FP8, and the share of it that large ones sustain (`gemm_plateau`). 0: a GPU without FP8.
     fp8_peak_flops: float = 0.0
     fp8_gemm_plateau: float = 0.0
+    # Fused attention with a causal mask: the share of the peak that the fastest kernel reaches on long sequences and
+    # heads of 128, the sequence at which it has half of that, and likewise the head; and what earlier kernels reach of
+    # it. 0: as if its products were GEMMs, with what the mask hides.
+    attention_forward: float = 0.0
+    attention_backward: float = 0.0
+    attention_half_length: float = 0.0
+    attention_half_head: float = 0.0
+    flash_attention_1: float = 1.0
+    flash_attention_2: float = 1.0
     # Watts of a GPU with its share of the node, computing and waiting, and what the building takes for each watt: only
     # the energy of a run depends on them. 0: not known.
     busy_power: float = 0.0

@@ -146,6 +146,13 @@ def fields_but(config: TrainingConfig, names: tuple[str, ...]) -> tuple[object, 
     return (config.model, parallel.m == 1, *[value for name, value in vars(parallel).items() if name not in names])
 
 
+def _attention_share(cluster: Cluster, software: Software) -> float:
+    """The program's fused attention over the cluster's fastest, in FLOP/s."""
+    if software.flash_attention_1:
+        return cluster.flash_attention_1
+    return cluster.flash_attention_2 if software.flash_attention_2 else 1.0
+
+
 class CostModel:
     """The times of any configuration on one cluster, by its kernel and network models.
 
@@ -155,13 +162,19 @@ class CostModel:
     def __init__(self, cluster: Cluster, software: Software | None = None) -> None:
         self.cluster = cluster
         self.software = cluster.software if software is None else software
-        self.kernels = KernelModel(cluster)
+        self.kernels = KernelModel(cluster, attention_share=_attention_share(cluster, self.software))
         self.network = NetworkModel(cluster)
         self._stages: dict[tuple[object, ...], Stages] = {}
         self._parts: dict[tuple[object, ...], tuple[StageTimes, StageTimes, StageTimes]] = {}
         self._sizes: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._boundaries: dict[tuple[object, ...], list[bool]] = {}
         self.least_flushes: dict[tuple[object, ...], float] = {}  # see `bounds.least_time`
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient that is reduced: the cluster file's, unless its program sums in fp32 and this one not."""
+        narrower = self.cluster.software.fp32_gradients and not self.software.fp32_gradients
+        return self.cluster.element_bytes if narrower else self.cluster.gradient_bytes
 
     @cached_property
     def fp8_kernels(self) -> KernelModel:
@@ -173,7 +186,8 @@ class CostModel:
 
         It takes at least as long as the host needs to issue all of it.
         """
-        device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms) + self.kernels.plateau(work.attention_flops)
+        device = fsum(self.kernels.gemm(*gemm) for gemm in work.gemms)
+        device += fsum(self.kernels.attention(*each) for each in work.attention)
         if work.fp8_gemms:
             device += fsum(self.fp8_kernels.gemm(*gemm) for gemm in work.fp8_gemms)
         device += self.kernels.memory_bound(self._traffic(work), work.kernels)
@@ -309,6 +323,7 @@ class CostModel:
         """The times that the embedding adds to the first stage, and logits and loss to the last one."""
         model, b, t = config.model, config.parallel.b, config.parallel.t
         sequence = {"sequence_parallel": config.parallel.sequence_parallel}
+        loss = sequence | {"fused_loss": self.software.fused_cross_entropy}
         group = tensor_group(t, self.cluster.gpus_per_node)
         table = table_elements(config)
         # The embedding has no GEMM and no input gradient to hurry for; what is put off is the accumulation.
@@ -319,8 +334,8 @@ class CostModel:
                 operators.Work(),
             ),
             (
-                operators.logits_forward(model, b, t, **sequence),
-                operators.logits_backward(model, b, t, **sequence),
+                operators.logits_forward(model, b, t, **loss),
+                operators.logits_backward(model, b, t, **loss),
                 operators.logits_weight_gradient(model, b, t),
             ),
         ):
@@ -379,7 +394,7 @@ class CostModel:
         if parallel.d == 1:
             return 0.0
         group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
-        reduce = self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * parameters)
+        reduce = self.network.gradient_all_reduce(group, self.gradient_bytes * parameters)
         if parallel.sharded_optimizer:
             reduce /= 2
         copies = self.gradient_copies(config, parameters)
@@ -398,7 +413,7 @@ class CostModel:
         if not config.model.tied_embeddings:
             return 0.0
         group = Group(2, 2 if parallel.n <= self.cluster.gpus_per_node else 1)
-        return self.network.gradient_all_reduce(group, self.cluster.gradient_bytes * table_elements(config))
+        return self.network.gradient_all_reduce(group, self.gradient_bytes * table_elements(config))
 
     def sequence_reduction(self, config: TrainingConfig, elements: float) -> float:
         """Seconds to sum the gradients of `elements` parameters that each GPU of a tensor-parallel group holds whole.
@@ -408,7 +423,7 @@ class CostModel:
         if config.parallel.sequence_shards == 1:
             return 0.0
         group = tensor_group(config.parallel.t, self.cluster.gpus_per_node)
-        return self.network.all_reduce(group, self.cluster.gradient_bytes * elements)
+        return self.network.all_reduce(group, self.gradient_bytes * elements)
 
     def weight_gather(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""

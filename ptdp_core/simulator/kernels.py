@@ -6,17 +6,20 @@ from math import ceil
 from ptdp_core.simulator.cluster import Cluster
 
 FP16_BYTES = 2  # per element in the paper's runs; `Cluster.element_bytes` is that of a cluster's runs
+USUAL_HEAD = 128  # elements of an attention head
 ALIGNED_BYTES = 16  # the size of one load of a tensor-core GEMM kernel: rows have to be multiples of it
 
 
 class KernelModel:
     """The times of kernels on a cluster's GPU. Its only state is a cache of the GEMMs that it has timed.
 
-    The factors of a GEMM are elements of `operand_bytes`, by default as wide as its result, the cluster's.
+    The factors of a GEMM are elements of `operand_bytes`, by default as wide as its result, the cluster's. Fused
+    attention runs at `attention_share` of the rate that the cluster's fastest kernel has.
     """
 
-    def __init__(self, cluster: Cluster, operand_bytes: int | None = None) -> None:
+    def __init__(self, cluster: Cluster, operand_bytes: int | None = None, attention_share: float = 1.0) -> None:
         self._cluster = cluster
+        self._attention_share = attention_share
         self._operand_bytes = operand_bytes or cluster.element_bytes
         self._gemms: dict[tuple[int, int, int, int], float] = {}
         self._kernel_bandwidth = cluster.memory_bandwidth * cluster.memory_efficiency
@@ -61,6 +64,21 @@ class KernelModel:
     def plateau(self, flops: float) -> float:
         """Seconds of `flops` FLOPs at the rate that large products sustain under the power limit."""
         return flops / (self._cluster.gemm_plateau * self._cluster.peak_flops)
+
+    def attention(self, flops: float, seq: int, head: int, backward: bool) -> float:
+        """Seconds of a pass of fused attention with a causal mask, which hides half of the `flops`.
+
+        Its rate grows with the sequence, whose ends fill no tile, and with the head, over whose elements it pays for
+        softmax: half of what long sequences reach at `attention_half_length` tokens, and likewise by head, relative to
+        one of 128 elements. On a cluster without these numbers all FLOPs cost what large GEMMs cost.
+        """
+        cluster = self._cluster
+        share = cluster.attention_backward if backward else cluster.attention_forward
+        if not share:
+            return self.plateau(flops)
+        long, half = seq / (seq + cluster.attention_half_length), cluster.attention_half_head
+        wide = head / (head + half) * (1 + half / USUAL_HEAD)
+        return flops / 2 / (self._attention_share * share * long * wide * cluster.peak_flops)
 
     def memory_bound(self, traffic_bytes: float, kernels: int) -> float:
         """Seconds of `kernels` memory-bound kernels that read and write `traffic_bytes` together."""

@@ -15,6 +15,7 @@ from ptdp_core.simulator.software import PAPER, Software
 
 FP32_GRADIENT_BYTES = FP32_BYTES = 4
 LOGIT_BYTES = 10  # per logit: in fp16 (2), in fp32 (4), and its softmax (4)
+FUSED_LOGIT_BYTES = 4  # in fp16, and its gradient, where the loss is fused
 
 
 def state_bytes(element_bytes: int, software: Software) -> tuple[int, int, int]:
@@ -109,7 +110,7 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
     return round((layers * (8 * unit + 2 * tokens * widths // t) + logits) / cluster.allocator_efficiency)
 
 
-def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
+def working_bytes(config: TrainingConfig, computes_loss: bool, software: Software = PAPER) -> int:
     """Bytes of activations that exist only while a backward pass goes through one layer, or through the logits.
 
     It is the larger of two moments. In the MLP, all recomputed intermediates and the gradients of its wide tensors are
@@ -131,7 +132,8 @@ def working_bytes(config: TrainingConfig, computes_loss: bool) -> int:
         in_attention += attention_core_bytes(config)
     gathered = 4 * unit if shards > 1 else 0
     layers = recomputed + gathered + 2 * layer_input_bytes(config) + max(in_mlp, in_attention)
-    logits = LOGIT_BYTES * model.seq * parallel.b * config.padded_vocab // t if computes_loss else 0
+    each = FUSED_LOGIT_BYTES if software.fused_cross_entropy else LOGIT_BYTES
+    logits = each * model.seq * parallel.b * config.padded_vocab // t if computes_loss else 0
     return max(layers, logits)
 
 
@@ -173,7 +175,7 @@ def rank_memory(
     backward = {
         "stashed_activations": stash * stash_bytes(config, cluster, layers)
         + deferred * deferred_bytes(config, cluster, layers, computes_loss),
-        "working_activations": working_bytes(config, computes_loss),
+        "working_activations": working_bytes(config, computes_loss, software),
         # the outputs that are sent and not yet freed, and one buffer for each message on its way
         "boundary_buffers": (stash + buffers) * boundary if pipelined else 0,
     }

@@ -15,6 +15,7 @@ attention is one kernel forward and three backward (FlashAttention): products wi
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ptdp_core.config import ModelConfig, padded_vocab
 from ptdp_core.layout import (
@@ -30,14 +31,23 @@ from ptdp_core.layout import (
 Gemm = tuple[int, int, int, int]  # M, N, K, batch
 
 
+class FusedAttention(NamedTuple):
+    """A pass of fused attention: FLOPs of its products, what the mask hides included, sequence and head size."""
+
+    flops: float
+    seq: int
+    head: int
+    backward: bool
+
+
 @dataclass(frozen=True)
 class Work:
     """The work of a GPU: GEMMs, bytes read and written by `kernels` memory-bound kernels, bytes of each collective.
 
     These are all-reduces, and one-way collectives (all-gathers and reduce-scatters), which go around a ring once.
     `wide_bytes` of the traffic are of elements that are fp32 in any precision; the rest counts 2 bytes an element.
-    `host_calls` is the number of calls from Python or the autograd engine that launch no kernel. `attention_flops` are
-    those of fused attention, whose products are no GEMMs; what the mask hides counts. `fp8_gemms` are GEMMs of FP8.
+    `host_calls` is the number of calls from Python or the autograd engine that launch no kernel. The products of fused
+    `attention` are no GEMMs. `fp8_gemms` are GEMMs of FP8.
     """
 
     gemms: tuple[Gemm, ...] = ()
@@ -47,7 +57,7 @@ class Work:
     one_way_bytes: tuple[float, ...] = ()
     wide_bytes: float = 0.0
     host_calls: int = 0
-    attention_flops: float = 0.0
+    attention: tuple[FusedAttention, ...] = ()
     fp8_gemms: tuple[Gemm, ...] = ()
 
     @property
@@ -65,7 +75,7 @@ class Work:
             self.one_way_bytes + other.one_way_bytes,
             self.wide_bytes + other.wide_bytes,
             self.host_calls + other.host_calls,
-            self.attention_flops + other.attention_flops,
+            self.attention + other.attention,
             self.fp8_gemms + other.fp8_gemms,
         )
 
@@ -137,7 +147,7 @@ def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = Tr
     s, head, heads = model.seq, model.head_size, b * model.heads // t
     calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + RNG_FORK * model.dropout
     if not scores:
-        return Work(kernels=1, host_calls=calls, attention_flops=2 * 2 * A * head)
+        return Work(kernels=1, host_calls=calls, attention=(FusedAttention(2 * 2 * A * head, s, head, False),))
     gemms = (
         (s, s, head, heads),  # scores
         (s, head, s, heads),  # over values
@@ -250,7 +260,7 @@ def _attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool) -
     _, _, _, A = _sizes(model, b, t)
     s, head, heads = model.seq, model.head_size, b * model.heads // t
     if not scores:
-        return Work(kernels=3, attention_flops=5 * 2 * A * head)
+        return Work(kernels=3, attention=(FusedAttention(5 * 2 * A * head, s, head, True),))
     gemms = (
         (s, s, head, heads),  # of the attention probabilities
         *(((s, head, s, heads),) * 3),  # of values, queries, keys
@@ -287,14 +297,21 @@ def embedding_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel:
     return work + _communicated(embedding_passes(model, b, t, sequence_parallel).backward)
 
 
-def logits_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False) -> Work:
-    """Final layer norm, logits and vocabulary-parallel cross-entropy in fp32, on the last stage (Appendix)."""
+def logits_forward(
+    model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False, fused_loss: bool = False
+) -> Work:
+    """Final layer norm, logits and vocabulary-parallel cross-entropy, on the last stage (Appendix).
+
+    The loss is computed in fp32, operator by operator, or by one kernel that reads the logits twice.
+    """
     N, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
     L = tokens * V_t
     gemms = ((tokens, V_t, model.hidden, 1),)
     # layer norm 4, to [b, s, h] 4; logits to fp32 6, maximum 4, its subtraction 8, exponent 8, sum 4, division 8
     work = Work(gemms, 4 * S + 4 * N + 38 * L, kernels=8, wide_bytes=36 * L)
+    if fused_loss:
+        work = Work(gemms, 4 * S + 4 * N + 4 * L, kernels=3)
     return work + _communicated(logits_passes(model, b, t, sequence_parallel).forward)
 
 
@@ -303,7 +320,9 @@ def logits_weight_gradient(model: ModelConfig, b: int, t: int) -> Work:
     return Work(((padded_vocab(model.vocab, t) // t, model.hidden, model.seq * b, 1),))
 
 
-def logits_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False) -> Work:
+def logits_backward(
+    model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False, fused_loss: bool = False
+) -> Work:
     """The backward pass of `logits_forward`; one all-reduce of the input's gradient if t > 1."""
     N, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, V_t = model.seq * b, padded_vocab(model.vocab, t) // t
@@ -311,6 +330,8 @@ def logits_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bo
     # softmax minus target, times the loss gradient 8, to fp16 6; layout 4, layer norm 10
     L = tokens * V_t
     work = Work(gemms, 4 * N + 10 * S + 14 * L, kernels=6, wide_bytes=12 * L)
+    if fused_loss:
+        work = Work(gemms, 4 * N + 10 * S + 4 * L, kernels=4)
     return work + _communicated(logits_passes(model, b, t, sequence_parallel).backward)
 
 

@@ -37,7 +37,7 @@ def _table_fronts(name: str, p: int, m: int, v: int) -> Sequence[Sequence[tuple[
 def peak_memory(config: TrainingConfig, model: CostModel) -> int:
     """Bytes of memory on the fullest GPU, as `simulate` computes them, without executing the schedule."""
     if config.parallel.data_parallel == "zero3":
-        return sum(zero3_memory(config, model.cluster).values())
+        return sum(zero3_memory(config, model.cluster, model.software).values())
     return sum(fullest_memory(config, model, rank_stash_fronts(config)).values())
 
 

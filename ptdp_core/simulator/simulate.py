@@ -87,7 +87,7 @@ def simulate(
         bubble_fraction=phases["bubble"] / fsum(phases[name] for name in PHASES[:4]),
         peak_memory=peak,
         memory_bytes=memory,
-        traffic=_traffic(config, cluster),
+        traffic=_traffic(config, cluster, model.gradient_bytes),
         fits=peak <= cluster.usable_memory,
         bubble_times=causes,
         timeline=_timeline(config, cluster, costs, flush_s, reduction, step_start, steps, gathers) if timeline else (),
@@ -200,7 +200,7 @@ def rank_memories(
     ]
 
 
-def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
+def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> dict[str, int]:
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
@@ -222,13 +222,13 @@ def _traffic(config: TrainingConfig, cluster: Cluster) -> dict[str, int]:
         rank = {
             "pipeline": cluster.element_bytes * messages * boundary.message_elements,
             "tensor": cluster.element_bytes * (m * (sum(chunks) * per_layer + regathered) + messages * per_message)
-            + cluster.gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
+            + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
-                (cluster.gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
+                (gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
                 for call in once
                 if call.group == "dp"
             ),
-            "embedding": cluster.gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
+            "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
     return {use: round(size) for use, size in sent.items()}

@@ -17,12 +17,23 @@ class Software:
       that linear's weight gradient (Korthikanti et al. 2022)
     - `fused_accumulation`: weight gradients are added to their sum inside the GEMM (the same)
     - `fp32_gradients`: gradients are summed in fp32, 4 bytes a parameter in place of 2
+    - `flash_attention_1`, `flash_attention_2`: fused attention is that of Dao et al. 2022 or of Dao 2023, not the GPU's
+      fastest
+    - `fused_cross_entropy`: the loss is computed from logits in the program's precision, by one kernel each way
+    - `fsdp`: ZeRO-3 is PyTorch's FSDP (Zhao et al. 2023, arXiv:2304.11277): it gathers a layer twice for a microbatch
+      and reduces each microbatch's gradients, in the precision of gradients, layer by layer
+    - `backward_post`: in the backward pass FSDP gathers a layer only when the one before it has computed its gradients
     - `blocking_launches`: the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1), so that its own time adds up
     """
 
     overlapped_all_reduce: bool = False
     fused_accumulation: bool = False
     fp32_gradients: bool = False
+    flash_attention_1: bool = False
+    flash_attention_2: bool = False
+    fused_cross_entropy: bool = False
+    fsdp: bool = False
+    backward_post: bool = False
     blocking_launches: bool = False
 
 

@@ -2,8 +2,9 @@
 
 A row says what its source publishes of a run: `id`, `hardware`, `model` (fields or a name), `layout`, `precision`,
 `metric` (what will be scored) and `needs` (techniques of that run); `choices` are fields of a configuration that the
-source leaves out, or that cannot be described, with `why`. The record has a point for every row: the prediction with
-its interval, or the reason why there is none, what was simulated, and the digests of all that the numbers depend on.
+source leaves out, or that cannot be described, and the training program's `software`, with `why`. The record has a
+point for every row: the prediction with its interval, or the reason why there is none, what was simulated, and the
+digests of all that the numbers depend on.
 """
 
 import re
@@ -17,7 +18,8 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.pipeline_layout import layout_of
 from ptdp_core.simulator import simulate
-from ptdp_core.simulator.cluster import CLUSTER_FOLDER
+from ptdp_core.simulator.cluster import CLUSTER_FOLDER, SOFTWARE
+from ptdp_core.simulator.software import software_of
 from reproduce.analysis.planning.models import with_model_fields
 from reproduce.analysis.scoring.ledger import measured_over_predicted
 from reproduce.experiment.parameters import check_keys
@@ -126,7 +128,11 @@ def _check_words(row: Mapping[str, Any], where: str) -> None:
     _known(row["model"], ("name", *MODEL), f"{where}: model's")
     if not isinstance(row.get("choices", {}), dict):
         raise UsageError(f"{where}: choices={row['choices']!r} is not an object; needs fields of a configuration")
-    _known(row.get("choices", {}), (*MODEL, *PARALLEL), f"{where}: choice")
+    _known(row.get("choices", {}), (*MODEL, *PARALLEL, SOFTWARE), f"{where}: choice")
+    try:
+        software_of(row.get("choices", {}).get(SOFTWARE, []))
+    except ConfigurationError as error:
+        raise UsageError(f"{where}: choice {error}") from None
 
 
 def _known(words: Any, known: Sequence[str], what: str) -> None:
@@ -156,10 +162,13 @@ def predict(row: Mapping[str, Any]) -> PointResult:
             raise ConfigurationError(f"p*t*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
         cluster, reference = simulated.open_cluster(name)
-        estimate = simulate(config, cluster)
+        chosen = row.get("choices", {}).get(SOFTWARE)
+        estimate = simulate(config, cluster, None if chosen is None else software_of(chosen))
     except (ConfigurationError, UsageError) as error:
         return _point(row, parameters, "invalid", str(error), {})
     parameters |= config.to_plain() | {"cluster": name, "cluster_digest": reference.digest}
+    if chosen is not None:
+        parameters[SOFTWARE] = ", ".join(chosen)
     tokens = config.parallel.B * config.model.seq / config.parallel.n
     low, high = (share * estimate.iteration_time for share in measured_over_predicted(name))
     metric, unit = METRICS[row["metric"]]
@@ -222,9 +231,10 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
             entry["data_parallel"] = "zero2"
         entry.setdefault("sharded_optimizer", d > 1)
     entry.setdefault("sequence_parallel", t > 1)
-    if (layers := entry.get("layers")) == p * entry.get("v", 1) - 2:
+    entry |= {name: value for name, value in row.get("choices", {}).items() if name != SOFTWARE}
+    if (layers := entry.get("layers")) == entry["p"] * entry.get("v", 1) - 2:
         entry["pipeline_layout"] = layout_of((0, *[1] * layers, 0))
-    return entry | row.get("choices", {})
+    return entry
 
 
 def seal(rows: Sequence[Any], file: Path, folder: Path, command: Sequence[str], started: datetime) -> Record:

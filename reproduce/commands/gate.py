@@ -7,13 +7,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gate import project as projects
 from benchmarks.gate import report, trees
 from benchmarks.gate import run as gate
+from benchmarks.gate.launcher import GateBenchmark
+from benchmarks.gate.project import OWN, Project
 from benchmarks.gate.trees import BASE, HEAD, Tree
 from benchmarks.gate.workloads import SUITE, WORKLOADS
 from reproduce.commands import options
@@ -39,10 +43,14 @@ SELF_TEST = {
     INCONCLUSIVE: ("inconclusive", "whether the gate works here could not be told"),
     NOTHING_SELECTED: ("nothing measured", "no pair was measured"),
 }
+COUNTS = "counts of a step:"
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 HELP = f"""First the exact checks of head against its own committed reference (reproduce gate exact); a
 difference ends the check with 6. Then times: base and head run side by side in this session, in pairs of launches in
 random order, at most as long as the budget. Benchmarks: {", ".join(WORKLOADS)}.
+
+--project checks any git checkout whose pyproject.toml names workloads (docs/gate.md). Its exact checks are counts of
+what a step does on base and on head (calls, allocations, files, imports): more of anything ends the check with 6.
 
 verdicts:
   regressed      slower by more than 3%: exit code 6
@@ -66,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `reproduce gate`."""
     parser.add_argument("--base", required=True, metavar="REF", help="the commit to compare with, such as origin/main")
     parser.add_argument("--head", metavar="REF", help="the commit to check (default: HEAD, if nothing differs from it)")
+    parser.add_argument(
+        "--project", type=options.path_of, metavar="DIR", help="a git checkout with [tool.ptdp.gate] in pyproject.toml"
+    )
     parser.add_argument("--budget", default="10m", metavar="TIME", help="such as 90s or 10m (default), all included")
     parser.add_argument(
         "--benchmark", action="append", default=[], metavar="NAME", help=f"default: {', '.join(SUITE)}; repeatable"
@@ -83,7 +94,8 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Check, print, write the record; the exit code. Raises `ReproduceError` for what cannot be checked."""
     trees.require_linux()
     clock, started = time.monotonic(), datetime.now(UTC)
-    budget_s, names = budget(parsed.budget), gate.select(parsed.benchmark)
+    measured = projects.read(parsed.project) if parsed.project else replace(OWN, folder=project)
+    project, budget_s, benchmarks = measured.folder, budget(parsed.budget), gate.select(measured, parsed.benchmark)
     if parsed.self_test and parsed.head:
         raise UsageError("--head has no part in --self-test, which measures base against itself; leave one out")
     seed = random.SystemRandom().randrange(2**31) if parsed.seed is None else parsed.seed
@@ -95,12 +107,12 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     with tempfile.TemporaryDirectory(prefix="ptdp-gate-") as folder:
         built = trees.build(project, [(BASE, parsed.base, base), (HEAD, head_ref, head)], Path(folder))
         if parsed.self_test:
-            result = gate.self_test(built, names, seed, budget_s, progress_line(parsed.quiet), clock)
+            result = gate.self_test(built, benchmarks, seed, budget_s, progress_line(parsed.quiet), clock)
             return _print(parsed, result, gate.self_test_code(result), None, started)
-        exact = exact_checks(built[HEAD])
+        exact = exact_checks(built[HEAD]) if measured.own_checks else compared_counts(measured, built, benchmarks)
         if exact["exit_code"] == REGRESSED:
             return _print_exact(parsed, built, exact)
-        result = gate.check(built, names, seed, budget_s, progress_line(parsed.quiet), clock)
+        result = gate.check(built, benchmarks, seed, budget_s, progress_line(parsed.quiet), clock)
     return _print(parsed, result, result.code, exact, started)
 
 
@@ -134,6 +146,22 @@ def exact_checks(head: Tree) -> dict[str, Any]:
     return {"exit_code": done.returncode, "status": "different" if done.returncode else "same", "text": text}
 
 
+def compared_counts(project: Project, built: dict[str, Tree], benchmarks: Sequence[GateBenchmark]) -> dict[str, Any]:
+    """What a step of each benchmark does more or less often on head than on base, if the project wants counts."""
+    if not project.counts:
+        return {"exit_code": DONE, "status": "absent", "text": "counts: the project wants none"}
+    found = gate.counted(built, benchmarks)
+    lines = [
+        f"{name}: {line}"
+        for name, changes in found.items()
+        for line in (map(str, changes) if changes else ["as on base"])
+    ]
+    grown = any(change.grown for changes in found.values() for change in changes)
+    status = "different" if any(found.values()) else "same"
+    text = "\n".join([COUNTS, *lines])
+    return {"exit_code": REGRESSED if grown else DONE, "status": status, "text": text}
+
+
 def _require_difference(parsed: argparse.Namespace, base: str, head: str, project: Path) -> None:
     if not parsed.head:
         trees.require_clean(project)
@@ -153,7 +181,8 @@ def progress_line(quiet: bool) -> Callable[[str], None]:
 
 def _print_exact(parsed: argparse.Namespace, built: dict[str, Tree], exact: dict[str, Any]) -> int:
     """What the exact checks found, which ends the check: times would add nothing."""
-    text = f"**regressed**: {built[HEAD]} differs from its own committed reference\n\n{exact['text']}"
+    what = "differs from its own committed reference" if not exact["text"].startswith(COUNTS) else "does more than base"
+    text = f"**regressed**: {built[HEAD]} {what}\n\n{exact['text']}"
     if parsed.json:
         sides = {side: {"ref": tree.ref, "commit": tree.commit} for side, tree in built.items()}
         print_document("gate", 1, {"verdict": "regressed", "exit_code": REGRESSED, **sides, "exact": exact})

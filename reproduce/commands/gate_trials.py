@@ -2,18 +2,22 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.gate import project as projects
 from benchmarks.gate import run as gate
 from benchmarks.gate import trees, trials
+from benchmarks.gate.project import OWN
 from reproduce.commands import options
 from reproduce.commands.gate import append_summary, budget, progress_line
 from results import ROOT
 from results.records.errors import UsageError
 
 HELP = f"""Runs the timing gate on the commit HEAD against itself, and against itself with a patch that really makes it
-slower (benchmarks/gate/slowed.patch), in turn. Verdicts are appended to DIR/gate_trials/measured/record.json after each
+slower (benchmarks/gate/slowed.patch), in turn; of another --project against itself with every iteration stretched by
+{trials.STRETCHED:.0%}. Verdicts are appended to DIR/gate_trials/measured/record.json after each
 trial: the same command goes on until there are --runs trials of this commit on this class of machine. It ends
 with 1 if a verdict on this class of machine is wrong, and with 7 if none of {trials.UNDECIDED} trials or more decided.
 
@@ -25,6 +29,9 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce gate trials`."""
+    parser.add_argument(
+        "--project", type=options.path_of, metavar="DIR", help="a git checkout with [tool.ptdp.gate] in pyproject.toml"
+    )
     parser.add_argument("--runs", type=int, default=4, metavar="N", help="trials of this commit in all (default: 4)")
     parser.add_argument("--budget", default="2m", metavar="TIME", help="of each trial, such as 90s or 2m (default)")
     parser.add_argument(
@@ -43,18 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     """Run the trials that are missing, and print verdicts by class of machine. Raises `ReproduceError`."""
     trees.require_linux()
-    budget_s, names = budget(parsed.budget), gate.select(parsed.benchmark or ["simulator"])
-    if slow := [name for name in names if name not in ("pipeline_step", "simulator")]:
+    budget_s = budget(parsed.budget)
+    measured = projects.read(parsed.project) if parsed.project else replace(OWN, folder=project)
+    project, names = measured.folder, parsed.benchmark or (["simulator"] if measured.own_checks else [])
+    benchmarks = gate.select(measured, names)
+    if measured.own_checks and (slow := [name for name in names if name not in ("pipeline_step", "simulator")]):
         raise UsageError(f"--benchmark {slow[0]}: slowed.patch does not slow it; try pipeline_step or simulator")
     path, started, commit = trials.record_path(parsed.results), datetime.now(UTC), trees.resolve(project, "HEAD")
     machine = trials.Machine.here()
     points = trials.earlier(path)
-    done = len(trials.of(points, machine, commit)) // len(names)
+    done = len(trials.of(points, machine, commit)) // len(benchmarks)
     if done < parsed.runs:
-        with trials.built(project, commit) as kinds:
+        with trials.built(measured, commit) as kinds:
             for number in range(done + 1, parsed.runs + 1):
                 kind = trials.next_kind(trials.of(trials.earlier(path), machine, commit))
-                added = trials.trial(kind, kinds[kind], names, budget_s, progress_line(parsed.quiet))
+                added = trials.trial(kind, kinds[kind], measured, benchmarks, budget_s, progress_line(parsed.quiet))
                 trials.append(path, added, parsed.command, started)
                 if sys.stderr.isatty():
                     print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -124,7 +124,7 @@ def _stage(config: TrainingConfig, index: int, times: StageTimes, element_bytes:
 
 
 def _rank(config: TrainingConfig, model: CostModel, rank: int) -> RankPlan:
-    parallel, gradient_bytes = config.parallel, model.cluster.gradient_bytes
+    parallel, gradient_bytes = config.parallel, model.gradient_bytes
     parameters = rank_elements(config)[rank]
     group = data_group(parallel.t, parallel.d, model.cluster.gpus_per_node)
     last_backward = model.last_backward(config, model.stages(config), rank)

@@ -15,7 +15,7 @@ from benchmarks.gate.workloads import WORKLOADS
 from results.records.errors import UnavailableError, UsageError
 from tests.benchmarks.gate.conftest import Commit, git
 
-SIMULATOR = GateBenchmark("simulator", "simulator")
+SIMULATOR = GateBenchmark("simulator", WORKLOADS["simulator"])
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_dirty_tree_is_refused(repository: Path, name: str) -> None:
         trees.require_clean(repository)
 
 
-@pytest.mark.parametrize("text", ["[project", "[build-system]\n", "project = 3\n"])
+@pytest.mark.parametrize("text", ["[project", "project = 3\n"])
 def test_a_base_whose_pyproject_cannot_be_used_does_not_build(
     repository: Path, commit: Commit, tmp_path: Path, text: str
 ) -> None:
@@ -133,6 +133,8 @@ def test_why_a_base_does_not_run_is_said(
 
 def test_packages_from_elsewhere_are_refused(built: dict[str, Tree], tmp_path: Path) -> None:
     """As if something put another checkout first on the path."""
+    (tmp_path / "elsewhere/ptdp_core").mkdir(parents=True)
+    (tmp_path / "elsewhere/ptdp_core/__init__.py").touch()
     start = json.dumps({"start": [{"name": "a", "workload": WORKLOADS["simulator"], "slowdown": 0}]})
     done = subprocess.run(
         [sys.executable, "-P", str(WORKLOAD), str(tmp_path / "elsewhere"), ""],
@@ -161,7 +163,7 @@ def new_interface(repository: Path, commit: Commit) -> str:
 def test_what_a_side_cannot_run_is_said_with_its_rank_s_own_error(
     repository: Path, new_interface: str, tmp_path: Path
 ) -> None:
-    benchmark = GateBenchmark("a", "pipeline_step")
+    benchmark = GateBenchmark("a", WORKLOADS["pipeline_step"])
     built = build(repository, tmp_path, "HEAD", "first")
     why = ProcessLauncher({BASE: built[BASE]}, [benchmark]).lacking()["a"]
     assert "cannot run it: rank " in why
@@ -172,12 +174,11 @@ def test_what_head_cannot_run_fails_and_what_base_cannot_run_does_not(
     built: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {(BASE, "a"): "older", (HEAD, "b"): "TypeError: no"}
-    tried = {name: GateBenchmark(name, "simulator") for name in "ab"}
+    tried = {name: GateBenchmark(name, WORKLOADS["simulator"]) for name in "ab"}
 
-    def attempt(self: ProcessLauncher, tree: Tree, benchmarks: list[GateBenchmark]) -> str:
-        return next(
-            (why for (side, name), why in broken.items() if side == tree.side and tried[name] in benchmarks), ""
-        )
+    def attempt(self: ProcessLauncher, tree: Tree, benchmarks: list[GateBenchmark]) -> tuple[str, dict[str, str]]:
+        reasons = (why for (side, name), why in broken.items() if side == tree.side and tried[name] in benchmarks)
+        return next(reasons, ""), {}
 
     monkeypatch.setattr(ProcessLauncher, "_try", attempt)
     with pytest.raises(UnavailableError, match=r"^head HEAD .* cannot run b: TypeError: no"):
@@ -194,7 +195,7 @@ def test_each_side_measures_through_its_own_interface(
     adapter = (repository / ADAPTER).read_text()
     commit(ADAPTER, adapter.replace("Trainer(settings,", "Trainer('run', settings,"))
     built = build(repository, tmp_path, "first", "HEAD")
-    launcher = ProcessLauncher(built, [GateBenchmark("a", "pipeline_step", injected=0.15)])
+    launcher = ProcessLauncher(built, [GateBenchmark("a", WORKLOADS["pipeline_step"], injected=0.15)])
     launcher.start(["a"])
     try:
         assert all(launcher.run(side, "a") > 0 for side in (HEAD, BASE, HEAD))
@@ -224,7 +225,7 @@ def test_an_iteration_takes_as_long_as_its_slowest_rank() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_is_measured(built: dict[str, Tree], name: str) -> None:
-    launcher = ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", name, injected=0.15)])
+    launcher = ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", WORKLOADS[name], injected=0.15)])
     launcher.start(["a"])
     try:
         assert all(launcher.run(HEAD, "a") > 0 for _ in range(2))

@@ -1,5 +1,6 @@
 """Trials of the gate on itself: what is patched, what is kept, when it goes on, and what it says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from benchmarks.gate import run, trials
 from benchmarks.gate.guard import Reading
+from benchmarks.gate.project import OWN
 from benchmarks.gate.trees import HEAD, Tree
 from reproduce import cli
 from reproduce.commands import gate_trials
@@ -54,7 +56,7 @@ def try_it(tmp_path: Path, *arguments: str) -> int:
 
 def test_the_patch_makes_both_workloads_do_more_and_changes_nothing_else(repository: Path) -> None:
     """It is applied to today's sources, so a change of theirs has to change it, too."""
-    with trials.built(repository, git(repository, "rev-parse", "HEAD")) as kinds:
+    with trials.built(replace(OWN, folder=repository), git(repository, "rev-parse", "HEAD")) as kinds:
         identical, slowed = (kinds[kind][HEAD].folder for kind in ("identical", "slowed"))
         changed = [
             path.relative_to(identical).as_posix()

@@ -123,14 +123,15 @@ def test_gemms_in_short_runs_against_public_measurements():
 def test_a_cluster_file_names_its_training_program(tmp_path):
     assert load_cluster("selene").software == PAPER
     assert load_cluster("h100").software == Software(
-        overlapped_all_reduce=True, fused_accumulation=True, fp32_gradients=True
+        overlapped_all_reduce=True, fused_accumulation=True, fp32_gradients=True, fused_cross_entropy=True, fsdp=True
     )
     assert load_cluster("h200").software == H100.software  # its base's
     older = simulate(GPT, H100, PAPER)
     assert simulate(GPT, H100).iteration_time < older.iteration_time
     assert simulate(GPT, H100) == simulate(GPT, H100, H100.software)
     file = tmp_path / "plain.toml"
-    file.write_text('name = "plain"\ndescription = "h100 with the paper\'s program"\nbase = "h100"\nsoftware = []\n')
+    plain = 'name = "plain"\ndescription = "h100 with the paper\'s program"\nbase = "h100"\nsoftware = []\n'
+    file.write_text(plain + "gradient_bytes = 2\n")
     assert simulate(GPT, load_cluster(str(file))).iteration_time == older.iteration_time
     file.write_text('name = "wrong"\ndescription = "-"\nbase = "h100"\nsoftware = ["warp_drive"]\n')
     load_cluster.cache_clear()

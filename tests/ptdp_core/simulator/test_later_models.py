@@ -27,7 +27,7 @@ def llama(**parallel: object) -> TrainingConfig:
 
 
 def products(work: Work) -> float:
-    return sum(2.0 * M * N * K * batch for M, N, K, batch in work.gemms) + work.attention_flops
+    return sum(2.0 * M * N * K * batch for M, N, K, batch in work.gemms) + sum(each.flops for each in work.attention)
 
 
 @pytest.mark.parametrize("model", [LLAMA, GPT3, replace(GPT3, kv_heads=8, activation="swiglu", ffn_hidden=4096)])

@@ -81,7 +81,7 @@ def test_another_cluster_is_a_difference_and_what_is_left_is_said():
     gap = split_gap(config, config, here, there, measured=0.5)
     mfu = [simulate(config, cluster).model_flops_utilization for cluster in (here, there)]
     assert [share.change for share in gap.shares] == [
-        "cluster h100 (overlapped_all_reduce, fused_accumulation, fp32_gradients) to selene"
+        "cluster h100 (overlapped_all_reduce, fused_accumulation, fp32_gradients, fused_cross_entropy, fsdp) to selene"
     ]
     assert gap.shares[0].factor == gap.simulated == pytest.approx(mfu[0] / mfu[1])
     assert gap.unexplained == pytest.approx(0.5 / gap.simulated)

@@ -100,7 +100,12 @@ def test_a_file_that_is_not_there_and_a_name_that_is_near() -> None:
     with pytest.raises(UsageError, match=r"cannot read nowhere/config\.json: No such file"):
         find("nowhere/config.json")
     with pytest.raises(UsageError, match="did you mean 'llama-3-70b'"):
-        find("llama3-70b")
+        find("lama-3-70b")
+
+
+@pytest.mark.parametrize("name", ["LLAMA3_70B", "llama3.1-70b", "meta-llama/Llama-3.1-70B-Instruct", "Llama-3-70B"])
+def test_a_model_is_known_by_the_names_it_goes_by(name: str) -> None:
+    assert find(name).name == "llama-3-70b"
 
 
 @pytest.mark.parametrize("name", ["H100", "h100", "H100-4HCA", "GB200"])

@@ -1,0 +1,104 @@
+"""`pytest --gate --base REF`: tests with a `benchmark` fixture as workloads of the gate."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from results import ROOT
+from tests.benchmarks.gate.conftest import git
+
+PACKAGE = "def total(n):\n    return sum(map(square, range(n)))\n\n\ndef square(i):\n    return i * i\n"
+TESTS = """\
+import pytest
+from pkg import total
+
+
+@pytest.fixture
+def size():
+    yield 300
+
+
+def test_total(benchmark, size):
+    assert benchmark(total, size) > 0
+
+
+def test_pedantic(benchmark):
+    benchmark.pedantic(total, args=(20,), rounds=3)
+
+
+def test_plain():
+    assert total(3) == 5
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    root = tmp_path / "suite"
+    root.mkdir()
+    (root / "pkg.py").write_text(PACKAGE)
+    (root / "test_speed.py").write_text(TESTS)
+    (root / "conftest.py").touch()
+    git(root, "init", "--quiet", "--template=")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "first")
+    git(root, "tag", "first")
+    return root
+
+
+def pytest_in(root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
+    where = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=root, env=where, capture_output=True, text=True, check=False)
+
+
+GATE = ("--gate", "--gate-budget", "3s")  # the plugin is an entry point of the installed project
+
+
+def test_more_work_fails_its_test_and_no_other(suite: Path, tmp_path: Path) -> None:
+    (suite / "pkg.py").write_text(
+        PACKAGE.replace("return i * i", "return int(i) * identity(i)\n\n\ndef identity(i):\n    return i")
+    )
+    git(suite, "commit", "--quiet", "--all", "--message", "more")
+    junit, document = tmp_path / "junit.xml", tmp_path / "gate.json"
+    done = pytest_in(suite, *GATE, "--base", "first", "--junitxml", str(junit), "--gate-json", str(document))
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert "calls pkg.py:identity 0 -> 300" in done.stdout
+    assert "performance gate" in done.stdout
+    failed = {case.get("name"): case.find("failure") is not None for case in ElementTree.parse(junit).iter("testcase")}
+    assert failed == {"test_total": True, "test_pedantic": True, "test_plain": False}
+    assert "calls pkg.py:identity 0 -> 20" in json.loads(document.read_text())["counts"]["test_speed.py::test_pedantic"]
+    assert git(suite, "status", "--short") == ""
+
+
+def test_the_same_work_is_skipped_where_the_budget_does_not_tell(suite: Path) -> None:
+    (suite / "conftest.py").write_text("# a comment\n")
+    git(suite, "commit", "--quiet", "--all", "--message", "comment")
+    done = pytest_in(suite, *GATE, "--base", "first")
+    assert done.returncode in (7, 9), done.stdout + done.stderr  # 9: not even one pair
+    assert "1 passed, 2 skipped" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (GATE, 4, "needs --base REF"),
+        ((*GATE, "--base", "nowhere"), 2, "names no commit here"),
+        ((*GATE, "--base", "first"), 9, "are the same commit"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(suite: Path, options: tuple[str, ...], code: int, said: str) -> None:
+    done = pytest_in(suite, *options)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_unless_asked_the_plugin_imports_nothing_and_changes_nothing(suite: Path) -> None:
+    (suite / "test_speed.py").write_text("import sys\n\n\ndef test_a():\n    assert 'benchmarks' not in sys.modules\n")
+    done = pytest_in(suite)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout

@@ -1,0 +1,197 @@
+"""The gate on projects that are not this one: what their pyproject.toml says, and what their workloads do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from benchmarks.gate import project, run, trees
+from benchmarks.gate.launcher import GateBenchmark, ProcessLauncher
+from benchmarks.gate.trees import BASE, HEAD, Tree
+from results import ROOT
+from results.records.errors import UnavailableError, UsageError
+from tests.benchmarks.gate.conftest import git
+
+PACKAGE = "def total(n):\n    return sum(square(i) for i in range(n))\n\n\ndef square(i):\n    return i * i\n"
+BENCH = """\
+from pkg import total
+
+
+def made():
+    print("set up")
+    return lambda: total(100)
+
+
+def itself():
+    total(50)
+
+
+def random_result():
+    return lambda: object()
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A small project in a src folder, with one commit, tagged 'first'."""
+    root = tmp_path / "foreign"
+    (root / "src/pkg").mkdir(parents=True)
+    (root / "src/pkg/__init__.py").write_text(PACKAGE)
+    (root / "bench.py").write_text(BENCH)
+    table = 'made = "bench:made"\nitself = "bench:itself"\nrandom_result = "bench:random_result"\n'
+    (root / "pyproject.toml").write_text(f"[tool.ptdp.gate.workloads]\n{table}cli = {{command = 'python -c pass'}}\n")
+    git(root, "init", "--quiet", "--template=")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "first")
+    git(root, "tag", "first")
+    return root
+
+
+def change(root: Path, name: str, text: str) -> None:
+    (root / name).write_text(text)
+    git(root, "commit", "--quiet", "--all", "--message", "change")
+
+
+def sides(root: Path, folder: Path) -> dict[str, Tree]:
+    refs = [(side, ref, trees.resolve(root, ref)) for side, ref in ((BASE, "first"), (HEAD, "HEAD"))]
+    return trees.build(root, refs, folder / "trees")
+
+
+def test_a_project_names_functions_commands_and_tests(foreign: Path) -> None:
+    found = project.read(foreign)
+    assert found.suite == ("made", "itself", "random_result", "cli")
+    assert found.workloads["made"] == {"kind": "function", "function": "bench:made", "packages": []}
+    assert found.workloads["cli"]["command"] == "python -c pass"
+    assert not found.own_checks
+
+
+def test_this_project_is_a_client_of_the_same_interface() -> None:
+    assert project.read(ROOT) is project.OWN
+    assert set(project.OWN.suite) <= project.OWN.workloads.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no .tool.ptdp.gate.workloads"),
+        ("[tool.ptdp.gate]\nworkload = {}\n", "has no .tool.ptdp.gate.workloads"),
+        ("[tool.ptdp.gate]\npackage = []\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "did you mean 'packages'"),
+        ("[tool.ptdp.gate.workloads]\na = 'bench'\n", "needs module:name"),
+        ("[tool.ptdp.gate.workloads]\na = 3\n", 'needs "module:function", or'),
+        ("[tool.ptdp.gate.workloads]\na = {shell = 'x'}\n", 'needs "module:function", or'),
+        ("[tool.ptdp.gate]\npackages = 'numpy'\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs a list of modules"),
+        ("[tool.ptdp.gate]\ncounts = 1\n[tool.ptdp.gate.workloads]\na = 'b:c'\n", "needs true or false"),
+        ("[tool", "cannot be read"),
+    ],
+)
+def test_what_a_table_may_not_say_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(UsageError, match=said) as error:
+        project.read(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_every_kind_of_workload_is_measured_on_both_sides(foreign: Path, tmp_path: Path) -> None:
+    change(foreign, "src/pkg/__init__.py", PACKAGE + "\nX = 1\n")
+    benchmarks = run.select(project.read(foreign), ())
+    launcher = ProcessLauncher(sides(foreign, tmp_path), benchmarks)
+    assert launcher.lacking() == {}
+    launcher.start([each.name for each in benchmarks])
+    try:
+        assert all(0 < launcher.run(side, each.name) < 5 for side in (BASE, HEAD) for each in benchmarks)
+    finally:
+        launcher.stop()
+
+
+def test_counts_of_a_step_are_compared_and_what_varies_is_left_out(foreign: Path, tmp_path: Path) -> None:
+    twice = PACKAGE.replace("sum(square(i) for", "sum(square(i) + 0 * square(i) for")
+    change(foreign, "src/pkg/__init__.py", twice)
+    built, benchmarks = sides(foreign, tmp_path), run.select(project.read(foreign), ["made", "itself"])
+    counts = run.counted(built, benchmarks)
+    assert "calls src/pkg/__init__.py:square 100 -> 200" in map(str, counts["made"])
+    assert "calls src/pkg/__init__.py:square 50 -> 100" in map(str, counts["itself"])
+    assert all(change.grown for change in counts["made"] if change.what.startswith("calls"))
+    assert run.counted(built | {BASE: built[HEAD]}, benchmarks) == {"made": [], "itself": []}
+
+
+@pytest.mark.parametrize(
+    ("bench", "why"),
+    [
+        (BENCH.replace("total(100)", "total(99)"), "its result differs between base and head"),
+        (BENCH.replace("def made", "def other"), None),
+    ],
+)
+def test_other_work_and_what_base_lacks_are_not_compared(
+    foreign: Path, tmp_path: Path, bench: str, why: str | None
+) -> None:
+    change(foreign, "bench.py", bench)
+    built, benchmark = sides(foreign, tmp_path), run.select(project.read(foreign), ["made"])
+    if why:
+        assert why in ProcessLauncher(built, benchmark).lacking()["made"]
+        return
+    with pytest.raises(UnavailableError, match=r"head HEAD .* cannot run made: AttributeError: module 'bench'"):
+        ProcessLauncher(built, benchmark).lacking()
+    turned = {BASE: Tree(BASE, "x", "0" * 40, built[HEAD].folder, built[HEAD].python), HEAD: built[HEAD]}
+    turned[HEAD] = Tree(HEAD, "first", "1" * 40, built[BASE].folder, built[BASE].python)
+    assert "has no attribute 'made'" in ProcessLauncher(turned, benchmark).lacking()["made"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ({"kind": "function", "function": "bench:nothing"}, "AttributeError: module 'bench' has no attribute"),
+        ({"kind": "function", "function": "nowhere:f"}, "ModuleNotFoundError: No module named 'nowhere'"),
+        ({"kind": "command", "command": "echo no >&2; exit 3"}, "ends with 3: no"),
+        ({"kind": "pytest", "test": "bench.py::nothing"}, "gives its benchmark fixture no function"),
+    ],
+)
+def test_what_does_not_run_says_why(foreign: Path, tmp_path: Path, workload: dict[str, str], said: str) -> None:
+    built = sides(foreign, tmp_path)
+    with pytest.raises(UnavailableError, match=said):
+        ProcessLauncher({HEAD: built[HEAD]}, [GateBenchmark("a", workload)]).lacking()
+
+
+def bash(script: str, folder: Path, further: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    where = {**os.environ, "PYTHONPATH": str(ROOT), **further}
+    return subprocess.run(
+        ["bash", "-e", "-c", script], cwd=folder, env=where, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_page_for_other_projects_runs_as_it_stands(tmp_path: Path) -> None:
+    block = (ROOT / "docs/gate.md").read_text(encoding="utf-8").split("```sh\n")[1].split("```")[0]
+    block = block.replace("git commit", "git -c user.name=a -c user.email=a@b.c commit").replace(
+        "--budget 20s", "--budget 4s"
+    )
+    script = f'reproduce() {{ "{sys.executable}" -m ptdp "$@"; }}\n{block}'
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=where, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 7, 9), done.stderr
+    assert "sums: as on base" in done.stdout
+    assert git(tmp_path / "toy", "status", "--short") == ""
+
+
+def test_the_action_s_step_writes_verdict_and_summary(foreign: Path, tmp_path: Path) -> None:
+    change(foreign, "src/pkg/__init__.py", PACKAGE.replace("i * i", "int(i) * i"))
+    script = dedent((ROOT / "action.yml").read_text(encoding="utf-8").rpartition("run: |\n")[2])
+    (tmp_path / "ptdp-gate/bin").mkdir(parents=True)
+    command = tmp_path / "ptdp-gate/bin/reproduce"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ptdp "$@"\n')
+    command.chmod(0o755)
+    asked = {
+        "BASE": "first",
+        "PROJECT": str(foreign),
+        "BUDGET": "4s",
+        "INCONCLUSIVE": "pass",
+        "RUNNER_TEMP": str(tmp_path),
+    }
+    files = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "GITHUB_OUTPUT": str(tmp_path / "output")}
+    done = bash(script, tmp_path, {**asked, **files, "RUNNER_TEMP": str(tmp_path)})
+    assert done.returncode in (0, 9), done.stderr
+    assert "verdict=" in (tmp_path / "output").read_text()
+    assert "counts of a step" in (tmp_path / "summary.md").read_text()
