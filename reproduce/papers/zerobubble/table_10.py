@@ -22,9 +22,7 @@ def points() -> tuple[Point, ...]:
 
 def _point(validated: dict[str, Any], reduced: dict[str, Any]) -> Point:
     row = {**validated, "schedule": "ZB-2p"}
-    executed = table_5.point(
-        f"{PAPER}/table_5", row, table_5.times_of(row), table_5.found()["rules"][table_5.key_of(row)]
-    )
+    executed = table_5.point(f"{PAPER}/table_5", row, table_5.times_of(row))
     gain = validated["samples_per_gpu_s"] / reduced["samples_per_gpu_s"] - 1
     return Point(executed.key, "ZB-2p", executed.label, executed.parameters, {GAIN: PaperValue(gain, "1", "table")})
 

@@ -80,7 +80,7 @@ def test_a_rule_keeps_its_memory(k):
 
 def test_the_search_finds_what_is_kept():
     row = {"model": "1.5B", "p": 8, "m": 24}
-    kept = table_5.found()["rules"][table_5.key_of(row)]
+    kept = table_5.found()["searched"][table_5.key_of(row)]["ZB-2p"]["rule"]
     share = table_5.weight_memory(table_5.model_of("1.5B"))
     rules = [rule for rule in zero_bubble.RULES if rule.order == kept[0] and rule.ahead == kept[1]]
     least, rule = zero_bubble.search(8, 24, 2, table_5.times_of(row), share, rules)
@@ -96,9 +96,24 @@ def test_the_times_kept_give_the_rates_they_were_found_from():
             )
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=() if row["p"] == 8 else pytest.mark.slow, id=table_5.key_of(row))
+        for row in published.rows("zerobubble/table_9")
+    ],
+)
+def test_the_costs_kept_are_those_of_the_rules(row):
+    times, share = table_5.times_of(row), table_5.weight_memory(table_5.model_of(row["model"]))
+    for name, k in table_5.SEARCHED.items():
+        kept = table_5.found()["searched"][table_5.key_of(row)][name]
+        schedule = zero_bubble.ruled(row["p"], row["m"], k, times, share, Rule(*kept["rule"]))
+        assert zero_bubble.execute(schedule, times) == (kept["own"], kept["flushed"])
+
+
 def test_every_model_and_row_has_its_rule_and_times():
     kept = table_5.found()
-    assert set(kept["rules"]) == {table_5.key_of(row) for row in published.rows("zerobubble/table_9")}
+    assert set(kept["searched"]) == {table_5.key_of(row) for row in published.rows("zerobubble/table_9")}
     assert set(kept["times"]) == {table_5.key_of(row) for row in published.rows("zerobubble/table_8")}
 
 
