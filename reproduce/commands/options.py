@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reproduce.experiment import catalog
 from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
 from results.records import storage
 from results.records.errors import UnavailableError, UsageError
@@ -99,6 +98,8 @@ def add_paper(parser: ArgumentParser) -> None:
 
 def say_broken() -> bool:
     """Print a line for each paper that cannot be read; whether there is one. The others go on."""
+    from reproduce.experiment import catalog  # what many commands do without
+
     broken = catalog.broken()
     for line in broken:
         print(f"reproduce: {line}; this paper is left out", file=sys.stderr)

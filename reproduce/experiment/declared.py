@@ -52,7 +52,10 @@ class Bounded:
     of_paper: bool
 
     def __call__(self, results: Results) -> Judgement:
-        """The verdict on these results. Raises `MissingResultError` for a point without a value."""
+        """The verdict on these results. Raises `MissingResultError` for a point without a value.
+
+        A prediction that misses the paper's value on a cluster whose predictions were not scored is inconclusive.
+        """
         values = self.values(results.papers() if self.of_paper and self.over != PUBLISHED else results)
         low, high = self.bounds
         judged = REDUCED[self.which](list(values.values()))
@@ -62,8 +65,15 @@ class Bounded:
         text = f"{self.words}: {judged[0]:.4g}; " if len(judged) == 1 and len(values) > 1 else ""
         judge = consistent_if if self.of_paper else holds_if
         text = f"{text}{what}" + (f" ({len(values)} in all)" if len(values) > 2 else "")
-        numbers = {"least": min(values.values()), "most": max(values.values())}
-        return judge(holds, text, results.numbers(**numbers))
+        numbers = results.numbers(least=min(values.values()), most=max(values.values()))
+        if not holds and self.predicts(results.fidelity) and not results.alternatives:
+            text = f"missed, where the simulator's errors are not known: {text}"
+            return Judgement("inconclusive", text, numbers)
+        return judge(holds, text, numbers)
+
+    def predicts(self, fidelity: str) -> bool:
+        """Whether results of a fidelity predict what the paper printed: to miss it contradicts nobody but them."""
+        return fidelity == "simulated" and self.over == PUBLISHED and not self.of_paper
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -5,7 +5,6 @@ paper that cannot be read is left out, and `broken` says why: the others go on.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -113,6 +112,8 @@ def read(folder: Path) -> Paper:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file. Raises `PaperError` that names the line, if it is none."""
+    import tomllib  # which takes a while
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -66,7 +66,11 @@ def notes(results: Results) -> tuple[str, ...]:
     """The error of each variant: none is chosen for being the best."""
     errors = {name: [abs(results.value(p.key, RATIO) - 1) for p in results.of(name)] for name in VARIANTS}
     shown = "; ".join(f"{name} {fsum(e) / len(e):.1%} (worst {max(e):.1%})" for name, e in errors.items())
-    return (f"Mean error of the iteration time, by variants of the flags that are not printed: {shown}.",)
+    return (
+        f"Mean error of the iteration time, by variants of the flags that are not printed: {shown}.",
+        "Blind: before these values were in the project (commit 0f8de12), the first variant was off by 4.9% in the mean, "
+        "without ZeRO-1 by 1.9%.",
+    )
 
 
 ARTIFACT = Artifact(

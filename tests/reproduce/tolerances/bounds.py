@@ -9,8 +9,8 @@ from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Blank, 
 DISTANCE = "mean distance from 1 of"
 
 
-def edges_of_bounds(judge: Bounded) -> Iterator[Edge]:
-    """An edge for each bound."""
+def edges_of_bounds(judge: Bounded, fidelity: str) -> Iterator[Edge]:
+    """An edge for each bound, of a claim of that fidelity."""
 
     def is_one(blank: Blank, asked: Mapping[str, object]) -> bool:
         return all(getattr(blank.seen, name, None) == value for name, value in asked.items())
@@ -30,7 +30,7 @@ def edges_of_bounds(judge: Bounded) -> Iterator[Edge]:
                 laid.append(altered(blank.result, metrics={judge.metric: Metric(number, "1", "derived")}))
         return tuple(laid)
 
-    outside = INCONSISTENT if judge.of_paper else CONTRADICTED
+    outside = INCONSISTENT if judge.of_paper else "inconclusive" if judge.predicts(fidelity) else CONTRADICTED
     for words, bound, holds in (("at least", judge.at_least, "above"), ("at most", judge.at_most, "below")):
         if bound is not None:
             step = 1e-6 * max(abs(bound), 1)

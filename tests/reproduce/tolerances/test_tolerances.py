@@ -19,7 +19,9 @@ FOLDER = Path(__file__).parent
 def edges_of(artifact: Artifact) -> dict[str, list[Edge]]:
     """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
     edges: dict[str, list[Edge]] = {
-        claim.id: list(edges_of_bounds(claim.judge)) for claim in artifact.claims if isinstance(claim.judge, Bounded)
+        claim.id: list(edges_of_bounds(claim.judge, claim.fidelity))
+        for claim in artifact.claims
+        if isinstance(claim.judge, Bounded)
     }
     if (FOLDER / f"{artifact.id}.py").is_file():
         edges |= import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
