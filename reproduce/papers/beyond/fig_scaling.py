@@ -65,6 +65,6 @@ ARTIFACT = Artifact(
     draw=line_plot,
     notes=(
         "Published throughputs of 2021 count a recomputed forward pass; here they are the model's FLOPs alone. Flags "
-        "of 2024 are not printed: those fixed beforehand.",
+        "of 2024, simulated on a100-80, are not printed: those fixed beforehand.",
     ),
 )

@@ -68,8 +68,8 @@ def notes(results: Results) -> tuple[str, ...]:
     shown = "; ".join(f"{name} {fsum(e) / len(e):.1%} (worst {max(e):.1%})" for name, e in errors.items())
     return (
         f"Mean error of the iteration time, by variants of the flags that are not printed: {shown}.",
-        "Blind: before these values were in the project (commit 0f8de12), the first variant was off by 4.9% in the mean, "
-        "without ZeRO-1 by 1.9%.",
+        "Blind: before these values were in the project (commit 0f8de12), the first variant was off by 4.9% in the "
+        "mean, without ZeRO-1 by 1.9%.",
     )
 
 
