@@ -1,1 +1,1 @@
-"""What several artifacts share: grids of configurations, points, claims and drawing helpers."""
+"""What several papers share: grids of configurations, points, claims, drawing helpers, tables of measurements."""

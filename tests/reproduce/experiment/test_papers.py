@@ -130,6 +130,12 @@ def test_ids_begin_with_the_papers_name_but_for_those_that_had_none():
     assert catalog.load("zerobubble/table_4").cluster == "a100-80-roce"
 
 
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.name)
+def test_an_artifact_has_the_id_of_its_module(paper):
+    assert {catalog.load(paper.id_of(name)).id for name in paper.names} == set(map(paper.id_of, paper.names))
+    assert {catalog.load(id).paper for id in catalog.ids(paper.name)} == {paper.name}
+
+
 def test_the_example_has_ten_numbers():
     assert EXAMPLE.count("\n") == 11
 
