@@ -2,7 +2,7 @@
 
     emulation/    virtual accelerators, network namespaces as nodes, shaped links
     experiment/   what an experiment is: artifacts, quantities, claims, the published numbers
-    artifacts/    the figures and tables, one module each
+    papers/       the papers, a folder each: published numbers, and a module per figure or table
     running/      points in, a Record out: the fidelities and the runner
     output/       a Record shown: tables, figures, timelines, HTML
     analysis/     what is computed over records and clusters: scoring, planning, calibration, comparison

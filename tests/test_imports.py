@@ -36,7 +36,7 @@ LEVELS = (
     ("reproduce.emulation",),
     ("reproduce.experiment",),
     ("reproduce.output",),
-    ("reproduce.artifacts",),
+    ("reproduce.papers",),
     ("reproduce.running",),
     ("reproduce.analysis",),
     ("reproduce.tools",),

@@ -99,7 +99,7 @@ def test_a_source_distribution_has_what_building_and_testing_need(tmp_path: Path
         "results/schema/record-2.schema.json",
         "results/reference/exact/simulated.json",
         "ptdp_core/simulator/clusters/selene.toml",
-        "reproduce/experiment/published.json",
+        "reproduce/papers/sc21/published.json",
         "tests/test_installed.py",
         "Makefile",
         "LICENSE",

@@ -22,11 +22,13 @@ class PartialSchedule:
     - `rows[r]` are the passes that rank r has started, in order.
     - `passes[r]` is their number without the W passes.
     - `deferred[r]` are the W passes that rank r still has to run for its I passes, the oldest first.
+    - `now` is the time.
     - `stash[r]` is the number of microbatches of a chunk whose activations rank r holds, as in `checks.peak_stash`.
     """
 
-    def __init__(self, placement: StagePlacement, m: int) -> None:
-        self.placement, self.m = placement, m
+    def __init__(self, placement: StagePlacement, m: int, message: Time = 0) -> None:
+        self.placement, self.m, self.message = placement, m, message
+        self.now: Time = 0
         self.rows: list[list[Action]] = [[] for _ in placement.stages]
         self.passes, self.stash = [0] * placement.p, [0] * placement.p
         self.deferred: list[list[Action]] = [[] for _ in placement.stages]
@@ -42,10 +44,20 @@ class PartialSchedule:
         i = self._started[kind, stage]
         return [Action(kind, stage, i)] if i < self.m else []
 
-    def can_run(self, action: Action, now: Time) -> bool:
-        """Whether every pass that an action needs the result of has ended by the time `now`."""
-        stages = self.placement.p * self.placement.v
-        return all(needed in self._ends and self._ends[needed] <= now for needed in needs(action, stages))
+    def can_run(self, action: Action) -> bool:
+        """Whether all that an action needs is there now."""
+        arrival = self.arrival(action)
+        return arrival is not None and arrival <= self.now
+
+    def arrival(self, action: Action) -> Time | None:
+        """When all that an action needs is there; None while a pass that gives it has not started."""
+        latest: Time = 0
+        for needed in needs(action, self.placement.p * self.placement.v):
+            if needed not in self._ends:
+                return None
+            sent = needed.stage != action.stage and self.message
+            latest = max(latest, self._ends[needed] + sent)
+        return latest
 
     def start(self, rank: int, action: Action, end: Time) -> None:
         """Note that a rank starts a pass, which will end at the time `end`."""
@@ -66,27 +78,31 @@ def list_schedule(
     m: int,
     times: tuple[Time, Time, Time],
     offers: Callable[[int, PartialSchedule], Iterable[Action]],
+    message: Time = 0,
 ) -> Order:
     """Execute a rule, and return the passes of each rank in the order in which they started.
 
     `times` are t_f, t_i and t_w: how long F, I and W of a chunk take; B takes t_i + t_w. `offers(rank, partial)` gives
     the passes that a free rank may start, the best first; the rank waits if none of them can run. If the rule leaves
-    all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds.
+    all ranks waiting, the order that is returned is incomplete, which `checks.check_complete` finds. A result reaches
+    another stage `message` after the pass that gives it.
     """
     forward, inputs, weights = times
     cost = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
-    partial, free = PartialSchedule(placement, m), [0 * forward] * placement.p
+    partial, free = PartialSchedule(placement, m, message), [0 * forward] * placement.p
     moments: list[Time] = [0]
     while moments:
-        now = heappop(moments)
+        now = partial.now = heappop(moments)
         while moments and moments[0] == now:
             heappop(moments)
         for rank in range(placement.p):
             if free[rank] > now:
                 continue
-            action = next((offer for offer in offers(rank, partial) if partial.can_run(offer, now)), None)
+            action = next((offer for offer in offers(rank, partial) if partial.can_run(offer)), None)
             if action is not None:
                 free[rank] = now + cost[action.kind]
                 partial.start(rank, action, free[rank])
                 heappush(moments, free[rank])
+                if message:
+                    heappush(moments, free[rank] + message)
     return partial.rows

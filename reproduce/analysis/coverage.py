@@ -1,24 +1,34 @@
-"""Which artifact or claim stands for each figure, table and quantitative sentence of the paper: `coverage.json`.
+"""Which artifact or claim stands for each figure, table and quantitative sentence of a paper.
 
-Every statement there has its `place` and one of: the `artifact` that shows it, the `claims` that judge it
-('artifact.claim'), or the `reason` why none does; and the paper's words (`text`), where they are not those of a claim.
+`coverage.json` lists the statements of a paper whose claims are functions: each has its `place` and one of: the
+`artifact` that shows it, the `claims` that judge it ('artifact.claim'), or the `reason` why none does; and the paper's
+words (`text`), where they are not those of a claim. The entries of a paper's `claims.toml` are statements, too.
 """
 
 import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).with_name("coverage.json")
+from reproduce.experiment import declared, papers
+from reproduce.experiment.papers import Paper
+
+FILE = "coverage.json"
 
 
-@cache
-def statements() -> tuple[dict[str, Any], ...]:
-    """All of the list, in its order."""
-    return tuple(json.loads(FILE.read_text(encoding="utf-8"))["statements"])
+def statements(paper: Paper) -> tuple[dict[str, Any], ...]:
+    """All of a paper's list, in its order, then those of its claims that are data."""
+    path = paper.folder / FILE
+    listed = json.loads(path.read_text(encoding="utf-8"))["statements"] if path.is_file() else []
+    return (*listed, *map(_statement, [] if paper.ours else declared.entries(paper)))
 
 
-def counts() -> dict[str, int]:
-    """How many statements there are, how many are judged or shown, how many have a reason instead."""
-    reasons = sum("reason" in statement for statement in statements())
-    return {"statements": len(statements()), "judged": len(statements()) - reasons, "reasons": reasons}
+def _statement(entry: dict[str, Any]) -> dict[str, Any]:
+    stands = {key: entry[key] for key in ("reason",) if key in entry} or {"claims": [f"{entry['table']}.{entry['id']}"]}
+    return {"id": entry["id"], "kind": "statement", "place": entry["place"], "text": entry["sentence"], **stands}
+
+
+def counts(paper: str | None = None) -> dict[str, int]:
+    """How many statements a paper has, or all do; how many are judged or shown, how many have a reason instead."""
+    chosen = papers.papers() if paper is None else (papers.paper(paper),)
+    listed = [statement for known in chosen for statement in statements(known)]
+    reasons = sum("reason" in statement for statement in listed)
+    return {"statements": len(listed), "judged": len(listed) - reasons, "reasons": reasons}

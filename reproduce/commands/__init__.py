@@ -20,6 +20,7 @@ GROUPS = {
         "explore": "the simulator as a page in your browser: figures, what-if, timelines",
         "site": "write that page, as static files for any file server",
         "plot": "draw figures again, of artifacts and of benchmarks, from their records alone",
+        "paper new": "a paper of your own, from a CSV file of measurements: tables, figures, verdicts, a report",
         "compare": "two result sets: what differs, and whether they can be compared",
     },
     "your own configurations": {

@@ -11,6 +11,7 @@ from ptdp_core.simulator import read_parameters
 from reproduce.analysis.calibration.write import host_of
 from reproduce.commands import options
 from reproduce.experiment import catalog, margins
+from reproduce.experiment.papers import FIRST
 from reproduce.output.progress import progress
 from reproduce.output.tables import print_table
 from reproduce.output.terminal import console, files_line, wrapped
@@ -95,7 +96,7 @@ def _against_paper(parsed: Namespace) -> int:
         def start(total: int) -> "OnDone":
             return stack.enter_context(progress("accuracy", total, quiet=parsed.quiet))
 
-        artifacts = [catalog.load(id) for id in catalog.ids()]
+        artifacts = [catalog.load(id) for id in catalog.ids(FIRST)]
         assessment = accuracy.assess(artifacts, parsed.cluster, start, parsed.debug, refit.read(folder))
     files = accuracy_record.write(assessment, folder, parsed.command, started)
     if parsed.json:
@@ -135,7 +136,7 @@ def _refit(parsed: Namespace) -> None:
     from reproduce.analysis.scoring.accuracy import evaluators_of
     from reproduce.analysis.scoring.published_points import published_points
 
-    artifacts = [artifact for id in catalog.ids() if "simulated" in (artifact := catalog.load(id)).fidelities]
+    artifacts = [artifact for id in catalog.ids(FIRST) if "simulated" in (artifact := catalog.load(id)).fidelities]
     published = published_points(artifacts)
     cluster, _ = open_cluster(parsed.cluster)
     task = refit.Fit(published, evaluators_of(artifacts, parsed.cluster), cluster, read_parameters(parsed.cluster))

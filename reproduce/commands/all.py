@@ -3,23 +3,27 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
+from reproduce.commands import options
 from reproduce.commands import run as run_ids
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from results.records.errors import NothingSelectedError
+from results.records.errors import USAGE, NothingSelectedError
 
 HELP = run_ids.HELP
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options of `reproduce all`: those of `reproduce ID`."""
+    """The options of `reproduce all`: a paper, and those of `reproduce ID`."""
+    options.add_paper(parser)
     run_ids.add_options(parser)
 
 
 def run(parsed: Namespace) -> int:
     """Run every artifact that has the fidelity and the scale asked for."""
-    artifacts = [catalog.load(id) for id in catalog.ids()]
-    return run_ids.run_artifacts(offered(artifacts, parsed), parsed, brief=True)
+    broken = options.say_broken()
+    artifacts = [catalog.load(id) for id in catalog.ids(parsed.paper)]
+    code = run_ids.run_artifacts(offered(artifacts, parsed), parsed, brief=True, paper=parsed.paper)
+    return code or (USAGE if broken else code)
 
 
 def offered(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Artifact]:

@@ -4,25 +4,27 @@ import shutil
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from reproduce.commands.options import add_json
+from reproduce.commands import options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.fidelity import FIDELITIES
 from results.records.documents import print_document
-from results.records.errors import DONE
+from results.records.errors import DONE, USAGE
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options of `reproduce list`."""
-    add_json(parser)
+    options.add_paper(parser)
+    options.add_json(parser)
 
 
 def run(parsed: Namespace) -> int:
     """Print a line for each artifact."""
-    artifacts = [catalog.load(id) for id in catalog.ids()]
+    code = USAGE if options.say_broken() else DONE
+    artifacts = [catalog.load(id) for id in catalog.ids(parsed.paper)]
     if parsed.json:
         print_document("list", 1, {"artifacts": [summary(artifact) for artifact in artifacts]})
-        return DONE
+        return code
     rows = [("id", "paper", "how", "title")]
     for artifact in artifacts:
         place = artifact.label if artifact.label[-1].isdigit() else "-"  # of what has no number
@@ -38,7 +40,7 @@ def run(parsed: Namespace) -> int:
     how = ", ".join(f"{name[0].upper()} {name}" for name in FIDELITIES)
     print(f"\nhow: {how}; the first by default")
     print("next: reproduce describe ID says more; reproduce ID runs it; reproduce all.")
-    return DONE
+    return code
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:

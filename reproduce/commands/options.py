@@ -91,6 +91,21 @@ def add_results(parser: ArgumentParser) -> None:
     )
 
 
+def add_paper(parser: ArgumentParser) -> None:
+    """--paper NAME"""
+    parser.add_argument("--paper", metavar="NAME", help="only this paper: sc21, ... (default: all of them)")
+
+
+def say_broken() -> bool:
+    """Print a line for each paper that cannot be read; whether there is one. The others go on."""
+    from reproduce.experiment import catalog  # what many commands do without
+
+    broken = catalog.broken()
+    for line in broken:
+        print(f"reproduce: {line}; this paper is left out", file=sys.stderr)
+    return bool(broken)
+
+
 def add_json(parser: ArgumentParser) -> None:
     """--json"""
     text = "the result as JSON on stdout, and nothing else there; results/schema/ says what each property means"
@@ -117,12 +132,12 @@ def add_cluster(
     )
 
 
-def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str:
-    """The cluster asked for, or the default one. Raises `UsageError` for one that none of these fidelities looks at."""
+def cluster_of(parsed: Namespace, fidelities: Iterable[str]) -> str | None:
+    """The cluster asked for; None: each paper's. Raises `UsageError` for one that none of these fidelities looks at."""
     kinds = list(dict.fromkeys(fidelities))
     if parsed.cluster is not None and not any(FIDELITIES[name].on_cluster for name in kinds):
         raise UsageError(f"--cluster {parsed.cluster} has no part in what is {' or '.join(kinds)}; leave it out")
-    return parsed.cluster or PAPERS_CLUSTER
+    return None if parsed.cluster is None else str(parsed.cluster)
 
 
 # What else is asked of a whole run, by option: the value's name and its meaning.

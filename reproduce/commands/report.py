@@ -19,7 +19,7 @@ from reproduce.running.fidelities import code_digest
 from reproduce.running.runner import PARTIAL, RECORD, record_paths
 from results.records import atomic_write_bytes, read_record, storage
 from results.records.documents import print_document
-from results.records.errors import DONE, InvalidResultsError, NothingSelectedError, UsageError
+from results.records.errors import DONE, USAGE, InvalidResultsError, NothingSelectedError, UsageError
 
 ACCURACY = "accuracy"
 PLAN = "plan"
@@ -31,6 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=options.file_to_write, metavar="FILE", help="where to write (default: report.html in --results)"
     )
+    options.add_paper(parser)
     options.add_json(parser)
     options.add_results(parser)
 
@@ -40,31 +41,37 @@ def run(parsed: Namespace) -> int:
     results, out = parsed.results, parsed.out or parsed.results / "report.html"
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; needs a file; try --out {out / 'report.html'}")
-    content = collect(results, parsed.program)
+    broken = options.say_broken()
+    content = collect(results, parsed.program, parsed.paper)
     if not _is_made_from(content, out):
         from reproduce.output.html.page import page  # imported here, as it takes a while
 
         atomic_write_bytes(out, page(content).encode("utf-8", "replace"))
+    code = USAGE if broken else DONE
     for line in content.left_out:
         print(f"reproduce: {line}", file=sys.stderr)
     have = sum(bool(entry.results) for entry in content.entries)
     if parsed.json:
         counts = {"artifacts": len(content.entries), "with_results": have, "counts": content.answer.counts}
         print_document("report", 1, {"file": str(out), "answer": content.answer.headline, **counts})
-        return DONE
-    print(*textwrap.wrap(content.answer.headline, 100), sep="\n")
+        return code
+    for line in (content.answer.headline, *content.answer.by_paper):
+        print(*textwrap.wrap(line, 100), sep="\n")
     print(f"{have} of {len(content.entries)} artifacts: {shown_path(out)}")
     missing = [entry for entry in content.entries if not entry.results]
     if missing and not parsed.quiet:
         print(f"next: {missing[0].command}  (or {content.command('all')}), then {content.command('report')}")
-    return DONE
+    return code
 
 
-def collect(results: Path, program: str = "reproduce") -> ReportContents:
-    """The records below `results`. Raises `InvalidResultsError` for an invalid one, `NothingSelectedError` for none."""
+def collect(results: Path, program: str = "reproduce", paper: str | None = None) -> ReportContents:
+    """The records below `results`, or those of a paper.
+
+    Raises `InvalidResultsError` for an invalid one, `NothingSelectedError` for none.
+    """
     where = () if results == storage.DEFAULT_RESULTS else ("--results", str(results))
     entries = []
-    for id in catalog.ids():
+    for id in catalog.ids(paper):
         artifact = catalog.load(id)
         records = tuple(_result(path, id, artifact) for path in record_paths(results, artifact))
         command = shlex.join([*program.split(), id, *where])
@@ -76,6 +83,7 @@ def collect(results: Path, program: str = "reproduce") -> ReportContents:
         plans=tuple(_result(path, PLAN) for path in sorted((results / PLAN).glob(f"*/{RECORD}"))),
         program=program,
         options=where,
+        paper=paper,
     )
     if not report.shown and report.accuracy is None and not report.plans:
         raise NothingSelectedError(f"no results in {results}; run {report.command('all')} first")

@@ -16,7 +16,7 @@ from ptdp_core.launch import slurm
 from reproduce.commands import COMMANDS, GROUPS, options
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
+from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.parameters import ranks_of
 from reproduce.experiment.predictions import PREFIX
@@ -111,10 +111,12 @@ def run(parsed: Namespace) -> int:
     return run_artifacts([replace(artifact, shown=parsed.columns) for artifact in artifacts], parsed)
 
 
-def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool = False) -> int:
+def run_artifacts(
+    artifacts: Sequence[Artifact], parsed: Namespace, brief: bool = False, paper: str | None = None
+) -> int:
     """Run them in turn; returns the exit code. An invalid earlier result stops only its artifact.
 
-    `brief` prints a line for each, and in the end the answer to whether the paper holds.
+    `brief` prints a line for each, and in the end the answer to whether the papers hold, or the one `paper`.
     """
     job = _job(parsed)
     plans = _plans(artifacts, parsed)
@@ -141,7 +143,7 @@ def run_artifacts(artifacts: Sequence[Artifact], parsed: Namespace, brief: bool 
     if parsed.json:
         print_document("run", 1, {"exit_code": code, "artifacts": [_as_json(done) for done in runs]})
     elif brief:
-        _print_answer(runs, parsed)
+        _print_answer(runs, parsed, paper)
     elif runs and not parsed.quiet:
         _print_end(runs, parsed)
     return code
@@ -236,13 +238,13 @@ def _batch_script(plans: Sequence[Plan], job: slurm.BatchJob, arguments: Sequenc
 
 
 def _plans(artifacts: Sequence[Artifact], parsed: Namespace) -> list[Plan]:
-    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster or PAPERS_CLUSTER, parsed.launcher)
+    asked = (parsed.results, parsed.fidelity, parsed.scale, parsed.cluster, parsed.launcher)
     plans = [runner.plan(artifact, *asked) for artifact in artifacts]
     for plan in plans:
         if plan.artifact.shown:
             _check_columns(plan)
     cluster = options.cluster_of(parsed, (plan.fidelity for plan in plans))
-    if any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
+    if cluster and any(FIDELITIES[plan.fidelity].on_cluster for plan in plans):
         open_cluster(cluster)
     if parsed.launcher != "local" and any(plan.fidelity != "measured" for plan in plans):
         raise UsageError(f"--launcher {parsed.launcher} is for measured runs; add --fidelity measured")
@@ -349,10 +351,10 @@ def verdict_counts(runs: Sequence[Run]) -> str:
     return ", ".join(f"{verdicts.count(v)} {v}" for v in VERDICTS if v in verdicts)
 
 
-def _print_answer(runs: Sequence[Run], parsed: Namespace) -> None:
+def _print_answer(runs: Sequence[Run], parsed: Namespace, paper: str | None) -> None:
     """What all runs together say: whether the paper holds, if they are those that its claims are judged on."""
     if claims := claims_of(done.record for done in runs):
-        whole = answer(claims)
+        whole = answer(claims, paper=paper)
         print("", *([whole.headline] if parsed.quiet else whole.lines()), sep="\n")
     else:
         print(f"\n{len(runs)} artifacts; claims at this fidelity: {verdict_counts(runs) or 'none'}")

@@ -21,7 +21,7 @@ from reproduce.running.fidelities import evaluator
 from reproduce.running.simulated import open_cluster
 from results.records import VERDICTS, ClaimResult, PointResult, storage
 from results.records.documents import print_document
-from results.records.errors import CONTRADICTED, DONE, POINTS_FAILED, NothingSelectedError, UsageError
+from results.records.errors import CONTRADICTED, DONE, POINTS_FAILED, USAGE, NothingSelectedError, UsageError
 from results.records.units import with_unit
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Checked:
         return [point for point in self.points if point.status in ("invalid", "failed")]
 
 
-def _check(artifact: Artifact, cluster: str, parsed: argparse.Namespace, on_point: Callable[[str], None]) -> Checked:
+def _check(
+    artifact: Artifact, cluster: str | None, parsed: argparse.Namespace, on_point: Callable[[str], None]
+) -> Checked:
     """Evaluate the artifact at its first fidelity, or take what earlier runs have, and judge its claims."""
     plan = runner.plan(artifact, parsed.results, cluster=cluster)
     evaluate = evaluator(plan, parsed.debug)
@@ -70,6 +72,7 @@ def _check(artifact: Artifact, cluster: str, parsed: argparse.Namespace, on_poin
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `reproduce verify`."""
     parser.add_argument("ids", nargs="*", metavar="ID", help="artifacts to check (default: all)")
+    options.add_paper(parser)
     options.add_cluster(parser, default=None)
     parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="show only claims with this verdict")
     parser.add_argument("--fresh", action="store_true", help="compute every point, reuse no earlier result")
@@ -80,9 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Check and print; returns the exit code."""
-    artifacts = [catalog.load(id) for id in catalog.named(parsed.ids) or catalog.ids()]
+    broken = options.say_broken()
+    artifacts = [catalog.load(id) for id in catalog.named(parsed.ids) or catalog.ids(parsed.paper)]
     cluster = options.cluster_of(parsed, (artifact.fidelities[0] for artifact in artifacts))
-    open_cluster(cluster)  # before any work
+    if cluster:
+        open_cluster(cluster)  # before any work
     if parsed.results != storage.DEFAULT_RESULTS and not parsed.results.is_dir():
         raise UsageError(f"--results {parsed.results} is no folder; needs one with results; try reproduce all first")
     checked = []
@@ -91,11 +96,11 @@ def run(parsed: argparse.Namespace) -> int:
         for artifact in artifacts:
             checked.append(_check(artifact, cluster, parsed, on_point))
     claims = {outcome.plan.artifact.id: outcome.claims for outcome in checked}
-    whole = answer(claims, tuple(claims) if parsed.ids else ())
+    whole = answer(claims, tuple(claims) if parsed.ids else (), parsed.paper)
     contradicted = any(claim.verdict == "contradicted" for outcome in checked for claim in outcome.claims)
     failed = any(outcome.failed for outcome in checked)
-    code = POINTS_FAILED if failed else CONTRADICTED if parsed.strict and contradicted else DONE
-    covered = None if parsed.ids else coverage.counts()
+    code = POINTS_FAILED if failed else CONTRADICTED if parsed.strict and contradicted else USAGE if broken else DONE
+    covered = None if parsed.ids else coverage.counts(parsed.paper)
     if parsed.verdict:
         if not whole.counts[parsed.verdict]:
             raise NothingSelectedError(f"no claim has the verdict {parsed.verdict!r}. {whole.headline}")
@@ -153,9 +158,10 @@ def _print(checked: Sequence[Checked], whole: Answer, covered: dict[str, int] | 
         for point in outcome.failed:
             wrapped(out, f"{point.label}: {point.status}: {point.reason}", "  ", "dim")
         out.print()
-    wrapped(out, whole.headline)
+    for line in (whole.headline, *whole.by_paper):
+        wrapped(out, line)
     if covered:
-        text = f"coverage: {covered['statements']} figures, tables and sentences of the paper: {covered['judged']} "
+        text = f"coverage: {covered['statements']} figures, tables and sentences of the papers: {covered['judged']} "
         text += f"judged or shown, {covered['reasons']} with the reason why they cannot be"
         out.print(text, soft_wrap=True)
 

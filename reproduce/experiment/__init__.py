@@ -10,6 +10,8 @@ judging       judging them; how far results are from the paper
 margins       how sure simulated results are
 predictions   what ran in real time against what was predicted for it
 fidelity      the table of fidelities
-catalog       which artifacts there are
-published     the paper's numbers (`published.json`)
+papers        what a paper is: its folder, and what `paper.toml` says
+declared      claims that are data (`claims.toml`)
+catalog       which artifacts there are, of all papers
+published     the papers' numbers (`published.json`)
 """

@@ -1,6 +1,7 @@
 """What an artifact is: a figure or table, as sweeps of points, quantities, claims, and how it is shown.
 
-Each module of `reproduce/artifacts/` makes one and calls it ARTIFACT; `@ARTIFACT.claim(...)` adds a claim.
+Each module of a paper (`reproduce/papers/sc21/fig_bubble.py`) makes one and calls it ARTIFACT; `@ARTIFACT.claim(...)`
+adds a claim.
 
 Nothing here imports more than the standard library and the light part of the project, so that artifacts can
 be listed quickly. Modules of artifacts import matplotlib and the like only inside the functions that draw.
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from reproduce.experiment import quantities as q
 from reproduce.experiment.claims import OURS, Claim, Judge, on_papers_points
-from reproduce.experiment.fidelity import FIDELITIES
+from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER
+from reproduce.experiment.papers import FIRST
 from reproduce.experiment.quantities import Quantity, XAxis
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import CPU, PAPER, SCALES, Point, Sweep
@@ -51,6 +53,8 @@ class Artifact:
     - `shown`: the names of the columns that its tables show, if not all
     - `x_axis`: which parameter the figure's x axis shows
     - `claims`: the sentences that are judged on its results, see `claim`
+    - `paper`, `cluster`: the name of its paper, and where that was measured, which is simulated by default; the catalog
+      takes them from `paper.toml`
     - `tolerance`: relative difference from the paper up to which a point counts as reproduced, fixed
       beforehand
     - `derive(point)`: metrics of a point at fidelity 'derived', for an artifact that needs no simulation; raises
@@ -81,6 +85,8 @@ class Artifact:
     shown: tuple[str, ...] = ()
     x_axis: XAxis | None = None
     claims: list[Claim] = field(default_factory=list)
+    paper: str = FIRST
+    cluster: str = PAPERS_CLUSTER
     tolerance: float = 0.10
     derive: Callable[[Point], Mapping[str, Metric]] | None = None
     software: "Software | None" = None

@@ -1,25 +1,39 @@
-"""Which artifacts there are: the modules of `reproduce/artifacts/`. Ids are stable words."""
+"""Which artifacts there are: those of every paper. Ids are stable words: 'fig_interleaved', 'zerobubble/table_4'."""
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
+from reproduce.experiment import declared, papers
 from reproduce.experiment.artifact import NOT_IN_PAPER, Artifact
+from reproduce.experiment.papers import FIRST, Paper
 from results.records.errors import UsageError, did_you_mean
 
-_FOLDER = Path(__file__).parents[1] / "artifacts"
 _KINDS = ("Table", "Figure", "Section")  # of a label, in the order in which a section has them
 # How people write labels: 'Figure 12', 'fig. 12', 'Table1', 'sec-5.9', or only the number.
 _WRITTEN = re.compile(r"(?:(fig(?:ure)?|tab(?:le)?|sec(?:tion)?)\.?[ _-]*)?(\d+(?:\.\d+)*)", re.IGNORECASE)
 
 
+def ids(paper: str | None = None) -> tuple[str, ...]:
+    """The ids of all artifacts, or of a paper's: in each paper's order, then those beyond the papers."""
+    chosen = papers.papers() if paper is None else (papers.paper(paper),)
+    return tuple(id for known in chosen for id in _ids_of(known))
+
+
+def broken() -> tuple[str, ...]:
+    """A line for each paper, or file of one, that cannot be read; its artifacts are left out."""
+    unread = [_readable(known) for known in papers.papers()]
+    return (*papers.broken(), *(line for line in unread if line))
+
+
 @cache
-def ids() -> tuple[str, ...]:
-    """The ids of all artifacts in the paper's order, then those beyond the paper."""
-    modules = [path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__"]
-    return tuple(sorted(modules, key=lambda id: _place(_artifact_of(id))))
+def _ids_of(paper: Paper) -> tuple[str, ...]:
+    if _readable(paper):
+        return ()
+    artifacts = [_artifact_of(paper, name) for name in paper.names]
+    return tuple(artifact.id for artifact in sorted(artifacts, key=_place))
 
 
 def _place(artifact: Artifact) -> tuple[object, ...]:
@@ -33,10 +47,36 @@ def _place(artifact: Artifact) -> tuple[object, ...]:
     return 0, section, _KINDS.index(kind) if kind in _KINDS else len(_KINDS), order, artifact.id
 
 
-def _artifact_of(id: str) -> Artifact:
-    """The artifact that a module defines."""
-    artifact: Artifact = import_module(f"reproduce.artifacts.{id}").ARTIFACT
-    return artifact
+@cache
+def _readable(paper: Paper) -> str:
+    """'' if the files of the paper can be read, or what is wrong."""
+    try:
+        for name in paper.names:
+            _artifact_of(paper, name)
+    except papers.PaperError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _artifact_of(paper: Paper, name: str) -> Artifact:
+    """The artifact that a module of the paper defines, or its `paper.toml`, with the claims that are data."""
+    artifact: Artifact
+    if name in paper.tables:
+        artifact = import_module("reproduce.papers.shared.csv_table").artifact(paper, name)
+    else:
+        artifact = import_module(f"reproduce.papers.{paper.name}.{name}").ARTIFACT
+    claims = [*artifact.claims, *declared.claims_of(paper, name, artifact)]
+    return replace(artifact, paper=paper.name, cluster=paper.cluster, claims=claims)
+
+
+def _place_of(id: str) -> tuple[Paper, str]:
+    """The paper and the name in it that an id means. Raises KeyError if there is none."""
+    paper, _, name = id.rpartition("/")
+    for known in papers.papers():
+        if paper in ("", known.name) and name in known.names and (paper or known.id_of(name) == name):
+            return known, name
+    raise KeyError(id)
 
 
 def load(id: str, commands: tuple[str, ...] = ()) -> Artifact:
@@ -45,20 +85,25 @@ def load(id: str, commands: tuple[str, ...] = ()) -> Artifact:
     `commands` are further words that an unknown id may have been meant to be.
     """
     id = id_of(id)
-    if id.isidentifier() and (_FOLDER / f"{id}.py").is_file():
-        return _artifact_of(id)
-    raise UsageError(f"unknown artifact {id!r}{did_you_mean(id, (*ids(), *commands))} (reproduce list shows all)")
+    try:
+        known, name = _place_of(id)
+    except KeyError:
+        near = did_you_mean(id, (*ids(), *commands))
+        raise UsageError(f"unknown artifact {id!r}{near} (reproduce list shows all)") from None
+    if problem := _readable(known):
+        raise UsageError(problem)
+    return _artifact_of(known, name)
 
 
 def id_of(name: str) -> str:
     """The id that a name means: of the artifact with that label ('Figure 12', 'fig12', '12'), or the name itself."""
     written = _WRITTEN.fullmatch(name.strip())
     if not written:
-        return name
+        return name.removeprefix(f"{FIRST}/")
     begins, number = (written[1] or "").lower()[:3], written[2]
     for kind in ("Figure", "Table", "Section"):  # of two that have the number, the figure
-        for id in ids() if kind.lower().startswith(begins) else ():
-            if _artifact_of(id).label == f"{kind} {number}":
+        for id in ids(FIRST) if kind.lower().startswith(begins) else ():
+            if load(id).label == f"{kind} {number}":
                 return id
     return name
 

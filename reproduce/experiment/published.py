@@ -1,35 +1,39 @@
-"""The paper's numbers, from `published.json`: facts of the paper, each with how it was read.
+"""The papers' numbers, from each one's `published.json`: facts of the paper, each with how it was read.
 
-An entry has `rows`, each with parameters (by the names of a training configuration, or an artifact's own) and the
+An entry belongs to an artifact: 'fig_interleaved' of the first paper, or 'zerobubble/table_4'.
+It has `rows`, each with parameters (by the names of a training configuration, or an artifact's own) and the
 values printed there, by metric; `values` says of each metric its unit and the factor and rounding step of what is
-printed. `configuration` is what all rows share.
+printed. `configuration` is what all rows share, beside what `paper.toml` says of all runs of the paper.
 """
 
 import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from reproduce.experiment.papers import FIRST, FOLDER
+from reproduce.experiment.papers import configuration as shared_by_all
 from results.records import PaperValue
 
-FILE = Path(__file__).with_name("published.json")
+FILE = "published.json"
 
 
 @cache
-def _document() -> Any:
-    return json.loads(FILE.read_text(encoding="utf-8"))
+def document(paper: str) -> Any:
+    """The published values of a paper, by its name."""
+    return json.loads((FOLDER / paper / FILE).read_text(encoding="utf-8"))
 
 
 def artifact(id: str) -> MappingProxyType[str, Any]:
     """An artifact's entry: 'configuration', 'values', 'rows', ... Raises KeyError if the paper gives none."""
-    return MappingProxyType(_document()["artifacts"][id])
+    paper, _, name = id.rpartition("/")
+    return MappingProxyType(document(paper or FIRST)["artifacts"][name])
 
 
 def constants() -> MappingProxyType[str, Any]:
-    """What all experiments of the paper share: sequence length, vocabulary, peak FLOP/s, GPUs per node."""
-    return MappingProxyType(_document()["constants"])
+    """What the first paper says of its cluster: peak FLOP/s, GPUs per node."""
+    return MappingProxyType(document(FIRST)["constants"])
 
 
 def gpus_per_node() -> int:
@@ -45,7 +49,7 @@ def rows(id: str) -> list[dict[str, Any]]:
 def configuration(id: str) -> dict[str, Any]:
     """What all rows share, with the paper's sequence length and vocabulary where there is a model."""
     shared = dict(artifact(id).get("configuration", {}))
-    return {**shared, **text_sizes()} if "layers" in shared or "hidden" in shared else shared
+    return {**shared, **text_sizes(id)} if "layers" in shared or "hidden" in shared else shared
 
 
 def model(id: str) -> dict[str, Any]:
@@ -54,9 +58,10 @@ def model(id: str) -> dict[str, Any]:
     return {name: shared[name] for name in ("layers", "hidden", "heads", "seq", "vocab")}
 
 
-def text_sizes() -> dict[str, Any]:
-    """Sequence length and vocabulary of every model."""
-    return {"seq": constants()["sequence_length"], "vocab": constants()["vocabulary"]}
+def text_sizes(id: str) -> dict[str, Any]:
+    """Sequence length and vocabulary of every model of the artifact's paper."""
+    shared = shared_by_all(id.rpartition("/")[0] or FIRST)
+    return {"seq": shared["seq"], "vocab": shared["vocab"]}
 
 
 def values(id: str, parameters: Mapping[str, Any]) -> dict[str, PaperValue]:

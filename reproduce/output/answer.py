@@ -1,13 +1,14 @@
-"""Does the paper hold? One set of claims and one count of their verdicts, for whatever speaks of them.
+"""Does the paper hold? One set of claims and one count of their verdicts for each paper, and for all together.
 
 `answer` takes what was judged; `reproduce verify`, `reproduce all`, `reproduce report` and the README print its words.
 """
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, papers
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.claims import OURS
 from reproduce.output.plain_text import plain
@@ -45,11 +46,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class Answer:
-    """The claims that were judged, each once; how many others there are; and whether all artifacts were asked."""
+    """The claims that were judged, each once; how many others there are; and whether all artifacts were asked.
+
+    `papers` are the answers for each of several papers, by what tables call them.
+    """
 
     claims: tuple[Judged, ...]
     unjudged: int = 0
     whole: bool = True
+    papers: Mapping[str, "Answer"] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -61,8 +66,29 @@ class Answer:
         return tuple(judged for judged in self.claims if judged.claim.verdict == verdict)
 
     @property
+    def question(self) -> str:
+        """What is answered."""
+        return f"Do the {len(self.papers)} papers hold?" if self.papers else "Does the paper hold?"
+
+    @property
     def headline(self) -> str:
         """The answer in one sentence."""
+        number = len(self.claims) + self.unjudged
+        if not number:
+            return "None of these claims is the paper's."
+        begin = f"{self.question} Of {'their' if self.papers else 'its'}" if self.whole else "Of"
+        return f"{begin} {number} claim{'s' * (number != 1)} {self.verdicts}."
+
+    @property
+    def by_paper(self) -> list[str]:
+        """A line for each of several papers: 'Zero Bubble 2024: 40 claims: 30 hold, ...'."""
+        return [
+            f"{name}: {len(each.claims) + each.unjudged} claims: {each.verdicts}" for name, each in self.papers.items()
+        ]
+
+    @property
+    def verdicts(self) -> str:
+        """How many claims have which verdict: '3 hold, 1 is contradicted'."""
         parts = []
         for verdict, look in VERDICT_LOOKS.items():
             if judged := self.of(verdict):
@@ -71,15 +97,11 @@ class Answer:
                 parts.append(f"{len(judged)} {look.plural if len(judged) > 1 else look.singular}{also}")
         if self.unjudged:
             parts.append(f"{self.unjudged} not judged yet")
-        number = len(self.claims) + self.unjudged
-        if not number:
-            return "None of these claims is the paper's."
-        begin = "Does the paper hold? Of its" if self.whole else "Of"
-        return f"{begin} {number} claim{'s' * (number != 1)} {', '.join(parts)}."
+        return ", ".join(parts)
 
     def lines(self, width: int = 100) -> list[str]:
         """The answer for a terminal: the headline, then what does not hold and by how much, and what is not known."""
-        lines = textwrap.wrap(self.headline, width)
+        lines = [line for text in (self.headline, *self.by_paper) for line in textwrap.wrap(text, width)]
         for verdict in VERDICT_LOOKS:
             judged = () if verdict == "holds" else self.of(verdict)
             lines += ["", f"{verdict}:"] if judged else []
@@ -92,15 +114,26 @@ class Answer:
         return lines
 
 
-def answer(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str] = ()) -> Answer:
+def answer(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str] = (), paper: str | None = None) -> Answer:
     """The answer from the judged claims of each artifact, by its id (`claims_of` takes them from records).
 
-    The claims that count are those of the paper that the catalogue's artifacts have now, each once; with `ids`, those
-    of these artifacts only.
+    The claims that count are those of the papers that the catalogue's artifacts have now, each once; with `ids`, those
+    of these artifacts only, with `paper`, those of this one.
     """
+    groups = groupby(ids or catalog.ids(paper), lambda id: catalog.load(id).paper)
+    parts = {papers.paper(name).short: _of_paper(claims, tuple(of_paper), not ids) for name, of_paper in groups}
+    parts = {name: part for name, part in parts.items() if part.claims or part.unjudged}
+    if len(parts) <= 1:
+        return next(iter(parts.values()), Answer((), whole=not ids))
+    together = tuple(judged for part in parts.values() for judged in part.claims)
+    return Answer(together, sum(part.unjudged for part in parts.values()), not ids, parts)
+
+
+def _of_paper(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str], whole: bool) -> Answer:
+    """The answer for artifacts of one paper."""
     judged: list[Judged] = []
     unjudged = 0
-    for artifact in map(catalog.load, ids or catalog.ids()):
+    for artifact in map(catalog.load, ids):
         known = {claim.id for claim in artifact.claims if claim.place != OURS}
         results = {claim.id: claim for claim in claims.get(artifact.id, ()) if claim.id in known}
         unjudged += len(known) - len(results)
@@ -108,7 +141,7 @@ def answer(claims: Mapping[str, Sequence[ClaimResult]], ids: Sequence[str] = ())
             twin = results.get(f"{id}{IN_THE_PAPER}")
             in_the_paper = twin is not None and twin.verdict == "paper inconsistent"
             judged.append(Judged(artifact, claim, in_the_paper and claim.verdict == "contradicted"))
-    return Answer(tuple(judged), unjudged, whole=not ids)
+    return Answer(tuple(judged), unjudged, whole)
 
 
 def claims_of(records: Iterable[Record]) -> dict[str, tuple[ClaimResult, ...]]:

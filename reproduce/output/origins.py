@@ -8,7 +8,7 @@ from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.sweep import CPU, LAPTOP
-from reproduce.output.tables import paper_sources
+from reproduce.output.tables import origin_of, paper_sources
 from results.records import Record
 
 LEAST_SHOWN = 0.0005  # of a difference that is not 0.0%
@@ -63,6 +63,8 @@ def _source(record: Record) -> str:
         return f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
     if record.fidelity == "emulated":
         return f"emulated: ptdp's engine in real time{model and f', {model}'}"
+    if origin_of(record) == "measured":
+        return "measured elsewhere"
     return f"{record.fidelity}: ptdp{model and f' on {model}'}"
 
 

@@ -33,7 +33,13 @@ LATEX = str.maketrans(
 
 
 def origin_of(record: Record) -> str:
-    """'simulated on selene', 'derived': how a heading says where our numbers come from."""
+    """'simulated on selene', 'derived': how a heading says where our numbers come from.
+
+    What was measured by others, and is only read here, is 'measured'.
+    """
+    origins = {metric.origin for point in record.points for metric in point.metrics.values()}
+    if record.fidelity == "derived" and origins == {"measured"}:
+        return "measured"
     cluster = record.provenance.cluster
     return FIDELITIES[record.fidelity].wording(cluster.name if cluster else None)
 
@@ -53,7 +59,7 @@ def result_columns(artifact: Artifact, fidelity: str, points: Sequence[PointResu
     if not known:
         yield Column("point", attrgetter("label"))
     main, ours = artifact.main, metric(artifact.main.name)
-    yield quantity_column(main, ours, fidelity, "ours")
+    yield quantity_column(main, ours, _origins(main.name, points) or fidelity, "ours")
     predicted, paper = metric(PREFIX + main.name), metric(main.name, "paper")
     if _origins(PREFIX + main.name, points):
         yield quantity_column(main, predicted, "simulated", "predicted")

@@ -19,7 +19,7 @@ from typing import Protocol
 from ptdp_core import interrupts
 from reproduce.experiment import predictions
 from reproduce.experiment.artifact import Artifact
-from reproduce.experiment.fidelity import FIDELITIES, PAPERS_CLUSTER, folder_name
+from reproduce.experiment.fidelity import FIDELITIES, folder_name
 from reproduce.experiment.judging import accuracy, judge
 from reproduce.running.evaluator import Plan, PointEvaluator
 from reproduce.running.fidelities import default_scale, evaluator
@@ -102,10 +102,11 @@ def plan(
     results: Path,
     fidelity: str | None = None,
     scale: str | None = None,
-    cluster: str = PAPERS_CLUSTER,
+    cluster: str | None = None,
     launcher: str = "local",
 ) -> Plan:
-    """The plan for an artifact; fidelity and scale are its first that go together unless given.
+    """The plan for an artifact; fidelity and scale are its first that go together unless given,
+    the cluster is its paper's.
 
     What is measured has the scale of the devices that `launcher` finds. Raises `UsageError`.
     """
@@ -121,6 +122,7 @@ def plan(
     if scale not in scales:
         raise UsageError(f"{artifact.id} has no scale {scale!r} at fidelity {fidelity}; it has: {', '.join(scales)}")
     folder = results / artifact.id / folder_name(fidelity, scale)
+    cluster = cluster or artifact.cluster
     return Plan(artifact.at(scale), fidelity, scale, artifact.points(scale), folder, cluster, launcher)
 
 
@@ -177,12 +179,12 @@ def judge_points(
     """
     artifact, results = evaluate.plan.artifact, evaluate.results(points)
     claims = tuple(judge(claim, results) for claim in artifact.claims)
-    cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else PAPERS_CLUSTER
+    cluster = evaluate.cluster_ref.name if evaluate.cluster_ref else artifact.cluster
     cluster_notes = []
-    if cluster != PAPERS_CLUSTER and any(point.paper for point in results.points):
+    if cluster != artifact.cluster and any(point.paper for point in results.points):
         results = replace(results, points=tuple(replace(point, paper={}) for point in results.points))
         cluster_notes.append(
-            f"The published values are of the paper's A100s ({PAPERS_CLUSTER}): not compared with {cluster}."
+            f"The published values are of the paper's A100s ({artifact.cluster}): not compared with {cluster}."
         )
     difference = accuracy(artifact, results.points)
     notes = [str(difference)] if difference else []

@@ -40,7 +40,7 @@ SOURCES = (
     "results/records/**/*",
     "reproduce/*.py",
     "reproduce/experiment/**/*",
-    "reproduce/artifacts/**/*",
+    "reproduce/papers/**/*",
     "reproduce/running/**/*",
     "reproduce/output/*.py",
     "reproduce/analysis/**/*",

@@ -13,7 +13,7 @@ from ptdp_core.layout import chunk_parameters, layer_parameters
 from reproduce.analysis.planning.models import models
 from results import ROOT
 
-PUBLISHED = json.loads((ROOT / "reproduce" / "experiment" / "published.json").read_text())["artifacts"]
+PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json").read_text())["artifacts"]
 TABLE_1 = PUBLISHED["table_weak_scaling"]["rows"]
 DAY = 86400
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from reproduce.artifacts import fig_interleaved
 from reproduce.experiment.artifact import Artifact
 from reproduce.experiment.claims import Claim, Judgement
 from reproduce.experiment.parameters import Scalar
@@ -16,6 +15,7 @@ from reproduce.experiment.quantities import Quantity
 from reproduce.experiment.results import Results
 from reproduce.experiment.sweep import Point, Sweep
 from reproduce.output import export
+from reproduce.papers.sc21 import fig_interleaved
 from reproduce.running import runner
 from results.records import Metric, PaperValue, PointResult, Record
 

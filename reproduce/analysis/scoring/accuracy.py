@@ -17,6 +17,7 @@ from reproduce.analysis.scoring.scores import Score, baselines, mean_error, scor
 from reproduce.analysis.scoring.sensitivity import moves, variants
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.papers import FIRST
 from reproduce.running import runner, simulated
 from reproduce.running.simulated import Simulated
 from results.records import ClusterRef, PointResult, fingerprint
@@ -141,8 +142,8 @@ def predict(
 
 
 def predict_paper(cluster: str) -> tuple[DataFrame, Results]:
-    """`predict` of all artifacts with published values."""
-    published = published_points(map(catalog.load, catalog.ids()))
+    """`predict` of the first paper's artifacts with published values."""
+    published = published_points(map(catalog.load, catalog.ids(FIRST)))
     artifacts = [catalog.load(id) for id in published.artifact.unique()]
     return predict(artifacts, evaluators_of(artifacts, cluster))
 

@@ -8,8 +8,8 @@ formula is judged by the claims of `table_recompute_memory`.
 from collections.abc import Sequence
 from typing import Any
 
-from reproduce.artifacts import fig_recomputation
 from reproduce.experiment.predictions import where
+from reproduce.papers.sc21 import fig_recomputation
 from results.records import PointResult
 
 RAN, DID_NOT = "ran in the paper", "did not fit in the paper"

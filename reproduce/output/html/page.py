@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from reproduce.experiment import papers
 from reproduce.experiment.artifact import NOT_IN_PAPER
 from reproduce.experiment.fidelity import FIDELITIES
 from reproduce.output.html import tables
@@ -25,8 +26,6 @@ from results.records.units import with_unit
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/sortable.min.js", "vendor/sortable.a11y.min.js", "report.js")
-PAPER = "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
-QUESTION = "Does the paper hold?"
 ALL = "all"
 ORDER = ("contradicted", "inconclusive", "paper inconsistent", "not testable here", "holds")  # of the table of claims
 LONGEST = 220  # characters of what is not contradicted in the table of claims; the artifact's section has all of them
@@ -76,8 +75,8 @@ def page(report: ReportContents) -> str:
     scripts = [_read(name) for name in SCRIPTS]
     counts = report.answer.counts
     return environment.get_template("report.html").render(
-        question=QUESTION,
-        paper=PAPER,
+        question=report.answer.question,
+        papers="; ".join(dict.fromkeys(papers.paper(entry.artifact.paper).title for entry in report.entries)),
         css=_read("report.css"),
         scripts=scripts,
         policy=" ".join(map(_digest, scripts)),

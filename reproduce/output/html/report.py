@@ -98,6 +98,7 @@ class ReportContents:
     plans: tuple[RecordFiles, ...]
     program: str
     options: tuple[str, ...]
+    paper: str | None = None
 
     @property
     def shown(self) -> tuple[tuple[ArtifactResults, RecordFiles], ...]:
@@ -119,7 +120,7 @@ class ReportContents:
     @cached_property
     def answer(self) -> Answer:
         """Whether the paper holds, by these results."""
-        return answer(claims_of(result.record for _, result in self.shown))
+        return answer(claims_of(result.record for _, result in self.shown), paper=self.paper)
 
     @cached_property
     def digest(self) -> str:

@@ -36,7 +36,7 @@ from tests.ptdp_core.schedules.cases import sizes
 
 SELENE = load_cluster("selene")
 GPT3 = ModelConfig(96, 12288, 96)
-PUBLISHED = json.loads((ROOT / "reproduce" / "experiment" / "published.json").read_text())["artifacts"]
+PUBLISHED = json.loads((ROOT / "reproduce" / "papers" / "sc21" / "published.json").read_text())["artifacts"]
 
 
 def gpt3(**parallel: object) -> TrainingConfig:

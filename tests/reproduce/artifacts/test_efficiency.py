@@ -4,9 +4,9 @@ import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.simulator import load_cluster, simulate
-from reproduce.artifacts.shared import efficiency
 from reproduce.experiment import quantities as q
 from reproduce.experiment.sweep import Point
+from reproduce.papers.shared import efficiency
 from reproduce.running.simulated import simulated_metrics
 
 POINT = Point("k", "", "k", {})

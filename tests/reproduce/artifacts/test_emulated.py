@@ -12,11 +12,11 @@ import pytest
 
 from ptdp_core.schedules import build
 from ptdp_core.simulator import simulate
-from reproduce.artifacts.shared import executed_timelines
 from reproduce.experiment import catalog, predictions
 from reproduce.experiment import quantities as q
 from reproduce.experiment.judging import judge
 from reproduce.output import export, tables, theme
+from reproduce.papers.shared import executed_timelines
 from reproduce.running import runner
 from reproduce.running.fidelities import evaluator
 from results.records import Metric, read_record

@@ -1,7 +1,7 @@
 """Figure 6: the formula against the executed schedule, and both against the paper's points."""
 
-from reproduce.artifacts import fig_bubble as module
 from reproduce.experiment.judging import agreement
+from reproduce.papers.sc21 import fig_bubble as module
 
 
 def test_every_point_equals_the_papers_as_it_rounded(record):

@@ -3,9 +3,9 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import fig_interleaved as module
 from reproduce.experiment import published
 from reproduce.experiment.judging import accuracy, judge
+from reproduce.papers.sc21 import fig_interleaved as module
 
 BATCHES = (12, 24, 36, 48, 60)
 PAPER = {"Non-interleaved": (82, 109, 122, 130, 135), "Interleaved": (119, 134, 141, 143, 146)}

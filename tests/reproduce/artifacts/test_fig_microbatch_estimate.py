@@ -2,7 +2,7 @@
 
 import pytest
 
-from reproduce.artifacts import fig_microbatch_estimate as module
+from reproduce.papers.sc21 import fig_microbatch_estimate as module
 
 FIGURE_7 = {1: 68, 2: 78, 4: 86, 8: 89, 16: 91}
 
@@ -20,7 +20,7 @@ def test_eq_1_by_hand(record):
 
 
 def test_the_times_are_figure_7s(record):
-    from reproduce.artifacts import fig_microbatch_single_gpu as single
+    from reproduce.papers.sc21 import fig_microbatch_single_gpu as single
 
     ours = {p.parameters["b"]: p.parameters for p in module.ARTIFACT.points()}
     for point in single.ARTIFACT.points():

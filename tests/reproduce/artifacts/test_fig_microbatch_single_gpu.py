@@ -3,7 +3,7 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import fig_microbatch_single_gpu as module
+from reproduce.papers.sc21 import fig_microbatch_single_gpu as module
 
 MAIN = "model_throughput_per_gpu"
 

@@ -3,8 +3,8 @@
 import numpy
 import pytest
 
-from reproduce.artifacts import fig_model_trend as module
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_model_trend as module
 from results.records import PaperValue
 
 

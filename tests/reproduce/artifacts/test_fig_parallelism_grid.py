@@ -6,8 +6,8 @@ import pytest
 
 from ptdp_core import layout
 from ptdp_core.errors import ConfigurationError
-from reproduce.artifacts import fig_parallelism_grid as module
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_parallelism_grid as module
 
 
 def texts(record):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reproduce.artifacts import fig_scatter_gather as module
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_scatter_gather as module
 
 
 def test_the_default_schedule_is_not_drawn(record):

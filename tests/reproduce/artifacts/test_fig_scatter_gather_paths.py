@@ -1,8 +1,8 @@
 """Figure 9: bytes on every path, and a figure that follows the message plan."""
 
 from ptdp_core.layout import boundary_transfers
-from reproduce.artifacts import fig_scatter_gather_paths as module
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_scatter_gather_paths as module
 
 TENSOR = 2 * 2048 * 12288  # bytes of bsh in fp16
 

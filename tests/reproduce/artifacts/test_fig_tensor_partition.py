@@ -7,8 +7,8 @@ import pytest
 
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.layout import COLUMN, ROW, layer_parameters
-from reproduce.artifacts import fig_tensor_partition as module
 from reproduce.output import theme
+from reproduce.papers.sc21 import fig_tensor_partition as module
 
 
 def drawn(record):

@@ -3,12 +3,12 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import fig_tensor_vs_pipeline
-from reproduce.artifacts import fig_what_still_holds as artifact
-from reproduce.artifacts.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
 from reproduce.experiment import margins
 from reproduce.experiment.judging import judge
 from reproduce.output import theme
+from reproduce.papers.beyond import fig_what_still_holds as artifact
+from reproduce.papers.beyond.fig_what_still_holds import A100, ARTIFACT, H100, ROWS, of_era
+from reproduce.papers.sc21 import fig_tensor_vs_pipeline
 from results import ROOT
 from results.records import read_record
 

@@ -5,9 +5,9 @@ import pytest
 from benchmarks.harness.timing import Samples
 from benchmarks.suite.checkpoint import CheckpointTimes
 from benchmarks.suite.fused_step import Fusion
-from reproduce.artifacts import table_checkpoint, table_fused_operators
 from reproduce.experiment import catalog
 from reproduce.experiment.sweep import CPU, GPU
+from reproduce.papers.sc21 import table_checkpoint, table_fused_operators
 from reproduce.running import runner
 from results.records import Metric, PointResult
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reproduce.artifacts.shared.models import agrees, size_claim
 from reproduce.experiment import catalog
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import Results
+from reproduce.papers.shared.models import agrees, size_claim
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce.artifacts.fig_schedule_zoo import ARTIFACT
 from reproduce.output import theme
+from reproduce.papers.beyond.fig_schedule_zoo import ARTIFACT
 from results import ROOT
 from results.records import Metric, read_record
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reproduce.artifacts import table_bandwidth as module
+from reproduce.papers.sc21 import table_bandwidth as module
 
 
 def test_bytes_across_the_cuts_by_hand(record):

@@ -4,37 +4,34 @@ import pytest
 
 from ptdp_core.config import TrainingConfig
 from reproduce.analysis.scoring.ledger import predicted, studies
-from reproduce.artifacts import table_selective_recompute as module
 from reproduce.experiment import quantities as q
+from reproduce.papers.korthikanti import table_selective_recompute as module
 
 LEDGER = next(study for study in studies() if study.id == "korthikanti_full")
 
 
-def test_the_published_values_are_the_ledgers_and_no_others(record):
-    published = {
-        point.key: point.metrics[module.PUBLISHED] for point in record.points if module.PUBLISHED in point.metrics
-    }
-    assert {metric.origin for metric in published.values()} == {"paper"}
+def test_the_published_values_of_full_recomputation_are_the_ledgers(record):
+    full = [point for point in record.points if point.key.endswith(module.FULL)]
+    published = {point.key: point.paper[q.ITERATION.name] for point in full if q.ITERATION.name in point.paper}
     configs = {TrainingConfig.from_plain(point.parameters): point.key for point in record.points}
     assert {configs[row.config]: row.iteration_time for row in LEDGER.points.itertuples()} == {
         key: metric.value for key, metric in published.items()
     }
-    assert not any(point.paper for point in record.points)  # which would be scored as the paper's
 
 
 def test_the_program_is_korthikanti_et_als(record):
     assert LEDGER.software == module.SOFTWARE
     ours = {point.key: point.metrics[q.ITERATION.name].value for point in record.points if point.status == "ok"}
-    assert [ours[f"{model}_full"] for model in module.PUBLISHED_S] == list(predicted(LEDGER).seconds)
+    assert [ours[f"{model}_full"] for model in module.ITERATIONS] == list(predicted(LEDGER).seconds)
 
 
-def test_rows_that_their_tables_have_are_marked(record):
-    marks = {point.key: point.parameters["published"] for point in record.points}
-    assert sum(mark == "Table 5" for mark in marks.values()) == 4
-    assert {key for key, mark in marks.items() if mark == "withheld"} == {
-        *(key for key in marks if key.startswith("22B_one_layer")),
-        *(f"{model}_selective_sequence" for model in module.PUBLISHED_S),
-    }
+def test_the_rows_of_three_sources_are_at_their_points(record):
+    """22 numbers of Table 5 and the text, 14 of Table 4, 8 of Figure 8."""
+    assert sum(len(point.paper) for point in record.points) == 19 + 14 + 8
+    of = {point.key: {name: value.value for name, value in point.paper.items()} for point in record.points}
+    assert of["530B_2240_GPUs_selective_sequence"]["iteration_time"] == 39.15
+    assert of["22B_one_layer_full"]["layer_overhead"] == pytest.approx(0.39)
+    assert of["22B_full"]["layer_overhead"] == pytest.approx(0.407)
 
 
 def test_the_columns_agree_with_each_other(record):

@@ -3,8 +3,8 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import table_training_time as module
-from reproduce.artifacts.shared import models
+from reproduce.papers.sc21 import table_training_time as module
+from reproduce.papers.shared import models
 from reproduce.running import runner
 
 

@@ -1,8 +1,8 @@
 """Table 1: its rows are the paper's."""
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import table_weak_scaling as module
 from reproduce.experiment import published
+from reproduce.papers.sc21 import table_weak_scaling as module
 
 SIZES = (1.7, 3.6, 7.5, 18.4, 39.1, 76.1, 145.6, 310.1, 529.6, 1008)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ptdp_core.config import TrainingConfig
-from reproduce.artifacts import fig_zero3, table_zero3
 from reproduce.experiment import published
 from reproduce.output import tables, theme
+from reproduce.papers.sc21 import fig_zero3, table_zero3
 from reproduce.running import runner
 from results.records import Metric
 

@@ -260,7 +260,7 @@ def test_interrupted_it_counts_what_earlier_runs_finished(capsys, load_small, co
 
 
 def test_interrupted_outside_a_run(capsys, monkeypatch):
-    def interrupt():
+    def interrupt(paper):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reproduce.experiment.catalog.ids", interrupt)
@@ -290,7 +290,7 @@ def test_a_limit_on_file_sizes(tmp_path):
 
 
 def test_an_internal_error_is_one_line(capsys, monkeypatch):
-    def broken():
+    def broken(paper):
         raise ZeroDivisionError("division\nby zero")
 
     monkeypatch.setattr("reproduce.experiment.catalog.ids", broken)

@@ -8,11 +8,11 @@ from pandas import read_csv
 from benchmarks.harness.points import size_text
 from benchmarks.harness.registry import BENCHMARKS
 from benchmarks.harness.runner import CANARY, NOT_QUIET, record_path
-from reproduce.artifacts import fig_interleaved
 from reproduce.cli import main
 from reproduce.experiment import catalog
 from reproduce.output import benchmark_figures, figures, theme
 from reproduce.output.own_points import read_points
+from reproduce.papers.sc21 import fig_interleaved
 from results import ROOT
 from results.records import Metric, PointResult, Record, errors, fingerprint, read_record, write_record
 from results.records.provenance import collect

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce.artifacts import paper_claims
-from reproduce.artifacts.paper_claims import ARTIFACT as PAPER
-from reproduce.artifacts.shared import paper_points
 from reproduce.cli import main
 from reproduce.commands import verify
 from reproduce.experiment.judging import judge
 from reproduce.experiment.results import MissingResultError, Results
+from reproduce.papers.sc21 import paper_claims
+from reproduce.papers.sc21.paper_claims import ARTIFACT as PAPER
+from reproduce.papers.shared import paper_points
 from results.records import VERDICTS, Metric, PointResult, errors
 
 LONG = "When " + "many words follow each other " * 20 + "the end."
@@ -251,7 +251,7 @@ def test_wrong_formulas_are_noticed(monkeypatch):
     monkeypatch.setattr("ptdp_core.formulas.optimal_kept_inputs", lambda layers, a, i: layers)
     assert paper_claims.optimal_checkpoints(none).verdict == "contradicted"
     monkeypatch.setattr(
-        "reproduce.artifacts.paper_claims.chunk_layers",
+        "reproduce.papers.sc21.paper_claims.chunk_layers",
         lambda layers, placement, rank: (range(4 * rank, 4 * rank + 4),),
     )
     assert paper_claims.layers_of_devices(none).verdict == "contradicted"

@@ -1,12 +1,11 @@
 """A new artifact beyond the paper needs its module and nothing else: one is put beside the others and used."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from reproduce.cli import main
-from reproduce.experiment import catalog
+from reproduce.experiment import catalog, papers
 from reproduce.experiment.claims import OURS
 from results.records.errors import DONE
 
@@ -50,21 +49,30 @@ def longer_with_s(results: Results) -> Judgement:
 """
 
 
+PAPER = """
+title = "A paper of the test"
+authors = ["Nobody"]
+year = 2020
+short = "toy"
+citation = "nowhere"
+plain_ids = ["*"]
+ours = true
+"""
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """The id of an artifact whose module stands in a second folder of `reproduce.artifacts`."""
-    import reproduce.artifacts
+    """The id of an artifact whose module stands in the folder of another paper."""
+    import reproduce.papers
 
-    folder = tmp_path / "artifacts"
-    folder.mkdir()
+    folder = tmp_path / "toys" / "toy"
+    folder.mkdir(parents=True)
     (folder / "fig_toy.py").write_text(MODULE)
-    for path in Path(reproduce.artifacts.__file__).parent.glob("*.py"):
-        (folder / path.name).touch()
-    monkeypatch.setattr(reproduce.artifacts, "__path__", [*reproduce.artifacts.__path__, str(folder)])
-    monkeypatch.setattr(catalog, "_FOLDER", folder)
-    catalog.ids.cache_clear()
-    yield "fig_toy"
-    catalog.ids.cache_clear()
+    (folder / "paper.toml").write_text(PAPER)
+    monkeypatch.setattr(reproduce.papers, "__path__", [*reproduce.papers.__path__, str(folder.parent)])
+    known = papers._folders()
+    monkeypatch.setattr(papers, "_folders", lambda: (*known, folder))
+    return "fig_toy"
 
 
 def test_it_is_listed_described_run_and_judged(toy, tmp_path, capsys):

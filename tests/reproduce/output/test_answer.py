@@ -17,8 +17,10 @@ def result(id: str, verdict: str) -> ClaimResult:
 
 
 def test_every_claim_of_the_catalogue_counts_once_whether_judged_or_not(figure_12: Run) -> None:
-    everything = sum(claim.place != OURS for id in catalog.ids() for claim in catalog.load(id).claims)
-    counted = answer(claims_of([figure_12.record, replace(figure_12.record, fidelity="emulated", scale="laptop")]))
+    everything = sum(claim.place != OURS for id in catalog.ids("sc21") for claim in catalog.load(id).claims)
+    counted = answer(
+        claims_of([figure_12.record, replace(figure_12.record, fidelity="emulated", scale="laptop")]), paper="sc21"
+    )
     verdicts = [claim.verdict for claim in figure_12.record.claims]
     assert counted.counts == {verdict: verdicts.count(verdict) for verdict in VERDICTS}
     assert sum(counted.counts.values()) + counted.unjudged == everything

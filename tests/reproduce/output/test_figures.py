@@ -18,11 +18,11 @@ from fontTools.ttLib import TTFont
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from reproduce.artifacts import fig_bubble, fig_interleaved, fig_model_trend, fig_tensor_vs_data
 from reproduce.experiment.judging import accuracy
 from reproduce.experiment.metrics import METRICS
 from reproduce.experiment.quantities import XAxis
 from reproduce.output import figures, origins, theme
+from reproduce.papers.sc21 import fig_bubble, fig_interleaved, fig_model_trend, fig_tensor_vs_data
 from results import ROOT
 from results.records import Metric, read_record
 from results.records.errors import UnavailableError

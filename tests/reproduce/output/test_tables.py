@@ -8,12 +8,12 @@ import pandas
 import pytest
 from rich.console import Console
 
-from reproduce.artifacts.fig_interleaved import ARTIFACT
 from reproduce.experiment import catalog
 from reproduce.output import tables
 from reproduce.output.columns import Column, Table, chosen, key, keyed
 from reproduce.output.frame import frame
 from reproduce.output.html import tables as html
+from reproduce.papers.sc21.fig_interleaved import ARTIFACT
 from reproduce.running import runner
 from results.records import Metric, PaperValue, read_record
 from results.records.errors import UsageError

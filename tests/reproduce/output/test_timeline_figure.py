@@ -325,8 +325,8 @@ def test_the_executed_bubble_is_that_of_the_formula(name):
 
 def test_importing_is_light():
     script = (
-        "import sys, reproduce.output.timeline_figure, reproduce.artifacts.fig_gpipe_timeline, "
-        "reproduce.artifacts.fig_interleaved_timeline as f; f.ARTIFACT.points('paper'); "
+        "import sys, reproduce.output.timeline_figure, reproduce.papers.sc21.fig_gpipe_timeline, "
+        "reproduce.papers.sc21.fig_interleaved_timeline as f; f.ARTIFACT.points('paper'); "
         "print(sorted({'torch', 'pandas', 'seaborn', 'matplotlib', 'numpy'} & set(sys.modules)))"
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -410,7 +410,7 @@ def test_claims_can_be_contradicted(id, claim, key, metric, value):
 
 
 def test_claims_that_execute_can_be_contradicted(monkeypatch):
-    from reproduce.artifacts import fig_gpipe_timeline, fig_interleaved_timeline
+    from reproduce.papers.sc21 import fig_gpipe_timeline, fig_interleaved_timeline
 
     def verdict(artifact, claim):
         evaluate = evaluator(plan(artifact, Path()))

@@ -242,7 +242,7 @@ def _ordered(
     ]
 
 
-PARAMETERS = "reproduce.artifacts.shared.models.parameters"  # eq. (2), as claims on models' sizes call it
+PARAMETERS = "reproduce.papers.shared.models.parameters"  # eq. (2), as claims on models' sizes call it
 
 
 def printed_sizes(**layers: str) -> list[Edge]:

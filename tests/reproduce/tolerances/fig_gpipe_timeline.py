@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from reproduce.artifacts.fig_gpipe_timeline import ARTIFACT, timeline
+from reproduce.papers.sc21.fig_gpipe_timeline import ARTIFACT, timeline
 from tests.reproduce.tolerances.edges import at, blanks, only
 
-TIMELINE = "reproduce.artifacts.fig_gpipe_timeline.timeline"
+TIMELINE = "reproduce.papers.sc21.fig_gpipe_timeline.timeline"
 
 
 EXECUTED = {blank.seen.key: timeline(blank.result) for blank in blanks(ARTIFACT.points())}

@@ -119,7 +119,7 @@ EDGES = {
             1 + 1e-9,
             tie=False,
             step=1e-12,
-            patch={"reproduce.artifacts.fig_interleaved_timeline.from_schedule": bubble_over_the_ideal},
+            patch={"reproduce.papers.sc21.fig_interleaved_timeline.from_schedule": bubble_over_the_ideal},
         )
     ],
 }

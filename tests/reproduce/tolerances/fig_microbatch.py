@@ -5,7 +5,7 @@ from tests.reproduce.tolerances.edges import above, at, below, between, printed_
 SIZES = (1, 2, 4, 8)
 BATCHES = (128, 512)
 COMPUTE = ("forward_time", "recompute_time", "backward_time", "embedding_and_logits_time")
-ESTIMATES = "reproduce.artifacts.fig_microbatch._estimates"
+ESTIMATES = "reproduce.papers.sc21.fig_microbatch._estimates"
 
 
 def estimates(judged):

@@ -2,7 +2,7 @@
 
 from tests.reproduce.tolerances.edges import above, between
 
-MODULE = "reproduce.artifacts.fig_microbatch_estimate"
+MODULE = "reproduce.papers.sc21.fig_microbatch_estimate"
 SIZES = (1, 2, 4, 8, 16)
 # Figure 7 as if it had 100 teraFLOP/s, at b = 1 half of it; it is rounded to 1 teraFLOP/s, Figure 8 to 0.01.
 RATES = {b: 50e12 if b == 1 else 100e12 for b in SIZES}

@@ -11,6 +11,6 @@ EDGES = {
         0.5e9,
         1.5e9,
         tie=False,
-        patch={"reproduce.artifacts.fig_microbatch_single_gpu.parameters": lambda x: lambda model: x},
+        patch={"reproduce.papers.sc21.fig_microbatch_single_gpu.parameters": lambda x: lambda model: x},
     ),
 }

@@ -2,7 +2,7 @@
 
 from tests.reproduce.tolerances.edges import above, below, between, not_testable
 
-MODULE = "reproduce.artifacts.fig_model_trend"
+MODULE = "reproduce.papers.sc21.fig_model_trend"
 MODELS = 6  # points that are models; the paper's line has fewer
 YEAR = 365.25 * 86400
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from ptdp_core.layout.communication import Transfer
 from tests.reproduce.tolerances.edges import at, only
 
-PLAN = "reproduce.artifacts.fig_scatter_gather_paths.plan"
+PLAN = "reproduce.papers.sc21.fig_scatter_gather_paths.plan"
 TENSOR = 2 * 2048 * 12288  # bytes of bsh elements: GPT-3, b = 1
 
 

@@ -11,7 +11,7 @@ COUNTS = (
     "cost_model_all_reduces_forward",
     "cost_model_all_reduces_backward",
 )
-WEIGHTS = "reproduce.artifacts.fig_tensor_partition._weights"
+WEIGHTS = "reproduce.papers.sc21.fig_tensor_partition._weights"
 
 
 def matrix(split, size, shift=0):

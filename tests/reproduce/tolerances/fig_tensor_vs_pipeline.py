@@ -4,8 +4,8 @@ from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, bet
 
 SIZES = (2, 4, 8, 16, 32)
 BATCHES = (32, 128)
-CAPTION = "reproduce.artifacts.fig_tensor_vs_pipeline.SIZE_IN_CAPTION"
-COUNT = "reproduce.artifacts.fig_tensor_vs_pipeline.parameters"
+CAPTION = "reproduce.papers.sc21.fig_tensor_vs_pipeline.SIZE_IN_CAPTION"
+COUNT = "reproduce.papers.sc21.fig_tensor_vs_pipeline.parameters"
 
 
 def fastest(B, other):

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 from ptdp_core import formulas
 from ptdp_core.errors import ConfigurationError
-from reproduce.artifacts import paper_claims
+from reproduce.papers.sc21 import paper_claims
 from tests.reproduce.tolerances.edges import above, below, between, only, within
 
-MODULE = "reproduce.artifacts.paper_claims"
+MODULE = "reproduce.papers.sc21.paper_claims"
 FORMULAS = "ptdp_core.formulas"
 TAKEAWAY_1, TAKEAWAY_2 = "takeaway 1: t against p", "takeaway 2: (p, t, d)"
 # A point of each family whose best microbatch size is not the others', 1.

@@ -2,7 +2,7 @@
 
 from tests.reproduce.tolerances.edges import at, between, edge
 
-SET_WITH = "reproduce.artifacts.table_bandwidth.set_with_these"
+SET_WITH = "reproduce.papers.sc21.table_bandwidth.set_with_these"
 FACTOR = "within a factor of 2"
 
 

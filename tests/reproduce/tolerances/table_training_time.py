@@ -6,7 +6,7 @@ from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, between
 
 MONTH = 365.25 / 12  # days
 EQ_4, EQ_3 = (
-    f"reproduce.artifacts.table_training_time.{name}" for name in ("training_time_approximate", "training_time")
+    f"reproduce.papers.sc21.table_training_time.{name}" for name in ("training_time_approximate", "training_time")
 )
 
 
@@ -88,7 +88,7 @@ EDGES = {
             tie=True,
             step=step,
             outside=INCONSISTENT,
-            patch={"reproduce.artifacts.shared.models.table_1": table},
+            patch={"reproduce.papers.shared.models.table_1": table},
         )
         for table, step in MODELS
     ],

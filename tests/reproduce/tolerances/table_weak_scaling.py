@@ -1,9 +1,9 @@
 """Edges of the claims of Table 1."""
 
-from reproduce.artifacts.shared.models import model_of, table_1
+from reproduce.papers.shared.models import model_of, table_1
 from tests.reproduce.tolerances.edges import INCONSISTENT, above, at, below, between, not_testable
 
-COUNTS = "reproduce.artifacts.table_weak_scaling.parameters"
+COUNTS = "reproduce.papers.sc21.table_weak_scaling.parameters"
 PRINTED = {model_of(row.parameters): float(row.label[:-1]) * 1e9 for row in table_1()}
 SMALLEST, MIDDLE, LARGEST = "1.7B", "39.1B", "1008B"
 

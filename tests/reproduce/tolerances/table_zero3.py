@@ -3,7 +3,7 @@
 from tests.reproduce.tolerances.edges import above, between, switch
 
 MODELS = ("175B", "530B")
-COUNTS = "reproduce.artifacts.table_zero3.parameters"
+COUNTS = "reproduce.papers.sc21.table_zero3.parameters"
 BILLIONS_IN_A_SERVER = 8 * 80 / 16  # 16 bytes of state a parameter
 
 

@@ -9,6 +9,8 @@ import pytest
 from reproduce.experiment import catalog
 from reproduce.experiment.artifact import IN_THE_PAPER, Artifact
 from reproduce.experiment.claims import Claim
+from reproduce.experiment.declared import Bounded
+from tests.reproduce.tolerances.bounds import edges_of_bounds
 from tests.reproduce.tolerances.edges import CONTRADICTED, INCONSISTENT, Edge, blanks
 
 FOLDER = Path(__file__).parent
@@ -16,9 +18,13 @@ FOLDER = Path(__file__).parent
 
 def edges_of(artifact: Artifact) -> dict[str, list[Edge]]:
     """The edges of an artifact's claims; those of a claim also stand for the same claim on the paper's own points."""
-    if not (FOLDER / f"{artifact.id}.py").is_file():
-        return {}
-    edges: dict[str, list[Edge]] = import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
+    edges: dict[str, list[Edge]] = {
+        claim.id: list(edges_of_bounds(claim.judge, claim.fidelity))
+        for claim in artifact.claims
+        if isinstance(claim.judge, Bounded)
+    }
+    if (FOLDER / f"{artifact.id}.py").is_file():
+        edges |= import_module(f"tests.reproduce.tolerances.{artifact.id}").EDGES
     ids = [claim.id for claim in artifact.claims]
     return edges | {id: edges[id.removesuffix(IN_THE_PAPER)] for id in ids if id.removesuffix(IN_THE_PAPER) in edges}
 

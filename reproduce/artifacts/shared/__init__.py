@@ -1,1 +1,0 @@
-"""What several artifacts share: grids of configurations, points, claims and drawing helpers."""

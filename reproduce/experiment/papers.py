@@ -1,0 +1,154 @@
+"""What a paper is: a folder with `paper.toml`, its published values, its claims, and modules of figures and tables.
+
+The papers of this project are the folders of `reproduce/papers/`; one's own stand in `papers/` of the current folder. A
+paper that cannot be read is left out, and `broken` says why: the others go on.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from results.records.errors import UsageError, did_you_mean
+
+FOLDER = Path(__file__).parents[1] / "papers"
+OWN = "papers"  # the folder, in the current one, of papers that are not this project's
+FILE = "paper.toml"
+FIRST = "sc21"  # the paper whose ids and labels need no name of a paper
+_KINDS = {"title": str, "authors": list, "year": int, "short": str, "citation": str, "cluster": str}
+_KINDS |= {"plain_ids": list, "ours": bool, "configuration": dict, "tables": dict}
+_WORDS = {str: "a text in quotes", list: "a list of texts", int: "a whole number", bool: "true or false"}
+_WORDS |= {dict: "a table"}
+
+
+class PaperError(UsageError):
+    """A file of a paper is wrong: which one, in which line, and what would be right."""
+
+    def __init__(self, path: Path, line: int, text: str) -> None:
+        super().__init__(f"{path}, line {line}: {text}")
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """A paper, as its `paper.toml` describes it.
+
+    - `name`: its folder's name, which the ids of its figures and tables begin with: 'zerobubble/table_4'
+    - `title`, `authors`, `year`, `citation`; `short`: what tables call it
+    - `cluster`: where its values were measured, which is what is simulated unless another one is asked for
+    - `configuration`: what all its runs share
+    - `plain_ids`: patterns of the ids that do without the paper's name
+    - `ours`: whether it is no paper, but what this project adds
+    - `tables`: those of its tables whose values are in a CSV file and that need no module
+    """
+
+    name: str
+    folder: Path
+    title: str
+    authors: tuple[str, ...]
+    year: int
+    short: str
+    citation: str
+    cluster: str = "selene"
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    plain_ids: tuple[str, ...] = ()
+    ours: bool = False
+    tables: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of its figures and tables, without the paper's."""
+        modules = (path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
+        return (*modules, *self.tables)
+
+    def id_of(self, name: str) -> str:
+        """The id of its figure or table of that name."""
+        plain = any(fnmatchcase(name, pattern) for pattern in self.plain_ids)
+        return name if plain else f"{self.name}/{name}"
+
+
+def papers() -> tuple[Paper, ...]:
+    """All that can be read, by year; what is ours comes last."""
+    return _read_all(_folders())[0]
+
+
+def broken() -> tuple[str, ...]:
+    """A line for each paper that cannot be read."""
+    return _read_all(_folders())[1]
+
+
+def paper(name: str) -> Paper:
+    """The paper of that name. Raises `UsageError` if there is none, or if it cannot be read."""
+    for known in papers():
+        if known.name == name:
+            return known
+    for folder in _folders():
+        if folder.name == name:
+            return read(folder)
+    names = [known.name for known in papers()]
+    raise UsageError(f"unknown paper {name!r}; needs one of {', '.join(names)}{did_you_mean(name, names)}")
+
+
+def read(folder: Path) -> Paper:
+    """The paper in a folder. Raises `PaperError` that names file, line and what is expected."""
+    path = folder / FILE
+    data = read_toml(path)
+    text = path.read_text(encoding="utf-8")
+    for key, value in data.items():
+        if key not in _KINDS:
+            raise PaperError(path, line_of(text, key), f"unknown key {key!r}; needs one of {', '.join(_KINDS)}")
+        kind = _KINDS[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise PaperError(path, line_of(text, key), f"{key} = {value!r}; needs {_WORDS[kind]}")
+    required = [item.name for item in fields(Paper) if item.name in ("title", "authors", "year", "short", "citation")]
+    if missing := [key for key in required if key not in data]:
+        raise PaperError(path, 1, f"lacks {', '.join(missing)}; needs {', '.join(required)}")
+    frozen: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return Paper(folder.name, folder, **frozen)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file. Raises `PaperError` that names the line, if it is none."""
+    import tomllib  # which takes a while
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = int(found[1]) if found else path.read_text(encoding="utf-8").count("\n") + 1
+        raise PaperError(path, line, f"{str(error).partition(' (at')[0]}; needs TOML, such as year = 2024") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PaperError(path, 1, f"cannot be read: {error}; needs a text file") from None
+
+
+def line_of(text: str, key: str) -> int:
+    """The line in which a key of a TOML file stands, as `key =` or `[key]`; the first if it stands nowhere."""
+    found = re.search(rf"^\s*\[*(?:[\w.]+\.)?{re.escape(key)}(?:\.[\w.]+)?\s*[=\]]", text, re.MULTILINE)
+    return text.count("\n", 0, found.start() + len(found[0]) - len(found[0].lstrip())) + 1 if found else 1
+
+
+def configuration(name: str) -> Mapping[str, Any]:
+    """What all runs of a paper share."""
+    return MappingProxyType(dict(paper(name).configuration))
+
+
+def _folders() -> tuple[Path, ...]:
+    """The folders of all papers: this project's, then one's own."""
+    return tuple(path.parent for root in (FOLDER, Path.cwd() / OWN) for path in sorted(root.glob(f"*/{FILE}")))
+
+
+@cache
+def _read_all(folders: tuple[Path, ...]) -> tuple[tuple[Paper, ...], tuple[str, ...]]:
+    found: dict[str, Paper] = {}
+    problems = []
+    for folder in folders:
+        try:
+            if folder.name in found:
+                raise PaperError(folder / FILE, 1, f"there is a paper {folder.name!r} already; needs another name")
+            found[folder.name] = read(folder)
+        except PaperError as error:
+            problems.append(str(error))
+    return tuple(sorted(found.values(), key=lambda known: (known.ours, known.year, known.name))), tuple(problems)

@@ -1,0 +1,36 @@
+"""Figure 9: weak scaling of a 530B model, 2,240 to 11,200 GPUs, Megatron-LM's bars."""
+
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output.figures import line_plot
+from reproduce.papers.megascale.table_2 import MEGATRON, configuration
+
+ID = "megascale/figure_9"
+
+
+def points() -> tuple[Point, ...]:
+    """Megatron-LM's bars, with the flags that Table 2's first variant has."""
+    rows = [row for row in published.rows(ID) if row["method"] == MEGATRON]
+    return tuple(
+        Point(
+            f"gpus_{row['gpus']}", MEGATRON, str(row["gpus"]), configuration(ID, row), published.paper_values(ID, row)
+        )
+        for row in rows
+    )
+
+
+ARTIFACT = Artifact(
+    id=ID,
+    label="Figure 9",
+    section="6.1",
+    title="Weak scaling of Megatron-LM, 530 billion parameters on 2,240 to 11,200 GPUs",
+    description="MFU with a batch of one sequence for each GPU, with the flags fixed beforehand for Table 2.",
+    quantities=(q.MFU, q.ITERATION, q.BUBBLE, q.PEAK_MEMORY),
+    sweeps={"paper": Sweep(points)},
+    columns={"gpus": "n"},
+    x_axis=q.XAxis("gpus", "Number of GPUs", scale="category"),
+    tolerance=0.05,
+    draw=line_plot,
+)

@@ -1,0 +1,65 @@
+"""Table 2 against itself: what each row's iteration time and MFU say of its other columns."""
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.formulas import model_flops_per_iteration
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.sweep import Point, Sweep
+from results.records import Metric
+
+ID = "megascale/table_2"
+PEAK = 312e12  # of an A100, in 16 bits
+
+
+def points() -> tuple[Point, ...]:
+    """All sixteen rows."""
+    return tuple(
+        Point(
+            f"{row['method'].lower().replace('-', '_')}_{row['gpus']}",
+            row["method"],
+            f"{row['gpus']} GPUs",
+            published.parameters_of(ID, row)
+            | {"iteration_s": row["iteration_time"], "mfu_percent": row["model_flops_utilization"]},
+            published.paper_values(ID, row),
+        )
+        for row in published.rows(ID)
+    )
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """Tokens/s, days, MFU from the iteration time; FLOP/s from the MFU."""
+    shared = published.configuration(ID)
+    B, gpus, seconds = (point.parameters[name] for name in ("B", "gpus", "iteration_s"))
+    model = ModelConfig(**{name: shared[name] for name in ("layers", "hidden", "heads", "seq", "vocab")})
+    tokens = B * shared["seq"] / seconds
+    share = model_flops_per_iteration(model, B) / seconds / gpus / PEAK
+    return {
+        "tokens_per_s": Metric(tokens, "tokens/s", "derived"),
+        "training_time": Metric(300e9 / tokens / 86400, "d", "derived"),
+        "model_flops_utilization": Metric(share, "1", "derived"),
+        "aggregate_throughput": Metric(point.parameters["mfu_percent"] / 100 * gpus * PEAK, "FLOP/s", "derived"),
+    }
+
+
+ARTIFACT = Artifact(
+    id="megascale/table_2_columns",
+    label="Table 2",
+    section="6.1",
+    title="The columns of the strong-scaling table from each other",
+    description=(
+        "Tokens per second, days for 300 billion tokens and MFU as they follow from each row's iteration time, and "
+        "FLOP/s as they follow from its MFU and an A100's peak, beside the values of the same row, as transcribed."
+    ),
+    quantities=(
+        q.TOKENS,
+        q.Quantity("training_time", "300 billion tokens", "d", "d", 1, 2),
+        q.MFU,
+        q.AGGREGATE_THROUGHPUT,
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"gpus": "n", "B": "B"},
+    tolerance=0.02,
+    derive=derive,
+    notes=("A row whose columns do not agree may have lost a digit in transcription: the paper is not blamed.",),
+)

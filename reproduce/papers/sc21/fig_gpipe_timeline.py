@@ -1,0 +1,145 @@
+"""Figure 3: the GPipe schedule of 4 devices and 8 microbatches, all forward passes and then all backward passes."""
+
+from functools import partial
+from typing import Any
+
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output.timeline import Timeline, derive, from_schedule, schedule_of
+from reproduce.papers.shared import executed_timelines
+from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
+from results.records import PaperValue, PointResult
+
+P, M = 4, 8
+FACTORS, SIZES = "other t_b/t_f", "other sizes"
+
+
+def _point(series: str, p: int, m: int, t_b: float) -> Point:
+    parameters: dict[str, Any] = {"schedule": "gpipe", "p": p, "m": m, "v": 1, "t_f": 1, "t_b": t_b}
+    # What the paper's formulas say there, (p-1)/m and m (Section 2.2.1).
+    paper = {
+        "bubble_fraction": PaperValue((p - 1) / m, "1", "text"),
+        "peak_stash": PaperValue(m, "count", "text"),
+    }
+    return Point(f"gpipe-p{p}-m{m}-tb{t_b:g}", series, f"p={p}, m={m}, t_b={t_b:g} t_f", parameters, paper)
+
+
+def points() -> tuple[Point, ...]:
+    """The figure's schedule, the same with other ratios of backward to forward time, and other sizes."""
+    factors = [_point(FACTORS, P, M, t_b) for t_b in (1, 1.5, 3)]
+    sizes = [_point(SIZES, p, m, 2) for p, m in ((2, 8), (8, 8), (4, 4), (4, 32), (8, 64), (4, 128))]
+    return (_point(FIGURE, P, M, 2), *factors, *sizes)
+
+
+def timeline(point: PointResult) -> Timeline:
+    """The point's schedule, executed."""
+    return from_schedule(*schedule_of(point.parameters))
+
+
+ARTIFACT = Artifact(
+    id="fig_gpipe_timeline",
+    label="Figure 3",
+    section="2.2.1",
+    title="GPipe pipeline schedule with forward and backward passes",
+    description=(
+        "The timeline of the GPipe schedule on 4 devices, drawn from the executed schedule: all forward passes of 8 "
+        "microbatches, then all backward passes, then the flush. The table gives bubble, time, stash and messages for "
+        "it, for other ratios of backward to forward time, and for other sizes; 'paper' are its formulas."
+    ),
+    quantities=QUANTITIES,
+    sweeps={
+        "paper": Sweep(points),
+        "laptop": executed_timelines.sweep(
+            "The GPipe schedule on 4 devices, 8 microbatches",
+            (
+                (f"gpipe-p{p}-m{m}", series, "gpipe", p, m, 1)
+                for series, p, m in ((FIGURE, P, M), (SIZES, 2, 8), (SIZES, 4, 4), (SIZES, 6, 8))
+            ),
+        ),
+    },
+    columns={"p": "p", "m": "m", "t_f": "t_f", "t_b": "t_b"},
+    tolerance=0.0,
+    derive=derive,
+    emulated=executed_timelines.metrics,
+    timelines=executed_timelines.recorded,
+    draw=partial(executed_timelines.draw_figure, after_flush=M),
+    notes=executed_timelines.notes,
+    files=executed_timelines.figure_files,
+)
+
+
+@ARTIFACT.claim("the same bubble fraction for t_b/t_f = 1, 1.5, 2 and 3, exactly", "Figure 3, caption")
+def gpipe_efficiency(results: Results) -> Judgement:
+    """The efficiency of the pipeline schedule does not depend on this factor."""
+    bubbles = {
+        point.parameters["t_b"]: results.value(point.key, "bubble_fraction")
+        for point in results.points
+        if point.series in (FIGURE, FACTORS)
+    }
+    listed = ", ".join(f"{t_b:g}" for t_b in sorted(bubbles))
+    low, high = min(bubbles.values()), max(bubbles.values())
+    return holds_if(
+        low == high,
+        f"bubble {low:.1%} to {high:.1%} of the ideal time for t_b/t_f = {listed} (p = {P}, m = {M})",
+        numbers_of("derived", lowest_bubble=low, highest_bubble=high),
+    )
+
+
+@ARTIFACT.claim("exactly, on the last device as it says, and in total on every device")
+def gpipe_bubble_time(results: Results) -> Judgement:
+    """In this schedule, the pipeline bubble consists of p-1 forward passes at the start of a batch, and p-1 backward
+    passes at the end. The total amount of time spent in the pipeline bubble is then t_pb=(p-1)·(t_f+t_b).
+    """
+    wrong = []
+    for point in results.points:
+        results.value(point.key, "makespan")
+        run, factor = timeline(point), schedule_of(point.parameters)[1]
+        last = run.rows[-1]
+        waits = (last[0].start, run.end - last[-1].end)
+        idle = {run.end - sum(box.end - box.start for box in row) for row in run.rows}
+        if waits != (run.p - 1, (run.p - 1) * factor) or idle != {sum(waits)}:
+            wrong.append(point.label)
+    return holds_if(
+        not wrong,
+        f"in all {len(results.points)} schedules the last device waits p-1 forward passes at the start and p-1 "
+        "backward passes at the end; the devices before it idle as long, in part between the two phases"
+        if not wrong
+        else f"not for {'; '.join(wrong)}",
+    )
+
+
+@ARTIFACT.claim("exactly, at every point")
+def gpipe_bubble_fraction(results: Results) -> Judgement:
+    """Therefore, the fraction of ideal computation time spent in the pipeline bubble is: Bubble time fraction (pipeline
+    bubble size)=t_pb/t_id=(p-1)/m.
+    """
+    wrong = [
+        point.label
+        for point in results.points
+        if results.value(point.key, "bubble_fraction") != point.paper["bubble_fraction"].value
+    ]
+    bubble = results.value(f"gpipe-p{P}-m{M}-tb2", "bubble_fraction")
+    return holds_if(
+        not wrong,
+        f"executed, the figure's schedule idles {bubble:.1%} = {P - 1}/{M} of the ideal time; "
+        + (f"not (p-1)/m for {'; '.join(wrong)}" if wrong else "all other ratios and sizes have (p-1)/m, too"),
+        numbers_of("derived", bubble=bubble),
+    )
+
+
+@ARTIFACT.claim("a peak of exactly m stashed microbatches, at every point")
+def gpipe_stash(results: Results) -> Judgement:
+    """However, for such large m, this approach has a high memory footprint as it requires stashed intermediate
+    activations (or just input activations for each pipeline stage when using activation recomputation) to be kept in
+    memory for all m microbatches through the lifetime of a training iteration.
+    """
+    wrong = [point.label for point in results.points if results.value(point.key, "peak_stash") != point.parameters["m"]]
+    stash = results.value(f"gpipe-p{P}-m{M}-tb2", "peak_stash")
+    return holds_if(
+        not wrong,
+        f"every device holds {stash:g} microbatches when its first backward pass begins (p = {P}, m = {M}); "
+        + (f"not m for {'; '.join(wrong)}" if wrong else "m for all other sizes, too"),
+        numbers_of("derived", "count", peak_stash=stash),
+    )

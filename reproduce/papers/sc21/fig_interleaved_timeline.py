@@ -1,0 +1,229 @@
+"""Figure 4: the default 1F1B schedule and the interleaved one with 2 chunks per device, on one time scale."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+
+from ptdp_core.formulas import bubble_fraction as ideal_bubble
+from ptdp_core.schedules import Action, Schedule, looped
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import LAPTOP, Point, Sweep
+from reproduce.output.timeline import derive, from_schedule
+from reproduce.papers.shared import executed_timelines
+from reproduce.papers.shared.executed_timelines import FIGURE, QUANTITIES
+from results.records import PaperValue
+
+P, M, V = 4, 8, 2
+COMPARISON = "for comparison"
+# (p, m): the figure's, one with m >> p, and deeper pipelines up to that of Figure 12.
+SIZES = ((P, M), (4, 64), (8, 16), (12, 24))
+DEEPEST = SIZES[-1]
+
+
+FIGURES = (("1f1b", P, M, 1), ("interleaved", P, M, V))
+EXECUTED = (("gpipe", P, M, 1), ("interleaved", P, M, 4), ("1f1b", 8, 16, 1))  # beside them
+
+
+def _key(schedule: str, p: int, m: int, v: int = 1) -> str:
+    return f"{schedule}-p{p}-m{m}-v{v}"
+
+
+DRAWN = [_key(*run) for run in FIGURES]
+
+
+def _point(series: str, schedule: str, p: int, m: int, v: int) -> Point:
+    parameters = {"schedule": schedule, "p": p, "m": m, "v": v, "t_f": 1, "t_b": 2}
+    # What the paper's formula says there, (p-1)/(vm) (Sections 2.2.1 and 2.2.2).
+    paper = {"bubble_fraction": PaperValue((p - 1) / (v * m), "1", "text")}
+    chunks = f", v={v}" if v > 1 else ""
+    return Point(_key(schedule, p, m, v), series, f"{schedule}, p={p}, m={m}{chunks}", parameters, paper)
+
+
+def points() -> tuple[Point, ...]:
+    """The figure's two schedules, and what the claims compare them with."""
+    schedules = (("gpipe", 1), ("1f1b", 1), ("interleaved", V))
+    more = [*EXECUTED[:2], *((name, p, m, v) for p, m in SIZES[1:] for name, v in schedules)]
+    return (*(_point(FIGURE, *run) for run in FIGURES), *(_point(COMPARISON, *run) for run in more))
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What interleaving costs in memory; at scale 'laptop' how far the bubbles are from the formula."""
+    if results.scale == LAPTOP:
+        return executed_timelines.notes(results)
+    default, new = (results.value(key, "peak_stash") for key in DRAWN)
+    return (
+        f"Peak stash at p={P}, m={M}: 1F1B {default:g} microbatches, interleaved with v={V} {new:g} "
+        f"(p(1 + (p-1)/(pv)); {new / default - 1:.0%} more).",
+    )
+
+
+ARTIFACT = Artifact(
+    id="fig_interleaved_timeline",
+    label="Figure 4",
+    section="2.2.2",
+    title="Default and interleaved 1F1B pipeline schedules",
+    description=(
+        "The timelines of 1F1B and of the interleaved schedule with 2 model chunks per device, on 4 devices with 8 "
+        "microbatches, drawn from the executed schedules on one time scale: the flush comes sooner below. The table "
+        "compares bubble, time, stash and messages with GPipe and at other sizes; 'paper' are its formulas."
+    ),
+    quantities=(*QUANTITIES, Quantity("neighbour_messages", "between neighbours", "count", "", digits=0)),
+    sweeps={
+        "paper": Sweep(points),
+        "laptop": executed_timelines.sweep(
+            "1F1B and the interleaved schedule with 2 model chunks",
+            [(_key(*run), FIGURE if run in FIGURES else COMPARISON, *run) for run in (*FIGURES, *EXECUTED)],
+        ),
+    },
+    columns={"schedule": "schedule", "p": "p", "m": "m", "v": "v"},
+    tolerance=0.0,
+    derive=derive,
+    emulated=executed_timelines.metrics,
+    timelines=executed_timelines.recorded,
+    draw=partial(executed_timelines.draw_figure, after_flush=P),
+    notes=notes,
+    files=executed_timelines.figure_files,
+)
+
+
+@ARTIFACT.claim("exactly, at every size", "Section 2.2.1")
+def one_f_one_b_bubble(results: Results) -> Judgement:
+    """The time spent in the bubble is the same for this new schedule, but the number of outstanding forward passes is
+    at most the number of pipeline stages for the PipeDream-Flush schedule.
+    """
+    times = {size: [results.value(_key(name, *size), "makespan") for name in ("gpipe", "1f1b")] for size in SIZES}
+    stashes = {size: results.value(_key("1f1b", *size), "peak_stash") for size in SIZES}
+    same = all(gpipe == one_f_one_b for gpipe, one_f_one_b in times.values())
+    few = all(stash <= p for (p, _), stash in stashes.items())
+    shown = ", ".join(f"{stash:g} (p={p}, m={m})" for (p, m), stash in stashes.items())
+    return holds_if(
+        same and few,
+        f"GPipe and 1F1B take {times[P, M][0]:g} and {times[P, M][1]:g} t_f at p={P}, m={M}"
+        f"{', equally long at all sizes' if same else ''}; 1F1B has at most {shown} forward passes outstanding",
+        numbers_of("derived", gpipe_makespan=times[P, M][0], one_f_one_b_makespan=times[P, M][1]),
+    )
+
+
+@ARTIFACT.claim("at most p, and exactly m, at every size", "Section 2.2.1")
+def one_f_one_b_stash(results: Results) -> Judgement:
+    """As a result, this schedule requires activations to be stashed for p or fewer microbatches (compared to m
+    microbatches for the GPipe schedule). Consequently, when m ≫ p, PipeDream-Flush is much more memory-efficient than
+    GPipe.
+    """
+    stashes = {size: [results.value(_key(name, *size), "peak_stash") for name in ("1f1b", "gpipe")] for size in SIZES}
+    shown = ", ".join(
+        f"{one_f_one_b:g} and {gpipe:g} (p={p}, m={m})" for (p, m), (one_f_one_b, gpipe) in stashes.items()
+    )
+    return holds_if(
+        all(one_f_one_b <= p and gpipe == m for (p, m), (one_f_one_b, gpipe) in stashes.items()),
+        f"microbatches stashed at most, 1F1B and GPipe: {shown}",
+        numbers_of(
+            "derived",
+            "count",
+            **{
+                f"{name}_stash_m{m}": value
+                for (_, m), both in stashes.items()
+                for name, value in zip(("one_f_one_b", "gpipe"), both, strict=True)
+            },
+        ),
+    )
+
+
+@ARTIFACT.claim("an earlier flush and a smaller bubble, by any amount", "Figure 4, caption")
+def interleaved_flush_sooner(results: Results) -> Judgement:
+    """The size of the pipeline bubble is smaller (the pipeline flush happens sooner in the interleaved timeline)."""
+    default, new = (results.value(key, "makespan") for key in DRAWN)
+    bubbles = [results.value(key, "bubble_fraction") for key in DRAWN]
+    return holds_if(
+        new < default and bubbles[1] < bubbles[0],
+        f"the flush is at {new:g} t_f instead of {default:g} t_f, the bubble {bubbles[1]:.2%} instead of "
+        f"{bubbles[0]:.2%} of the ideal time (p={P}, m={M}, v={V}, t_b = 2 t_f)",
+        numbers_of("derived", one_f_one_b_flush=default, interleaved_flush=new),
+    )
+
+
+def _pairs(results: Results, metric: str) -> Iterator[tuple[int, int, int, float, float]]:
+    """p, m, v, and the metric of 1F1B and of the interleaved schedule, for each interleaved point."""
+    for point in results.points:
+        p, m, v = (point.parameters[name] for name in ("p", "m", "v"))
+        if point.parameters["schedule"] == "interleaved":
+            yield p, m, v, results.value(_key("1f1b", p, m), metric), results.value(point.key, metric)
+
+
+@ARTIFACT.claim("a factor of v, exactly, at every size")
+def interleaved_bubble_by_v(results: Results) -> Judgement:
+    """This means that the new schedule reduces the bubble time by v."""
+    ratios = {(p, m, v): old / new for p, m, v, old, new in _pairs(results, "bubble_fraction")}
+    shown = ", ".join(f"{ratio:g} (p={p}, m={m}, v={v})" for (p, m, v), ratio in ratios.items())
+    return holds_if(
+        all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in ratios.items()),
+        f"the bubble of 1F1B over that of the interleaved schedule: {shown}",
+        numbers_of("derived", reduction=ratios[P, M, V]),
+    )
+
+
+@ARTIFACT.claim(
+    "v times as many messages between neighbouring devices, exactly; in total within 10% of v for p = 12, the "
+    "pipeline of Figure 12"
+)
+def interleaved_communication_by_v(results: Results) -> Judgement:
+    """Quantitatively, the amount of communication also increases by v."""
+    ratios = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "messages")}
+    sizes = dict.fromkeys(f"{ratio:.3f} (p={p}, v={v})" for (p, _, v), ratio in ratios.items())
+    neighbours = {(p, m, v): new / old for p, m, v, old, new in _pairs(results, "neighbour_messages")}
+    exact = all(abs(ratio - v) < 1e-9 for (_, _, v), ratio in neighbours.items())
+    formula = all(abs(ratio - (p * v - 1) / (p - 1)) < 1e-9 for (p, _, v), ratio in ratios.items())
+    total = ratios[*DEEPEST, V]
+    return holds_if(
+        exact and abs(total / V - 1) <= 0.1,
+        f"between neighbouring devices {'exactly v' if exact else 'not v'} times as many messages as 1F1B. "
+        "The interleaved schedule also sends from the last device back to the first, which 1F1B never does: in total "
+        f"{'(pv-1)/(p-1)' if formula else 'not (pv-1)/(p-1)'} times as many, {', '.join(sizes)}",
+        numbers_of(
+            "derived", neighbour_ratio=neighbours[P, M, V], total_ratio=ratios[P, M, V], total_ratio_deepest=total
+        ),
+    )
+
+
+def _uneven(p: int, m: int, v: int) -> Schedule:
+    """The interleaved order's rule with a last group of fewer than p microbatches (`schedules.zoo.interleaved`)."""
+    groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
+    ranks = []
+    for r in range(p):
+        forwards = [Action("F", c * p + r, i) for group in groups for c in range(v) for i in group]
+        backwards = [Action("B", c * p + r, i) for group in groups for c in reversed(range(v)) for i in group]
+        warmup = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+        steady = [
+            action for pair in zip(forwards[warmup:], backwards[: m * v - warmup], strict=True) for action in pair
+        ]
+        ranks.append((*forwards[:warmup], *steady, *backwards[m * v - warmup :]))
+    return Schedule("uneven", looped(p, v), m, tuple(ranks))
+
+
+@ARTIFACT.claim("with other m the same order cannot run, or has a larger bubble than (p-1)/(vm)")
+def interleaved_multiple_of_p(results: Results) -> Judgement:
+    """This new schedule is shown in Figure 4, and requires the number of microbatches in a batch to be an integer
+    multiple of the degree of pipeline parallelism (number of devices in the pipeline).
+    """
+    excess: list[float] = []
+    stuck = 0
+    for p, v in ((4, 2), (4, 4), (8, 2)):
+        for m in range(p + 1, 2 * p):
+            try:
+                bubble = Fraction(from_schedule(_uneven(p, m, v)).bubble)
+            except ValueError:  # the order cannot run
+                stuck += 1
+            else:
+                excess.append(float(bubble) / ideal_bubble(p, m, v))
+    worse = [ratio for ratio in excess if ratio > 1 + 1e-9]
+    low, high = (min(excess), max(excess)) if excess else (1.0, 1.0)
+    return holds_if(
+        len(worse) == len(excess),
+        f"with a last group of fewer than p microbatches (p=4, v=2 and 4; p=8, v=2; m from p+1 to 2p-1) the order "
+        f"cannot run in {stuck} of {stuck + len(excess)} cases; in the others its bubble is {low:.2f} to "
+        f"{high:.2f} times (p-1)/(vm)",
+        numbers_of("derived", least_excess=low, largest_excess=high),
+    )

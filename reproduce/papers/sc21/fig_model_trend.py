@@ -1,0 +1,206 @@
+"""Figure 1: sizes of language models over time, with our own trend line beside the paper's."""
+
+from collections.abc import Sequence
+from math import fsum, log10
+from typing import TYPE_CHECKING, Any
+
+from ptdp_core.formulas import training_time_approximate
+from ptdp_core.simulator.memory import FP32_GRADIENT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output import theme
+from reproduce.output.origins import origin_lines
+from reproduce.papers.shared import models
+from results.records import Metric, Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ID = "fig_model_trend"
+TREND = "trend_parameters"
+MODELS, LINE = "models", "trend line"
+BILLION = 1e9
+LARGEST_GPU_BYTES = 80e9  # "80GB-A100 cards"
+YEAR_S = 365.25 * 86400
+# NVIDIA's V100 data sheet (SXM2), and the share of peak that the paper gives for a V100 system (Section 6).
+V100_PEAK = 125e12
+V100_SHARE = 0.36
+GPT_3, GPT_3_TOKENS = 175e9, 300e9
+LIMIT = 20e9
+STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES + FP32_GRADIENT_BYTES
+
+
+def points() -> tuple[Point, ...]:
+    """The six models, and the paper's trend line at the turn of each year."""
+    return tuple(
+        Point(
+            key=(row["model"] or f"line_{row['label']}").lower().replace("-", "_"),
+            series=MODELS if row["model"] else LINE,
+            label=f"{row['model']} ({row['label']})" if row["model"] else row["label"],
+            parameters={name: row[name] for name in ("model", "year", "billions")},
+            paper=published.paper_values(ID, row),
+        )
+        for row in published.rows(ID)
+    )
+
+
+def fit(years: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, float]:
+    """Least squares of log10(size) = slope*year + intercept: slope, intercept, and R^2 of the logarithms."""
+    logs = [log10(size) for size in sizes]
+    # Not the standard library's regression, whose last digit depends on Python's version.
+    mean_x, mean_y = fsum(years) / len(years), fsum(logs) / len(logs)
+    xx = fsum((x - mean_x) ** 2 for x in years)
+    yy = fsum((y - mean_y) ** 2 for y in logs)
+    xy = fsum((x - mean_x) * (y - mean_y) for x, y in zip(years, logs, strict=True))
+    slope = xy / xx
+    return slope, mean_y - slope * mean_x, xy**2 / (xx * yy)
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """Our trend line at the point's date, fitted to the six models in log space."""
+    rows = [row for row in published.rows(ID) if row["model"]]
+    slope, intercept, _ = fit([row["year"] for row in rows], [row["billions"] * BILLION for row in rows])
+    return {TREND: Metric(10 ** (slope * point.parameters["year"] + intercept), "count", "derived")}
+
+
+def _models(results: Results) -> tuple[list[float], list[float]]:
+    points = results.of(MODELS)
+    years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
+    return years, [size * BILLION for size in sizes]
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Sizes over time on a logarithmic axis, our line and the paper's."""
+    figure = theme.new_figure(height=theme.HEIGHT + 0.2)
+    axes = figure.subplots()
+    points, line = ([point for point in record.points if point.series == name] for name in (MODELS, LINE))
+    colour = theme.PALETTE[0]
+    years, sizes = ([point.parameters[name] for point in points] for name in ("year", "billions"))
+    look: dict[str, Any] = {"color": theme.PALETTE[1], "linestyle": "none", "marker": "o", "label": "models (paper)"}
+    axes.plot(years, sizes, **look, markersize=5, markerfacecolor="none", markeredgewidth=0.9)
+    line_years = [point.parameters["year"] for point in line]
+    ours = [metric.value / BILLION for p in line if (metric := p.metrics.get(TREND)) and metric.value is not None]
+    papers = [p.paper[TREND].value / BILLION for p in line]
+    axes.plot(line_years, ours, color=colour, label="our fit")
+    axes.plot(line_years, papers, label="trend line (paper)", **theme.hollow(colour, "s"))
+    for point, x, y in zip(points, years, sizes, strict=True):
+        above = y * BILLION > point.metrics[TREND].value if point.metrics else True
+        offset, ha, va = ((-5, 2), "right", "center") if above else ((5, -3), "left", "top")
+        if above and x < line_years[0] + 0.5:  # no room between the marker and the axis
+            offset, ha, va = (0, 5), "center", "bottom"
+        text = point.label.replace(" (", "\n(")
+        axes.annotate(text, (x, y), offset, textcoords="offset points", ha=ha, va=va, fontsize=6.5, linespacing=0.95)
+    axes.set(yscale="log", xlim=(2017.85, 2021.15), ylim=(0.02, 1000), xlabel="Year", ylabel="Parameters (billion)")
+    axes.set_xticks(line_years, labels=[f"{year:.0f}" for year in line_years])
+    axes.minorticks_off()
+    figure.legend(loc="outside upper center", ncols=3, columnspacing=0.9, handletextpad=0.4, handlelength=1.8)
+    theme.add_origin(figure, origin_lines(artifact, record))
+    return figure
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What the fit says in words."""
+    slope, _, _ = fit(*_models(results))
+    return (
+        "Our line is an unweighted least-squares fit of log10(parameters) over the date to the six models as plotted; "
+        f"it doubles every {12 * log10(2) / slope:.1f} months. The paper does not say how it drew its line.",
+    )
+
+
+ARTIFACT = Artifact(
+    id="fig_model_trend",
+    label="Figure 1",
+    section="1",
+    title="Trend of sizes of state-of-the-art NLP models with time",
+    description=(
+        "Parameters of six language models (the paper's points) over their date, with our least-squares line in log "
+        "space and the paper's trend line; and what such sizes mean for memory and for time on one GPU."
+    ),
+    quantities=(Quantity(TREND, "parameters by our line", "count", "billion", BILLION, 2),),
+    sweeps={"paper": Sweep(points)},
+    columns={"model": "model", "year": "year", "billions": "parameters of the model\n(billion, paper)"},
+    tolerance=0.25,
+    derive=derive,
+    draw=draw,
+    notes=notes,
+)
+
+
+@ARTIFACT.claim("a straight line in log space has R^2 >= 0.9, and the paper's line's slope within 10%")
+def exponential_growth(results: Results) -> Judgement:
+    r"""As a result, the number of parameters in state-of-the-art NLP models have grown at an exponential rate
+    (Figure~\ref{fig:model_trend}).
+    """
+    slope, _, r_squared = fit(*_models(results))
+    line = results.paper_series(LINE, TREND, "year")
+    paper, _, _ = fit(list(line), list(line.values()))
+    text = (
+        f"a straight line through log10 of the sizes explains R^2 = {r_squared:.3f} of their variance; it grows "
+        f"{10**slope:.1f}-fold a year, the paper's line {10**paper:.1f}-fold ({slope:.2f} and {paper:.2f} decades)"
+    )
+    numbers = numbers_of("derived", r_squared=r_squared, decades_per_year=slope)
+    numbers |= numbers_of("paper", paper_decades_per_year=paper)
+    return holds_if(r_squared >= 0.9 and abs(slope / paper - 1) <= 0.10, text, numbers)
+
+
+@ARTIFACT.claim(None, "Figure 1, caption")
+def exponential_flops(results: Results) -> Judgement:
+    """The number of floating-point operations to train these models is increasing at an exponential rate."""
+    return Judgement(
+        "not testable here", "Figure 1 shows parameters; the FLOPs need each model's training tokens, not given there"
+    )
+
+
+@ARTIFACT.claim("the largest model's fp16 weights alone are more than 80 GB")
+def not_on_one_gpu(results: Results) -> Judgement:
+    """it is no longer possible to fit the parameters of these models in the main memory of even the largest GPU (NVIDIA
+    recently released 80GB-A100 cards)
+    """
+    size = max(_models(results)[1])
+    need = WEIGHT_BYTES * size
+    times = need / LARGEST_GPU_BYTES
+    text = f"{size / BILLION:g} billion parameters in fp16 are {need / 1e9:.0f} GB, {times:.1f} times 80 GB"
+    return holds_if(need > LARGEST_GPU_BYTES, text, numbers_of("derived", "B", weights=need))
+
+
+@ARTIFACT.claim("8TP/X within 10%, with X = 36% of a V100's 125 teraFLOP/s: an assumption, the paper states no rate")
+def years_on_a_v100(results: Results) -> Judgement:
+    r"""training GPT-3 with 175 billion parameters~\cite{gpt3} would require approximately 288 years with a single V100
+    NVIDIA GPU
+    """
+    rate = V100_SHARE * V100_PEAK
+    years = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, rate) / YEAR_S
+    implied = training_time_approximate(GPT_3, GPT_3_TOKENS, 1, 1.0) / (288 * YEAR_S)
+    text = (
+        f"8TP/X with T = 300 billion tokens is {years:.0f} years at X = {rate / 1e12:.0f} teraFLOP/s, assumed: 36% "
+        f"(the paper's share for a V100 system, Section 6) of 125; 288 years are X = {implied / 1e12:.1f} teraFLOP/s"
+    )
+    numbers = numbers_of("derived", "FLOP/s", assumed_rate=rate, implied_rate=implied)
+    numbers |= numbers_of("derived", "d", time=years * 365.25)
+    return holds_if(abs(years / 288 - 1) <= 0.10, text, numbers)
+
+
+@ARTIFACT.claim(
+    "training states fit 8 x 80 GB at 20 billion parameters, and not for the next model of Table 1",
+    "Section 1 (the memory)",
+)
+def up_to_20_billion_in_a_node(results: Results) -> Judgement:
+    """Although this approach works well for models of sizes up to 20 billion parameters on NVIDIA DGX A100 servers
+    (with 8 80GB-A100 GPUs), it breaks down for larger models.
+    """
+    per_gpu = STATE_BYTES / 8
+    following = min(size for row in models.table_1() if (size := float(row.label.rstrip("B"))) * BILLION > LIMIT)
+    fits, too_large = per_gpu * LIMIT, per_gpu * following * BILLION
+    most = LARGEST_GPU_BYTES / per_gpu
+    text = (
+        f"weights, gradients and Adam's state, {STATE_BYTES} bytes a parameter during the optimizer step, over 8 "
+        f"GPUs: {fits / 1e9:.0f} GB a GPU at 20 billion, {too_large / 1e9:.0f} GB at {following:g} billion, the next "
+        f"model of Table 1; without any activations 80 GB would do for {most / BILLION:.0f} billion"
+    )
+    numbers = numbers_of("derived", "B", at_20_billion=fits, at_next_model=too_large)
+    numbers |= numbers_of("derived", "count", largest=most)
+    return holds_if(fits <= LARGEST_GPU_BYTES < too_large, text, numbers)

@@ -1,0 +1,192 @@
+"""Figure 2: tensor and pipeline model parallelism combined, and where the ranks sit: drawn from `ptdp_core.layout`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.layout import COLUMN, RankGrid, chunk_layers, layer_parameters, node_of
+from ptdp_core.schedules import looped
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output import theme
+from reproduce.papers.shared import models
+from reproduce.papers.shared.diagrams import BLUE, ORANGE, box
+from results.records import Metric, PaperValue, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GPU_COUNT, NODES = "gpus", "nodes"
+TENSOR_NODES, DATA_NODES = "nodes_per_tensor_group", "nodes_per_data_group"
+HOPS_BETWEEN, STAGE = "pipeline_hops_between_nodes", "layers_per_gpu"
+DRAWN, TABLE_1 = "drawn", "Table 1"
+COLOURS = (("#cfe3f2", BLUE), ("#f9ddc6", ORANGE))  # of the two stages, and of their outlines
+
+
+def points() -> tuple[Point, ...]:
+    """The grid that is drawn, and those of Table 1."""
+    per_node = published.gpus_per_node()
+    drawn = {"layers": 8, "hidden": 12288, "heads": 96, "p": 2, "t": 8, "d": 2, "v": 1, "gpus_per_node": per_node}
+    rows = tuple(
+        Point(
+            row.key,
+            TABLE_1,
+            row.label,
+            {**{name: value for name, value in row.parameters.items() if name in drawn}, "gpus_per_node": per_node},
+            {GPU_COUNT: PaperValue(printed["gpus"], "count", "table")},
+        )
+        for row, printed in zip(models.table_1(), published.rows("table_weak_scaling"), strict=True)
+    )
+    return (Point("drawn", DRAWN, "the figure", drawn), *rows)
+
+
+def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, int]:
+    grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
+    model = ModelConfig(parameters["layers"], parameters["hidden"], parameters["heads"])
+    return grid, model, parameters["v"], parameters["gpus_per_node"]
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """Counted over all ranks and groups of the grid. Raises ConfigurationError if the layers do not split."""
+    grid, model, v, per_node = _sizes(point.parameters)
+
+    def nodes(group: tuple[int, ...]) -> int:
+        return len({node_of(rank, per_node) for rank in group})
+
+    hops = [chain[pp : pp + 2] for chain in grid.pipelines() for pp in range(grid.p - 1)]
+    layers = {sum(map(len, chunk_layers(model.layers, looped(grid.p, v), pp))) for pp in range(grid.p)}
+    between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
+    return {
+        GPU_COUNT: Metric(grid.n, "count", "derived"),
+        NODES: Metric(nodes(tuple(range(grid.n))), "count", "derived"),
+        TENSOR_NODES: Metric(max(map(nodes, grid.tensor_groups())), "count", "derived"),
+        DATA_NODES: Metric(max(map(nodes, grid.data_groups())), "count", "derived"),
+        STAGE: Metric(max(layers), "count", "derived"),
+        HOPS_BETWEEN: Metric(between, "1", "derived"),
+    }
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Above, the layers and which slice of each is whose; below, the ranks on their nodes."""
+    (point,) = (p for p in record.points if p.series == DRAWN)
+    figure = theme.new_figure(height=3.9)
+    above, below = figure.subplots(2, 1, height_ratios=(1.0, 1.1), gridspec_kw={"hspace": 0.12})
+    for axes in (above, below):
+        axes.set_axis_off()
+        axes.grid(False)
+    _draw_layers(above, point.parameters)
+    _draw_ranks(below, point.parameters)
+    theme.add_origin(figure, [f"{record.fidelity}: drawn from ptdp's rank grid and shard map"])
+    return figure
+
+
+def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
+    grid, model, v, _ = _sizes(parameters)
+    right = 0.0
+    for pp in range(grid.p):
+        left = right
+        for layer in (layer for chunk in chunk_layers(model.layers, looped(grid.p, v), pp) for layer in chunk):
+            (up,) = (q for q in layer_parameters(model, layer) if q.name.endswith("mlp.up.weight"))
+            for tp in range(grid.t):
+                shard = up.shard(grid.t, tp)
+                low, high = (row / up.shape[COLUMN] for row in (shard.start, shard.stop))
+                box(axes, right, 1 - high, 0.82, high - low, *COLOURS[pp % 2])
+            axes.text(right + 0.41, 1.03, str(layer + 1), ha="center", va="bottom", fontsize=6.5)
+            right += 1
+        text = f"pipeline MP partition {pp + 1}\n(pp {pp})"
+        axes.text((left + right) / 2 - 0.09, -0.05, text, ha="center", va="top", fontsize=7, color=COLOURS[pp % 2][1])
+        right += 0.35
+    for tp in range(grid.t):
+        shard = up.shard(grid.t, tp)
+        middle = 1 - (shard.start + shard.stop) / 2 / up.shape[COLUMN]
+        axes.text(-0.15, middle, f"tp {tp}", ha="right", va="center", fontsize=5.5)
+    part = f"MLP: {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
+    title = f"layers, each in {grid.t} slices ({part})"
+    theme.name_panel(axes, "a", title)
+    axes.set(xlim=(-1.0, right - 0.3), ylim=(-0.3, 1.18))
+
+
+def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    grid, _, _, per_node = _sizes(parameters)
+    for rank in range(grid.n):
+        pp, dp, _ = grid.coordinates(rank)
+        node, slot = node_of(rank, per_node), rank % per_node
+        box(axes, slot + 0.08, -node + 0.14, 0.84, 0.62, *COLOURS[pp % 2])
+        axes.text(slot + 0.5, -node + 0.45, str(rank), ha="center", va="center", fontsize=6.5)
+        if slot == 0:
+            shape = "round,pad=0,rounding_size=0.1"
+            axes.add_patch(FancyBboxPatch((0, -node + 0.06), per_node, 0.78, shape, fill=False, linewidth=0.7))
+            axes.text(-0.15, -node + 0.45, f"node {node}", ha="right", va="center", fontsize=6.5)
+            colour = COLOURS[pp % 2][1]
+            axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=colour)
+    nodes = node_of(grid.n - 1, per_node) + 1
+    title = f"ranks of (p, t, d) = ({grid.p}, {grid.t}, {grid.d}) on {nodes} nodes of {per_node} GPUs"
+    theme.name_panel(axes, "b", title)
+    tensor, data, pipeline = (
+        "–".join(map(str, (group[0], group[-1]))) if len(group) > 2 else ", ".join(map(str, group))
+        for group in (grid.tensor_group(0, 0), grid.data_group(0, 0), grid.pipeline(0, 0))
+    )
+    text = f"rank 0's groups: tensor {tensor}; data {data}; pipeline {pipeline}"
+    axes.text(per_node / 2, -nodes + 0.85, text, ha="center", va="top", fontsize=6.5)
+    axes.set(xlim=(-1.7, per_node + 1.9), ylim=(-nodes + 0.4, 1.0))
+
+
+ARTIFACT = Artifact(
+    id="fig_parallelism_grid",
+    label="Figure 2",
+    section="2",
+    title="Combination of tensor and pipeline model parallelism",
+    description=(
+        "Which layers and which slices of them a GPU holds, and where the ranks of a (p, t, d) grid sit on nodes of 8 "
+        "GPUs, drawn from the rank grid and the shard map that are tested against the engine's and the simulator's; "
+        "the table counts the same for every configuration of Table 1."
+    ),
+    quantities=(
+        Quantity(GPU_COUNT, "GPUs, p*t*d", "count", "", 1, 0),
+        Quantity(NODES, "nodes", "count", "", 1, 0),
+        Quantity(STAGE, "layers per GPU", "count", "", 1, 0),
+        Quantity(TENSOR_NODES, "nodes per tensor group", "count", "", 1, 0),
+        Quantity(DATA_NODES, "nodes per data group", "count", "", 1, 0),
+        Quantity(HOPS_BETWEEN, "pipeline hops between nodes", "1", "%", 0.01, 0),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"layers": "l", "p": "p", "t": "t", "d": "d", "v": "v"},
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)
+
+
+@ARTIFACT.claim("exactly, for every row of Table 1", "Section 3.1")
+def n_is_p_t_d(results: Results) -> Judgement:
+    r"""We require $p \cdot t \cdot d = n$."""
+    wrong = [p.label for p in results.of(TABLE_1) if results.value(p.key, GPU_COUNT) != p.paper[GPU_COUNT].value]
+    text = f"p*t*d is not n for {', '.join(wrong)}" if wrong else "a whole d with p*t*d = n for all rows of Table 1"
+    return holds_if(not wrong, text)
+
+
+@ARTIFACT.claim(
+    "all tensor-parallel groups inside a node, all pipeline hops between nodes, in every row of Table 1", "Section 1"
+)
+def tensor_inside_pipeline_across(results: Results) -> Judgement:
+    """Our method leverages the combination of pipeline parallelism across multi-GPU servers, tensor parallelism within
+    a multi-GPU server, and data parallelism, to practically train models with a trillion parameters
+    """
+    rows = results.of(TABLE_1)
+    inside = [p.label for p in rows if results.value(p.key, TENSOR_NODES) == 1]
+    pipelined = [p for p in rows if p.parameters["p"] > 1]
+    between = [p.label for p in pipelined if results.value(p.key, HOPS_BETWEEN) == 1]
+    text = (
+        f"tensor-parallel groups lie inside a node in {len(inside)} of {len(rows)} rows of Table 1; all pipeline hops "
+        f"go between nodes in {len(between)} of the {len(pipelined)} with p > 1; tensor rank fastest, then data, then "
+        "pipeline"
+    )
+    numbers = numbers_of("derived", "count", tensor_inside=len(inside), pipeline_between=len(between))
+    return holds_if(len(inside) == len(rows) and len(between) == len(pipelined), text, numbers)

@@ -1,0 +1,102 @@
+"""Figure 14: pipeline against data parallelism, 5.9 billion parameters on 64 GPUs."""
+
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, falls, listed, listed_by_batch, numbers_of, rises
+from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.sc21 import fig_bubble
+from reproduce.papers.shared.models import size_claim
+
+ARTIFACT = Artifact(
+    id="fig_pipeline_vs_data",
+    label="Figure 14",
+    section="5.4.2",
+    title="Pipeline versus data parallelism, 5.9 billion parameters on 64 GPUs",
+    description=(
+        "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and data-parallel size (t=1), for two "
+        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+    ),
+    quantities=(*q.USUAL, q.DATA_PARALLEL_TIME),
+    sweeps={
+        "paper": Sweep.published("fig_pipeline_vs_data", x="p d"),
+        "laptop": Sweep(
+            series=batches(16, 32),
+            x=levels("p d", (2, 4), (4, 2), (8, 1)),
+            gpus_per_node=4,
+            layers=8,
+            hidden=6144,
+            heads=48,
+        ),
+        "cpu gpus": Sweep(series=batches(8, 16), x=levels("p d", (2, 2), (4, 1))),
+    },
+    columns={"p": "p", "d": "d"},
+    x_axis=q.XAxis("p", "(Pipeline-parallel size, data-parallel size)", scale="category"),
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim("falls from each p to the next, at both batch sizes", scales=DIRECTION, papers_points=True)
+def throughput_falls_with_p(results: Results) -> Judgement:
+    r"""We see that for each batch size, the throughput decreases as the pipeline-parallel size increases, matching our
+    analytical model from \S\ref{sec:data_and_model_parallelism_analytical_model}.
+    """
+    lines = results.by_batch(q.THROUGHPUT, "p")
+    return holds_if(falls(*lines.values()), f"teraFLOP/s per GPU: {listed_by_batch(lines, 'p', '{:.1f}', 1e12)}")
+
+
+@ARTIFACT.claim(
+    "the executed bubble rises from each p to the next, as (n-d)/b' does, while throughput falls",
+    "Section 5.4.2 (the analytical model)",
+    sentence=throughput_falls_with_p,
+    scales=DIRECTION,
+)
+def matches_analytical_model(results: Results) -> Judgement:
+    bubbles = results.by_batch("bubble_fraction", "p")
+    holds = rises(*bubbles.values()) and throughput_falls_with_p(results).verdict == "holds"
+    return holds_if(holds, f"bubble over compute time: {listed_by_batch(bubbles, 'p', '{:.0%}')}")
+
+
+@ARTIFACT.claim(
+    "throughput is higher with the larger batch size for every (p, d)",
+    "Section 3.3.1 (the throughput)",
+    sentence=fig_bubble.larger_batch_smaller_bubble,
+    scales=DIRECTION,
+    papers_points=True,
+)
+def larger_batch_faster(results: Results) -> Judgement:
+    lines = results.by_batch(q.THROUGHPUT, "p")
+    low, high = min(lines), max(lines)
+    gains = {f"p={p}": speed / lines[low][p] - 1 for p, speed in lines[high].items()}
+    text = f"throughput at B={high} over B={low}: {listed(gains)}"
+    return holds_if(min(gains.values()) > 0, text)
+
+
+@ARTIFACT.claim("p=2, t=1 fits in memory at both batch sizes")
+def fits_model_parallel_2(results: Results) -> Judgement:
+    """We use a smaller model than before since we want to show performance for models that fit when the model-parallel
+    size is only 2.
+    """
+    shallowest = [point for point in results.points if point.parameters["p"] == 2]
+    out = [point.series for point in shallowest if point.status == "oom"]
+    peaks = {point.series: results.value(point.key, "peak_memory") for point in shallowest if point.series not in out}
+    text = "peak memory with p=2, t=1: " + listed(peaks, "{:.1f} GB", 1e9)
+    text += f"; out of memory: {', '.join(out)}" if out else ""
+    numbers = results.numbers("B", peak_memory_=dict(enumerate(peaks.values())))
+    return holds_if(bool(peaks) and not out, text, numbers)
+
+
+@ARTIFACT.claim("three of them", "Figure 14, caption (the batch sizes)", fidelity="derived")
+def three_batch_sizes(results: Results) -> Judgement:
+    """Throughput per GPU of various parallel configurations that combine data and pipeline model parallelism using a
+    GPT model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.
+    """
+    sizes = sorted({row["B"] for row in published.rows("fig_pipeline_vs_data")})
+    text = f"the plot and the authors' script have {len(sizes)} batch sizes: {', '.join(map(str, sizes))}"
+    numbers = numbers_of("paper", "count", batch_sizes=len(sizes))
+    return consistent_if(len(sizes) == 3, text, numbers)
+
+
+size_claim(ARTIFACT, "model_size", three_batch_sizes, "Figure 14, caption (the size)", (("5.9", "B32_p2_d32"),))

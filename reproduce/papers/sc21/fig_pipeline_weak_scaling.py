@@ -1,0 +1,92 @@
+"""Figure 11: weak scaling of the non-interleaved pipeline schedule; the model grows with the pipeline."""
+
+from ptdp_core.formulas import bubble_fraction
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, argmax, listed
+from reproduce.experiment.sweep import DIRECTION, GPUS, Sweep, batches, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import size_claim
+
+ARTIFACT = Artifact(
+    id="fig_pipeline_weak_scaling",
+    label="Figure 11",
+    section="5.3.1",
+    title="Weak scaling of pipeline parallelism",
+    description=(
+        "Throughput per GPU against the pipeline-parallel size p for two batch sizes; three layers a stage, hidden "
+        "size 20480, 128 heads, t=8, microbatch size 1, 8p GPUs, non-interleaved 1F1B. FLOP/s by the paper's count "
+        "(eq. 3)."
+    ),
+    quantities=(*q.USUAL, q.BUBBLE_TIME, q.FILL_AND_DRAIN, q.STAGE_IMBALANCE, q.MESSAGE_WAITING),
+    sweeps={
+        "paper": Sweep.published(
+            "fig_pipeline_weak_scaling", x=levels("p layers d", *((p, 3 * p, 1) for p in (1, 2, 4, 8)), labels="p={p}")
+        ),
+        "laptop": Sweep(
+            series=batches(8, 32),
+            x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4, 8)), labels="p={p}"),
+            gpus_per_node=2,
+            hidden=6144,
+            heads=48,
+            t=2,
+            d=1,
+        ),
+        "cpu": Sweep(
+            series=batches(4, 16), x=levels("p layers", *((p, 2 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
+        ),
+        "gpus": Sweep(
+            series=batches(4, 16), x=levels("p layers", *((p, 3 * p) for p in (1, 2, 4)), labels="p={p}"), d=1
+        ),
+    },
+    columns={"p": "p", "layers": "l"},
+    x_axis=q.XAxis("p", "Pipeline-parallel size", scale="log2"),
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim(
+    "throughput at the largest p over that at p=1 is higher with the larger batch size", scales=(*DIRECTION, GPUS)
+)
+def higher_batch_scales_better(results: Results) -> Judgement:
+    """As expected, the higher batch size scales better since the pipeline bubble is amortized over more
+    microbatches.
+    """
+    lines = {B: list(by_p.values()) for B, by_p in results.by_batch(q.THROUGHPUT, "p").items()}
+    kept = {B: line[-1] / line[0] for B, line in lines.items()}
+    low, high = min(kept), max(kept)
+    return holds_if(
+        kept[high] > kept[low],
+        f"share of the throughput of p=1 that is left at the largest p, by batch size: {listed(kept, '{:.0%}')}",
+        results.numbers(kept_b=kept),
+    )
+
+
+@ARTIFACT.claim(
+    "the executed bubble over compute time is within 0.10 of (p-1)/m at every point; the rest is the last "
+    "stage's logits, which the formula does not know",
+    scales=DIRECTION,
+)
+def bubble_behaves_as_formula(results: Results) -> Judgement:
+    r"""Figure~\ref{fig:pipeline_parallelism_weak_scaling} shows throughput per GPU for two different batch sizes to
+    illustrate the impact of the pipeline bubble, which behaves as $\frac{p-1}{m}$
+    (\S\ref{sec:pipeline_parallelism_bubble}).
+    """
+    bubbles = results.by_batch("bubble_fraction", "p")
+    apart = {
+        f"p={p}, m={B}": bubble - bubble_fraction(p, B) for B, by_p in bubbles.items() for p, bubble in by_p.items()
+    }
+    worst = argmax(apart, abs)
+    text = f"executed bubble minus (p-1)/m, as fractions of compute time: {listed(apart, '{:+.3f}')}"
+    return holds_if(abs(apart[worst]) <= 0.10, text, results.numbers(largest_difference=apart[worst]))
+
+
+size_claim(
+    ARTIFACT,
+    "model_sizes",
+    "with a pipeline-parallel size of 1, we use a model with 3 transformer layers and ~15 billion parameters, and with "
+    "a pipeline-parallel size of 8, we use a model with 24 transformer layers and ~121 billion parameters.",
+    "Section 5.3.1",
+    (("15", "B8_p1_layers3_d1"), ("121", "B8_p8_layers24_d1")),
+)

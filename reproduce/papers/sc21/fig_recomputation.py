@@ -1,0 +1,117 @@
+"""Figure 17: sequences per second with and without activation recomputation, 145 billion parameters, 128 GPUs."""
+
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import MissingResultError, Results, argmax, listed
+from reproduce.experiment.sweep import DIRECTION, Level, Sweep, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.shared.models import size_claim
+
+WITH, WITHOUT = "With recomputation", "Without recomputation"
+SERIES = (Level(WITH, "full", {"recompute": "full"}), Level(WITHOUT, "none", {"recompute": "none"}))
+
+
+ARTIFACT = Artifact(
+    id="fig_recomputation",
+    label="Figure 17",
+    section="5.6",
+    title="Activation recomputation, 145 billion parameters on 128 GPUs",
+    description=(
+        "Sequences per second against the batch size, with full recomputation and without any; t=8, p=16, 80 "
+        "layers, hidden size 12288, 96 heads, microbatch size 1, non-interleaved 1F1B (with B < 16, m < p). Points "
+        "that do not fit in memory are reported with the bytes they need."
+    ),
+    quantities=(q.SEQUENCES, *q.USUAL[1:]),
+    sweeps={
+        "paper": Sweep.published("fig_recomputation", x="B", series=SERIES),
+        "laptop": Sweep(
+            series=SERIES,
+            x=levels("B", 1, 2, 4, 8, 16, 32),
+            gpus_per_node=2,
+            layers=32,
+            hidden=4096,
+            heads=64,
+            p=8,
+        ),
+        "cpu gpus": Sweep(series=SERIES, x=levels("B", 1, 4, 16), p=4),
+        "gpu": Sweep(series=SERIES, x=levels("B b", *((B, B) for B in (1, 4, 16, 64)), labels="B={B}")),
+    },
+    columns={"B": "B"},
+    x_axis=q.XAxis("B", "Batch size (sequences)", scale="log2"),
+    draw=line_plot,
+)
+
+
+def _line(results: Results, series: str) -> dict[int, float]:
+    """Sequences/s by batch size where it fits. Raises `MissingResultError` for points that failed, or if none fits."""
+    rates = {
+        point.parameters["B"]: results.value(point.key, q.SEQUENCES)
+        for point in results.of(series)
+        if point.status != "oom"
+    }
+    if not rates:
+        raise MissingResultError(f"no point of {series!r} fits in memory")
+    return rates
+
+
+@ARTIFACT.claim("the largest loss over the batch sizes that fit both ways is between 28% and 38%", papers_points=True)
+def up_to_33_percent_lower(results: Results) -> Judgement:
+    r"""For small batch sizes, activation recomputation leads to up to $33\%$ lower throughput (in sequences per second)
+    due to the extra forward pass that needs to be executed during the backward pass.
+    """
+    full, none = _line(results, WITH), _line(results, WITHOUT)
+    losses = {B: 1 - full[B] / none[B] for B in none if B in full}
+    worst = max(losses.values())
+    text = f"throughput lost to recomputation, by batch size: {listed(losses, '{:.0%}')}. With a backward "
+    text += "pass twice as long as the forward pass, one more forward pass is a third more time: 25% less throughput"
+    return holds_if(0.28 <= worst <= 0.38, text, results.numbers(largest_loss=worst))
+
+
+@ARTIFACT.claim(
+    "every batch size fits with recomputation; without it, some do not, and these are the largest", scales=DIRECTION
+)
+def needed_for_larger_batches(results: Results) -> Judgement:
+    """However, activation recomputation is needed to support larger batch sizes."""
+    out = {
+        series: [point.parameters["B"] for point in results.of(series) if point.status == "oom"]
+        for series in (WITH, WITHOUT)
+    }
+    fits = list(_line(results, WITHOUT))
+    needed = bool(out[WITHOUT]) and not out[WITH] and min(out[WITHOUT]) > max(fits)
+    text = (
+        f"without recomputation B={max(fits)} is the largest that fits"
+        + (f", B={', '.join(map(str, out[WITHOUT]))} do not" if out[WITHOUT] else ", which is all of them")
+        + (f"; with it B={', '.join(map(str, out[WITH]))} do not fit" if out[WITH] else "; with it all fit")
+    )
+    return holds_if(needed, text, results.numbers("count", largest_batch_without=max(fits)))
+
+
+@ARTIFACT.claim(
+    "best with recomputation over best without between 1.6 and 2.4, the latter at a smaller batch size",
+    scales=DIRECTION,
+    papers_points=True,
+)
+def up_to_two_times_higher(results: Results) -> Judgement:
+    r"""Throughput at large batch sizes with activation recomputation is up to $2\times$ higher than the best throughput
+    achieved without activation recomputation (for a smaller batch size) due to a smaller pipeline bubble.
+    """
+    full, none = _line(results, WITH), _line(results, WITHOUT)
+    best, best_none = argmax(full), argmax(none)
+    ratio = full[best] / none[best_none]
+    text = (
+        f"{full[best]:.1f} sequences/s at B={best} with recomputation, {none[best_none]:.1f} at B={best_none} without: "
+        f"{ratio:.2f} times"
+    )
+    holds = 1.6 <= ratio <= 2.4 and best > best_none
+    return holds_if(holds, text, results.numbers(ratio=ratio))
+
+
+size_claim(
+    ARTIFACT,
+    "model_size",
+    "Throughput (in sequences per second) with and without activation recomputation for a GPT model with 145 "
+    "billion parameters using 128 A100 GPUs ($(t, p) = (8, 16)$).",
+    "Figure 17, caption",
+    (("145", "full_B1"),),
+)

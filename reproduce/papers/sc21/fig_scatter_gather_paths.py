@@ -1,0 +1,224 @@
+"""Figure 9: what two consecutive stages send, with and without scatter/gather: drawn from `ptdp_core.layout`."""
+
+from typing import TYPE_CHECKING, Any
+
+from ptdp_core.formulas import pipeline_elements, scatter_gather_elements
+from ptdp_core.layout import RankGrid, Transfer, boundary_transfers, gather_transfers, node_of
+from ptdp_core.simulator.kernels import FP16_BYTES
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output import theme
+from reproduce.papers.sc21 import fig_scatter_gather
+from reproduce.papers.shared.diagrams import BLUE, LIGHT, ORANGE, PALE, arrow, box
+from reproduce.papers.shared.models import GPT_3, model_of
+from results.records import Metric, PaperValue, PointResult, Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PATH, BETWEEN, COPIES = "bytes_per_path", "bytes_between_nodes", "copies_sent"
+GATHERED, PATHS = "bytes_gathered_per_gpu", "paths"
+PLAIN, SCATTERED = "W/o scatter/gather", "With scatter/gather"
+SIZES = (8, 2)  # the experiments' t, and the figure's
+
+
+def points() -> tuple[Point, ...]:
+    """One boundary tensor of GPT-3 between two stages on nodes of their own, with and without, at t = 8 and 2."""
+    model = published.model(GPT_3)
+    sizes = model_of(model)
+    return tuple(
+        Point(
+            key=f"{'with' if scattered else 'without'}_t{t}",
+            series=series,
+            label=f"t={t}",
+            parameters={**model, "p": 2, "t": t, "d": 1, "b": 1, "scatter_gather": scattered},
+            paper={PATH: PaperValue(FP16_BYTES * elements, "B", "text")},
+        )
+        for t in SIZES
+        for series, scattered, elements in (
+            (PLAIN, False, pipeline_elements(sizes, 1)),
+            (SCATTERED, True, scatter_gather_elements(sizes, 1, t)),
+        )
+    )
+
+
+def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Transfer, ...]]:
+    """The grid, the boundary tensor's elements, what goes between the stages, and what the receivers gather."""
+    model = model_of(parameters)
+    grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
+    elements = pipeline_elements(model, parameters["b"])
+    scattered = parameters["scatter_gather"]
+    sent = boundary_transfers(grid, 0, 1, 0, elements, scattered)
+    return grid, elements, sent, gather_transfers(grid, 1, 0, elements) if scattered else ()
+
+
+def derive(point: Point | PointResult) -> dict[str, Metric]:
+    """Bytes by path, counted over the message plan. Raises ConfigurationError if t does not divide the tensor."""
+    _, elements, sent, gathered = plan(point.parameters)
+    receivers = {transfer.destination for transfer in sent}
+    each = {rank: sum(g.elements for g in gathered if g.destination == rank) for rank in receivers}
+    between = sum(transfer.elements for transfer in sent)
+    return {
+        PATH: Metric(FP16_BYTES * max(transfer.elements for transfer in sent), "B", "derived"),
+        PATHS: Metric(len(sent), "count", "derived"),
+        BETWEEN: Metric(FP16_BYTES * between, "B", "derived"),
+        COPIES: Metric(between / elements, "1", "derived"),
+        GATHERED: Metric(FP16_BYTES * max(each.values()), "B", "derived"),
+    }
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Both ways at the experiments' t, side by side."""
+    figure = theme.new_figure(height=2.9)
+    shown = [point for point in record.points if point.parameters["t"] == SIZES[0]]
+    for axes, letter, point in zip(figure.subplots(1, len(shown)), "ab", shown, strict=True):
+        _draw_paths(axes, letter, point)
+    b, t = (shown[0].parameters[name] for name in ("b", "t"))
+    lines = [
+        f"one boundary tensor, GPT-3, b = {b}, t = {t}; its gradient comes back likewise",
+        f"{record.fidelity}: drawn from ptdp's message plan",
+    ]
+    theme.add_origin(figure, lines)
+    return figure
+
+
+def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
+    from matplotlib.patches import Rectangle
+
+    grid, elements, sent, gathered = plan(point.parameters)
+    axes.set_axis_off()
+    theme.name_panel(axes, letter, point.series)
+    nodes = sorted({node_of(rank, grid.t) for t in sent for rank in (t.source, t.destination)})
+    left = {node: 10.0 + 62.0 * i for i, node in enumerate(nodes)}
+    top = {rank: 92.0 - 11 * grid.coordinates(rank).tp for rank in range(grid.n)}
+    for node in nodes:
+        height = 11 * grid.t + 1
+        frame = Rectangle((left[node] - 3, 100.5 - height), 24, height, fill=False, edgecolor="#555555", linewidth=0.7)
+        axes.add_patch(frame)
+        axes.text(left[node] + 9, 102, f"stage {node + 1}", ha="center", va="bottom", fontsize=6.5)
+    for rank in range(grid.n):
+        node, second = node_of(rank, grid.t), grid.coordinates(rank).pp > 0
+        x, y = left[node], top[rank]
+        box(axes, x, y - 1.5, 18, 8, PALE, BLUE)
+        for transfer in sent:  # which part of the tensor crosses at this GPU
+            if rank == (transfer.destination if second else transfer.source):
+                start, stop = (18 * edge / elements for edge in (transfer.start, transfer.stop))
+                box(axes, x + start, y - 1.5, stop - start, 8, LIGHT)
+        beside, side = (x + 23.5, "left") if second else (x - 5.5, "right")
+        axes.text(beside, y + 2.3, str(rank), ha=side, va="center", fontsize=6)
+    for transfer in sent:
+        from_x, to_x = (left[node_of(rank, grid.t)] for rank in (transfer.source, transfer.destination))
+        ends = top[transfer.source] + 2.5, top[transfer.destination] + 2.5
+        arrow(axes, from_x + 21.5, ends[0], to_x - 3.5, ends[1], ORANGE)
+    metrics = derive(point)
+    size, total, into_each = ((metrics[name].value or 0) / 1e6 for name in (PATH, BETWEEN, GATHERED))
+    text = f"InfiniBand: {len(sent)} × {size:.1f} MB\n= {total:.0f} MB"
+    if gathered:
+        text += f"\nNVLink: all-gather, {into_each:.1f} MB\ninto each GPU"
+        x = left[nodes[1]] + 36
+        arrow(axes, x, top[gathered[-1].source] - 2, x, top[gathered[0].source] + 8, BLUE, "<|-|>")
+    else:
+        text += "\nthe same tensor on every path\n"
+    axes.text(50, 8, text, ha="center", va="top", fontsize=6.5)
+    axes.set(xlim=(-1, 111), ylim=(-22, 110))
+
+
+ARTIFACT = Artifact(
+    id="fig_scatter_gather_paths",
+    label="Figure 9",
+    section="4.1",
+    title="Messages between two stages, without and with scatter/gather",
+    description=(
+        "The messages that carry one boundary tensor from the tensor-parallel ranks of a stage to those of the next, "
+        "on another node, from the message plan: bytes on each InfiniBand path and gathered over NVLink. The dark part "
+        "of a GPU's bar is what it sends or receives between the nodes."
+    ),
+    quantities=(
+        Quantity(PATH, "one path", "B", "MB", 1e6, 2),
+        Quantity(PATHS, "paths", "count", "", 1, 0),
+        Quantity(BETWEEN, "between nodes", "B", "MB", 1e6, 1),
+        Quantity(COPIES, "times the tensor", "1", "", 1, 1),
+        Quantity(GATHERED, "gathered by a GPU (NVLink)", "B", "MB", 1e6, 2),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"t": "t", "b": "b"},
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)
+
+
+def _judge_path(results: Results, series: str, formula: str) -> Judgement:
+    rows = results.of(series)
+    equal = all(results.value(point.key, PATH) == point.paper[PATH].value for point in rows)
+    sizes = ", ".join(f"{results.value(p.key, PATH) / 1e6:.2f} MB at {p.label}" for p in rows)
+    copies = ", ".join(f"{results.value(p.key, COPIES):g} ({p.label})" for p in rows)
+    text = (
+        f"each pair of GPUs sends {'' if equal else 'not '}{formula} elements one way ({sizes}, GPT-3, b=1, fp16); "
+        f"all pairs of the two stages together send this many times the tensor: {copies}"
+    )
+    return holds_if(equal, text)
+
+
+@ARTIFACT.claim("exactly, in elements, for every pair of GPUs", "Section 3.2")
+def pipeline_communication_bsh(results: Results) -> Judgement:
+    """With pipeline parallelism, the total amount of communication that needs to be performed between every pair of
+    consecutive devices (for either the forward or backward pass) for each microbatch is $bsh$, where $s$ is the
+    sequence length and $h$ is the hidden size.
+    """
+    return _judge_path(results, PLAIN, "bsh")
+
+
+@ARTIFACT.claim("exactly: eight messages of the whole tensor at t=8")
+def same_tensors_8_times(results: Results) -> Judgement:
+    """This means we are sending the same set of tensors 8 times between corresponding GPUs on adjacent multi-GPU
+    servers.
+    """
+    point = results.point("without_t8")
+    _, elements, sent, _ = plan(point.parameters)
+    same = {(transfer.start, transfer.stop) for transfer in sent} == {(0, elements)}
+    copies = results.value(point.key, COPIES)
+    text = f"at t=8 the plan has {len(sent)} messages, {'all of the whole tensor' if same else 'not all the same'}"
+    return holds_if(same and copies == 8, text, numbers_of("derived", copies=copies))
+
+
+@ARTIFACT.claim("exactly these messages at t=2; sent and gathered chunks make up the tensor, each element once")
+def peers_of_figure_9(results: Results) -> Judgement:
+    r"""we can instead split the tensor on the send side into equal-sized chunks, and then only send one chunk to the
+    corresponding rank on the next node using the rank's own InfiniBand card (e.g., rank 1 sends to rank 3 and rank 2
+    sends to rank 4 in Figure~\ref{fig:scatter_gather_optimization})
+    """
+    _, elements, sent, gathered = plan(results.point("with_t2").parameters)
+    pairs = {(transfer.source + 1, transfer.destination + 1) for transfer in sent}
+    whole = True
+    for rank in {transfer.destination for transfer in sent}:
+        parts = sorted((g.start, g.stop) for g in (*sent, *gathered) if g.destination == rank)
+        ends = [0, *(stop for _, stop in parts)]
+        whole &= [start for start, _ in parts] == ends[:-1] and ends[-1] == elements
+    shown = ", ".join(f"{source} to {destination}" for source, destination in sorted(pairs))
+    text = (
+        f"at t=2 rank {shown}; gathered, every receiver has {'the whole tensor' if whole else 'not the whole tensor'}"
+    )
+    return holds_if(pairs == {(1, 3), (2, 4)} and whole, text)
+
+
+@ARTIFACT.claim("exactly one eighth of the tensor")
+def chunk_one_eighth(results: Results) -> Judgement:
+    """With 8 tensor-model-parallel ranks, each chunk would be one-eighth smaller."""
+    share = results.value("with_t8", PATH) / results.value("without_t8", PATH)
+    text = f"a chunk is {share:g} of the tensor: one eighth of its size (read so, not as one eighth less)"
+    return holds_if(share == 1 / 8, text, numbers_of("derived", share=share))
+
+
+@ARTIFACT.claim(
+    "exactly, in elements, for every pair of GPUs",
+    "Section 4.1 (read per pair of GPUs, as bsh is in Section 3.2)",
+    sentence=fig_scatter_gather.bytes_reduced_by_t,
+)
+def scatter_gather_bsh_over_t(results: Results) -> Judgement:
+    return _judge_path(results, SCATTERED, "bsh/t")

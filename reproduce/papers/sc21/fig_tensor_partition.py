@@ -1,0 +1,223 @@
+"""Figure 5: blocks of a transformer layer split by tensor parallelism, drawn from the shards of `ptdp_core.layout`."""
+
+from typing import TYPE_CHECKING
+
+from ptdp_core.config import ModelConfig
+from ptdp_core.formulas import ring_factor, tensor_parallel_elements
+from ptdp_core.layout import COLUMN, ROW, Parameter, all_reduces, chunk_parameters, layer_parameters
+from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.operators import layer_backward, layer_forward
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.output import theme
+from reproduce.papers.shared.diagrams import block_height, draw_block
+from reproduce.papers.shared.models import GPT_3, model_of
+from results.records import Metric, PaperValue, Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ELEMENTS, WHOLE = "elements_per_gpu", "elements_in_all"
+FORWARD, BACKWARD = "all_reduces_forward", "all_reduces_backward"
+COST_FORWARD, COST_BACKWARD = "cost_model_all_reduces_forward", "cost_model_all_reduces_backward"
+SHARDS, LAYER, STAGE = "parameters", "communication of a layer", "communication of a stage"
+SIZES = (2, 4, 8)
+SPLITS = {None: "whole", COLUMN: "columns", ROW: "rows"}
+
+
+def points() -> tuple[Point, ...]:
+    """The parameters of a layer of GPT-3 at t = 8; what a layer and a stage of it communicate at several t."""
+    plain, p = published.model(GPT_3), published.configuration(GPT_3)["p"]
+    model, t, b = model_of(plain), SIZES[-1], 1
+    points: list[Point] = []
+    for parameter in layer_parameters(model, 0):
+        whole, own = (" x ".join(map(str, part.shape)) for part in (parameter, parameter.shard(t, 0)))
+        shown = {"name": parameter.name, "split": SPLITS[parameter.split], "whole": whole, "own": own}
+        points.append(Point(parameter.name, SHARDS, parameter.name, {**plain, "t": t, "b": b, **shown}))
+    for series, layers in ((LAYER, 1), (STAGE, model.layers // p)):
+        for t in SIZES:
+            theirs = PaperValue(layers * tensor_parallel_elements(model, b, t), "count", "text")
+            points.append(
+                Point(
+                    key=f"{series.rsplit(' ', 1)[1]}_t{t}",
+                    series=series,
+                    label=f"t={t}",
+                    parameters={**plain, "t": t, "b": b, "stage_layers": layers},
+                    paper={ELEMENTS: theirs},
+                )
+            )
+    return tuple(points)
+
+
+def _weights(model: ModelConfig, block: str) -> list[Parameter]:
+    """The matrices of a block of layer 0, in the order of computation."""
+    return [q for q in layer_parameters(model, 0) if f".{block}." in q.name and len(q.shape) == 2]
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """A parameter's slice; or what g and f send, as many as the shard map makes, by rings. ValueError for a bad t."""
+    parameters = point.parameters
+    model, t, b = model_of(parameters), parameters["t"], parameters["b"]
+    if point.series == SHARDS:
+        (parameter,) = (q for q in layer_parameters(model, 0) if q.name == parameters["name"])
+        shards = [parameter.shard(t, tp) for tp in range(t)]
+        return {
+            ELEMENTS: Metric(shards[0].elements, "count", "derived"),
+            WHOLE: Metric(sum(s.elements for s in shards), "count", "derived"),
+        }
+    layers = parameters["stage_layers"]
+    # A stage in the middle: layers only, and none of the model's ends.
+    forward, backward = all_reduces(chunk_parameters(model, range(1, 1 + layers), t, is_first=False, is_last=False))
+    costs = [work(model, b, t).all_reduce_bytes for work in (layer_forward, layer_backward)]
+    sent = sum(2 * ring_factor(t) * size / FP16_BYTES for sizes in costs for size in sizes) * layers
+    return {
+        ELEMENTS: Metric(sent, "count", "derived"),
+        FORWARD: Metric(forward, "count", "derived"),
+        BACKWARD: Metric(backward, "count", "derived"),
+        COST_FORWARD: Metric(layers * len(costs[0]), "count", "derived"),
+        COST_BACKWARD: Metric(layers * len(costs[1]), "count", "derived"),
+    }
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Both blocks: what enters, the slices of the first and of the last rank, f and g, what leaves."""
+    shards = [point for point in record.points if point.series == SHARDS]
+    parameters = shards[0].parameters
+    model, t = model_of(parameters), parameters["t"]
+    (reduces,) = (p for p in record.points if p.series == LAYER and p.parameters["t"] == t)
+    forward, backward = (reduces.metrics[name].value for name in (FORWARD, BACKWARD))
+    figure = theme.new_figure(height=4.2)
+    blocks = (
+        ("MLP: A and B", "mlp", "GeLU"),
+        ("Self-attention: QKV and output", "attention", f"{model.heads // t} heads"),
+    )
+    heights = [block_height(_weights(model, name)) for _, name, _ in blocks]
+    panels = figure.subplots(2, 1, height_ratios=heights)
+    for axes, letter, (title, name, between) in zip(panels, "ab", blocks, strict=True):
+        theme.name_panel(axes, letter, f"{title}, GPT-3 (h = {model.hidden}), t = {t}")
+        draw_block(axes, _weights(model, name), t, between)
+    lines = [
+        "f: forward identity, backward all-reduce; g: the reverse",
+        f"a layer and microbatch: {forward} all-reduces forward, {backward} backward",
+        f"{record.fidelity}: drawn from ptdp's shard map",
+    ]
+    theme.add_origin(figure, lines)
+    return figure
+
+
+ARTIFACT = Artifact(
+    id="fig_tensor_partition",
+    label="Figure 5",
+    section="2.3",
+    title="Blocks of a transformer layer partitioned with tensor model parallelism",
+    description=(
+        "The slices of a GPT-3 layer on tensor-parallel ranks, and where f and g stand, drawn from the shard map that "
+        "is tested against the engine's parameters; and the elements that a GPU sends for tensor parallelism per "
+        "microbatch, forward and backward, with the paper's formula as 'paper'."
+    ),
+    quantities=(
+        Quantity(ELEMENTS, "elements per GPU", "count", "million", 1e6, 3),
+        Quantity(WHOLE, "on all tensor ranks", "count", "million", 1e6, 3),
+        Quantity(FORWARD, "all-reduces forward", "count", "", 1, 0),
+        Quantity(BACKWARD, "backward", "count", "", 1, 0),
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"name": "parameter", "t": "t", "split": "split by", "whole": "shape", "own": "on a rank"},
+    tolerance=0.0,
+    derive=derive,
+    draw=draw,
+)
+
+
+@ARTIFACT.claim("exactly two and two, by the shard map and in the simulator's cost model (without recomputation)")
+def two_all_reduces_each_way(results: Results) -> Judgement:
+    """This approach splits GEMMs in the MLP and self-attention blocks across GPUs while requiring only two all-reduce
+    operations in the forward pass ($g$ operator) and two all-reduces in the backward pass ($f$ operator).
+    """
+    counts = {
+        tuple(results.value(point.key, name) for name in (FORWARD, BACKWARD, COST_FORWARD, COST_BACKWARD))
+        for point in results.of(LAYER)
+    }
+    ((forward, backward, cost_forward, cost_backward),) = counts if len(counts) == 1 else ((0.0, 0.0, 0.0, 0.0),)
+    text = (
+        f"a layer makes {forward:.0f} all-reduces forward and {backward:.0f} backward by the shard map (a g for each "
+        f"row-parallel, an f for each column-parallel matrix), {cost_forward:.0f} and {cost_backward:.0f} in the cost "
+        "model"
+    )
+    numbers = numbers_of("derived", "count", forward=forward, backward=backward)
+    return holds_if(counts == {(2.0, 2.0, 2.0, 2.0)}, text, numbers)
+
+
+def _judge_volume(results: Results, series: str, formula: str) -> Judgement:
+    ratios = {p.label: results.value(p.key, ELEMENTS) / p.paper[ELEMENTS].value for p in results.of(series)}
+    worst = max(abs(ratio - 1) for ratio in ratios.values())
+    text = f"the rings of the cost model's all-reduces send {formula} for {', '.join(ratios)}, to {worst:.1e}"
+    return holds_if(worst <= 1e-9, text, numbers_of("derived", largest_difference=worst))
+
+
+@ARTIFACT.claim("to 1e-9, counted in elements sent; the recomputed forward pass is not in the formula", "Section 3.2")
+def layer_communication(results: Results) -> Judgement:
+    r"""With tensor model parallelism, tensors of total size $bsh$ need to be all-reduced among $t$ model replicas twice
+    each in the forward and backward pass for each layer, leading to a total communication of $8bsh
+    \left(\frac{t-1}{t}\right)$ \emph{per layer} per device for each microbatch.
+    """
+    return _judge_volume(results, LAYER, "8bsh(t-1)/t elements a layer")
+
+
+@ARTIFACT.claim(
+    "to 1e-9, for a stage between the first and the last (those have embedding and logits, too)", "Section 3.2"
+)
+def stage_communication(results: Results) -> Judgement:
+    r"""Each device typically has multiple layers; the total amount of tensor-parallel-communication per device for each
+    microbatch is then $l^{\text{stage}} \cdot \left(8bsh \left(\frac{t-1}{t}\right)\right)$, where $l^{\text{stage}}$
+    is the number of layers in a pipeline stage.
+    """
+    return _judge_volume(results, STAGE, "l_stage times 8bsh(t-1)/t elements")
+
+
+def _shown(results: Results) -> tuple[ModelConfig, int]:
+    """The model whose slices are shown, and their tensor-parallel size t."""
+    point = results.of(SHARDS)[0]
+    return model_of(point.parameters), point.parameters["t"]
+
+
+@ARTIFACT.claim("exactly, at every rank")
+def no_communication_between_the_gemms(results: Results) -> Judgement:
+    r"""The rows of the second weight matrix $B$ can then be split along its rows to remove the need for any
+    communication between the GEMMs (shown in Figure~\ref{fig:tensor_model_parallelism_mlp})
+    """
+    wrong = []
+    model, t = _shown(results)
+    for name in ("mlp", "attention"):
+        first, second = _weights(model, name)
+        per_row = first.shape[COLUMN] // second.shape[ROW]  # columns of the first for a row of the second
+        for tp in range(t):
+            columns, rows = first.shard(t, tp), second.shard(t, tp)
+            meet = (columns.start, columns.stop) == (per_row * rows.start, per_row * rows.stop)
+            if (first.split, second.split) != (COLUMN, ROW) or not meet:
+                wrong.append(f"{name}, rank {tp}")
+    text = (
+        f"outputs of the first matrix are not the inputs of the second at {'; '.join(wrong)}"
+        if wrong
+        else "every rank's columns of the first matrix are its rows of the second, in the MLP and in the attention"
+    )
+    return holds_if(not wrong, text)
+
+
+@ARTIFACT.claim("exactly: slices begin and end between heads")
+def column_parallel_heads(results: Results) -> Judgement:
+    """The key ($K$), query ($Q$), and value ($V$) matrices can be partitioned in a column-parallel fashion. The output
+    linear layer can then directly operate on the partitioned output of the attention operation (weight matrix
+    partitioned across rows).
+    """
+    model, t = _shown(results)
+    qkv, projection = _weights(model, "attention")
+    width = model.hidden // model.heads
+    cuts = [shard.start % (3 * width) for shard in (qkv.shard(t, tp) for tp in range(t))]
+    cuts += [projection.shard(t, tp).start % width for tp in range(t)]
+    text = f"at t={t} every rank has the columns of {model.heads // t} whole heads of {model.heads}, and their rows"
+    return holds_if(not any(cuts), text if not any(cuts) else f"at t={t} a slice cuts a head of {width}")

@@ -1,0 +1,134 @@
+"""Figure 15: tensor against data parallelism, 5.9 billion parameters on 64 GPUs."""
+
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.results import Results, falls, listed_by_batch
+from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.shared import efficiency
+from reproduce.papers.shared.models import size_claim
+
+ARTIFACT = Artifact(
+    id="fig_tensor_vs_data",
+    label="Figure 15",
+    section="5.4.3",
+    title="Tensor versus data parallelism, 5.9 billion parameters on 64 GPUs",
+    description=(
+        "Throughput per GPU of the five ways to split 64 GPUs into tensor- and data-parallel size (p=1), for three "
+        "batch sizes; 32 layers, hidden size 3840, 32 heads, microbatch size 1. FLOP/s by the paper's count (eq. 3)."
+    ),
+    quantities=(q.THROUGHPUT, q.ITERATION, q.PEAK_MEMORY, q.DATA_PARALLEL_TIME, q.TENSOR_TIME, q.GEMM_RATE),
+    sweeps={
+        "paper": Sweep.published("fig_tensor_vs_data", x="t d"),
+        "laptop": Sweep(
+            series=batches(32, 48, 64),
+            x=levels("t d", (2, 4), (4, 2), (8, 1)),
+            gpus_per_node=4,
+            layers=4,
+            hidden=4096,
+            heads=32,
+        ),
+        "cpu": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1)), layers=4),
+        "gpus": Sweep(series=batches(2, 4), x=levels("t d", (2, 2), (4, 1))),
+    },
+    columns={"t": "t", "d": "d"},
+    x_axis=q.XAxis("t", "(Tensor-parallel size, data-parallel size)", scale="category"),
+    further=efficiency.kernel_metrics,
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim(
+    "over the batch sizes, tensor-parallel bytes per sequence and data-parallel bytes per iteration are each "
+    "equal within 5%, at every t"
+)
+def tensor_every_microbatch(results: Results) -> Judgement:
+    r"""With larger batch sizes and a microbatch size of 1, data-parallel communication is infrequent; the all-to-all
+    communication required in tensor model parallelism needs to be performed for \emph{every} microbatch in a batch.
+    """
+    tensor, data = (results.by_batch(f"{use}_traffic", "t") for use in ("tensor", "data"))
+    per_sequence = {B: {t: sent / B for t, sent in line.items()} for B, line in tensor.items()}
+    spreads = {
+        name: max(max(sent) / min(sent) - 1 for sent in zip(*(line.values() for line in lines.values()), strict=True))
+        for name, lines in (("tensor", per_sequence), ("data", data))
+    }
+    text = (
+        f"over the batch sizes, tensor-parallel bytes per sequence vary by at most {spreads['tensor']:.1%}, and "
+        f"data-parallel bytes per iteration by at most {spreads['data']:.1%}"
+    )
+    return holds_if(max(spreads.values()) <= 0.05, text, results.numbers(spread=spreads))
+
+
+def shares_inside_and_across(results: Results) -> tuple[list[float], list[float]]:
+    """The shares of an iteration that tensor all-reduces take: where t GPUs fit in a node, and where they do not."""
+    shares = [(t, share) for line in results.shares_of_time(q.TENSOR_TIME, "t").values() for t, share in line.items()]
+    node = results.gpus_per_node
+    return [share for t, share in shares if t <= node], [share for t, share in shares if t > node]
+
+
+@ARTIFACT.claim("at least half of the iteration for every t > 8 at the larger batch sizes (all but the smallest)")
+def tensor_dominates(results: Results) -> Judgement:
+    """This all-to-all communication with tensor model parallelism dominates end-to-end training time, especially when
+    communication needs to be performed across multi-GPU nodes.
+    """
+    shares = results.shares_of_time(q.TENSOR_TIME, "t")
+    larger = [line for B, line in shares.items() if min(shares) != B]
+    across = min(share for line in larger for t, share in line.items() if t > results.gpus_per_node)
+    numbers = results.numbers(smallest_share_across_nodes=across)
+    return holds_if(across >= 0.5, f"share of the iteration: {listed_by_batch(shares, 't', '{:.0%}')}", numbers)
+
+
+@ARTIFACT.claim(
+    "a larger share of the iteration for every t > 8 than for any t <= 8",
+    "Section 5.4.3 (across nodes)",
+    sentence=tensor_dominates,
+)
+def especially_across_nodes(results: Results) -> Judgement:
+    inside, across = shares_inside_and_across(results)
+    text = (
+        f"share of the iteration in tensor all-reduces: {min(inside):.0%} to {max(inside):.0%} within a node, "
+        f"{min(across):.0%} to {max(across):.0%} across nodes"
+    )
+    numbers = results.numbers(largest_inside=max(inside), smallest_across=min(across))
+    return holds_if(min(across) > max(inside), text, numbers)
+
+
+@ARTIFACT.claim(
+    "FLOP/s inside the GEMMs of a transformer layer fall from each t to the next", "Section 5.4.3 (the utilization)"
+)
+def smaller_multiplications(results: Results) -> Judgement:
+    """Additionally, as the tensor-model-parallel size increases, we perform smaller matrix multiplications on every
+    GPU, decreasing utilization on each GPU.
+    """
+    lines = results.by_batch(q.GEMM_RATE, "t")
+    smallest = {min(lines): lines[min(lines)]}
+    text = (
+        f"teraFLOP/s inside the GEMMs of a layer: {listed_by_batch(smallest, 't', '{:.0f}', 1e12)}, the same at every "
+        "batch size since the microbatch size is 1"
+    )
+    return holds_if(falls(*lines.values()), text)
+
+
+@ARTIFACT.claim(
+    "throughput falls from each t to the next, at every batch size",
+    "Section 5.4.3 (the throughput)",
+    sentence=smaller_multiplications,
+    scales=DIRECTION,
+    papers_points=True,
+)
+def throughput_falls_with_t(results: Results) -> Judgement:
+    lines = results.by_batch(q.THROUGHPUT, "t")
+    rising = [f"B={B}" for B, line in lines.items() if not falls(line)]
+    text = f"teraFLOP/s per GPU: {listed_by_batch(lines, 't', '{:.1f}', 1e12)}"
+    return holds_if(not rising, text + (f"; it does not fall throughout at {', '.join(rising)}" if rising else ""))
+
+
+size_claim(
+    ARTIFACT,
+    "model_size",
+    "Throughput per GPU of various parallel configurations that combine data and tensor model parallelism using a GPT "
+    "model with 5.9 billion parameters, three different batch sizes, microbatch size of 1, and 64 A100 GPUs.",
+    "Figure 15, caption",
+    (("5.9", "B32_t2_d32"),),
+)

@@ -1,0 +1,172 @@
+"""Figure 13: tensor against pipeline parallelism, 162.2 billion parameters on 64 GPUs."""
+
+from ptdp_core.formulas import parameters
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, argmax, falls, listed, listed_by_batch, numbers_of
+from reproduce.experiment.sweep import DIRECTION, Sweep, batches, levels
+from reproduce.output.figures import line_plot
+from reproduce.papers.sc21.fig_tensor_vs_data import shares_inside_and_across
+from reproduce.papers.shared import efficiency
+from reproduce.papers.shared.models import model_of, size_claim
+
+SIZE_IN_CAPTION, SIZE_IN_TEXT = "162.2", 161  # billions of parameters, of the same model
+
+
+ARTIFACT = Artifact(
+    id="fig_tensor_vs_pipeline",
+    label="Figure 13",
+    section="5.4.1",
+    title="Tensor versus pipeline parallelism, 162 billion parameters on 64 GPUs",
+    description=(
+        "Throughput per GPU of the five ways to split 64 GPUs into pipeline- and tensor-parallel size, for two "
+        "batch sizes; 32 layers, hidden size 20480, 128 heads, microbatch size 1, non-interleaved 1F1B. FLOP/s by "
+        "the paper's count (eq. 3)."
+    ),
+    quantities=(*q.USUAL, q.TENSOR_TIME, q.GEMM_RATE),
+    sweeps={
+        "paper": Sweep.published("fig_tensor_vs_pipeline", x="p t"),
+        "laptop": Sweep(
+            series=batches(8, 16),
+            x=levels("p t", (1, 8), (2, 4), (4, 2), (8, 1)),
+            gpus_per_node=2,
+            layers=8,
+            hidden=8192,
+            heads=64,
+        ),
+        "cpu": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1)), layers=4),
+        "gpus": Sweep(series=batches(4, 8), x=levels("p t", (1, 4), (2, 2), (4, 1))),
+    },
+    columns={"p": "p", "t": "t"},
+    x_axis=q.XAxis("p", "(Pipeline-parallel size, tensor-parallel size)", scale="category"),
+    further=efficiency.kernel_metrics,
+    draw=line_plot,
+)
+
+
+@ARTIFACT.claim(
+    "t equal to the GPUs of a node, 8 in the paper, is the fastest, at both batch sizes",
+    scales=DIRECTION,
+    papers_points=True,
+)
+def best_at_node_size(results: Results) -> Judgement:
+    """Consequently, we see peak performance when the tensor-parallel size is equal to the number of GPUs in a single
+    node (8 with DGX A100 nodes).
+    """
+    lines, node = results.by_batch(q.THROUGHPUT, "t"), results.gpus_per_node
+    best = {B: argmax(line) for B, line in lines.items()}
+    text = f"teraFLOP/s by tensor-parallel size: {listed_by_batch(lines, 't', '{:.0f}', 1e12)}"
+    return holds_if(set(best.values()) == {node}, text, results.numbers("count", best_t_b=best))
+
+
+@ARTIFACT.claim(
+    "fastest over slowest combination at one batch size, the larger of the two: between 1.6 and 2.4",
+    "Section 1",
+    papers_points=True,
+)
+def up_to_two_times_lower(results: Results) -> Judgement:
+    r"""For example, in our experiments, we found that sub-optimal combinations of tensor and pipeline model parallelism
+    can lead to up to 2$\times$ lower throughput, even with high-bandwidth network links between servers;
+    """
+    lines = results.by_batch(q.THROUGHPUT, "t")
+    ratios = {B: max(line.values()) / min(line.values()) for B, line in lines.items()}
+    text = f"fastest over slowest combination of t and p, by batch size: {listed(ratios, '{:.2f}')}"
+    return holds_if(1.6 <= max(ratios.values()) <= 2.4, text, results.numbers(ratio_b=ratios))
+
+
+@ARTIFACT.claim(
+    "every t > 8 spends a larger share of its iteration in tensor all-reduces than any t <= 8, and is slower "
+    "than t = 8, at both batch sizes"
+)
+def tensor_best_within_node(results: Results) -> Judgement:
+    """We observe that tensor model parallelism is best within a node (DGX A100 server) due to its expensive all-reduce
+    communication.
+    """
+    node = results.gpus_per_node
+    shares, other_shares = shares_inside_and_across(results)
+    inside, across = max(shares), min(other_shares)
+    slower = all(
+        speed < line[node]
+        for line in results.by_batch(q.THROUGHPUT, "t").values()
+        for t, speed in line.items()
+        if t > node
+    )
+    text = (
+        f"share of the iteration in tensor all-reduces: at most {inside:.0%} within a node (t <= {node}), at "
+        f"least {across:.0%} across nodes, where throughput is {'lower' if slower else 'not lower'} at every batch size"
+    )
+    numbers = results.numbers(largest_inside=inside, smallest_across=across)
+    return holds_if(across > inside and slower, text, numbers)
+
+
+@ARTIFACT.claim("exposed point-to-point communication takes at most 10% of an iteration at every point")
+def pipeline_messages_cheap(results: Results) -> Judgement:
+    """Pipeline model parallelism, on the other hand, uses much cheaper point-to-point communication that can be
+    performed across nodes without bottlenecking the entire computation.
+    """
+    lines = results.shares_of_time("pipeline_communication_time", "p")
+    shares = {f"B={B}, p={p}": share for B, line in lines.items() for p, share in line.items()}
+    worst = argmax(shares)
+    text = f"exposed point-to-point communication takes at most {shares[worst]:.1%} of an iteration ({worst})"
+    return holds_if(shares[worst] <= 0.10, text, results.numbers(largest_share=shares[worst]))
+
+
+@ARTIFACT.claim(
+    "the executed bubble over compute time falls from each t to the next, at both batch sizes",
+    "Section 3.2",
+    scales=DIRECTION,
+)
+def bubble_falls_with_t(results: Results) -> Judgement:
+    """As $t$ increases, the pipeline bubble thus decreases for fixed $B$, $b$, and $d$"""
+    bubbles = {B: dict(sorted(line.items())) for B, line in results.by_batch("bubble_fraction", "t").items()}
+    text = f"bubble over compute time: {listed_by_batch(bubbles, 't', '{:.0%}')}"
+    return holds_if(falls(*bubbles.values()), text)
+
+
+@ARTIFACT.claim(
+    "both ends of the figure, in the paper (2, 32) and (32, 2), are slower than its best at both sizes",
+    scales=DIRECTION,
+    papers_points=True,
+)
+def both_in_conjunction(results: Results) -> Judgement:
+    r"""This result indicates that neither tensor model parallelism (used by Megatron~\cite{shoeybi2019megatron}) nor
+    pipeline model parallelism (used by PipeDream~\cite{narayanan2021memory} and others) in isolation can match the
+    performance of using both techniques in conjunction.
+    """
+    lines = results.by_batch(q.THROUGHPUT, "t")
+    shares = {
+        B: [v / max(line.values()) for v in (list(line.values())[i] for i in (0, -1))] for B, line in lines.items()
+    }
+    has_ends = all(1 in {point.parameters[size] for point in results.points} for size in ("p", "t"))
+    text = (
+        "share of the best throughput at the figure's two ends, most tensor and most pipeline parallel: "
+        + "; ".join(f"B={B}: {a:.0%} and {b:.0%}" for B, (a, b) in shares.items())
+        + ("" if has_ends else ". The figure has neither p=1 nor t=1")
+    )
+    return holds_if(all(share < 1 for ends in shares.values() for share in ends), text)
+
+
+size_claim(
+    ARTIFACT,
+    "model_size_in_caption",
+    "Throughput per GPU of various parallel configurations that combine pipeline and tensor model parallelism "
+    "using a GPT model with 162.2 billion parameters and 64 A100 GPUs.",
+    "Figure 13, caption",
+    ((SIZE_IN_CAPTION, "B32_p2_t32"),),
+)
+
+
+@ARTIFACT.claim("eq. (2), rounded to the digits printed, and the same as in the caption", fidelity="derived")
+def model_size_in_text(results: Results) -> Judgement:
+    """to train a 161-billion-parameter GPT model (32 transformer layers to support pipeline-parallel size of 32, 128
+    attention heads, hidden size of 20480)
+    """
+    model = model_of(results.points[0].parameters)
+    count = parameters(model)
+    text = (
+        f"161 billion here and 162.2 billion in the caption of Figure 13 are the same model; eq. (2) gives "
+        f"{count / 1e9:.2f} billion ({12 * model.layers * model.hidden**2 / 1e9:.1f} without embeddings)"
+    )
+    same = round(count / 1e9) == SIZE_IN_TEXT == round(float(SIZE_IN_CAPTION))
+    return consistent_if(same, text, numbers_of("derived", "count", parameters=count))

@@ -1,0 +1,144 @@
+"""Figure 10: throughput per GPU of PTD-P and ZeRO-3 against the number of GPUs; the points of Table 2."""
+
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, listed, rises, word
+from reproduce.experiment.sweep import PAPER, Sweep
+from reproduce.output import theme
+from reproduce.output.figures import (
+    add_legend,
+    chart_data,
+    draw_others,
+    fit_labels,
+    label_axes,
+    legend_keys,
+    line_plot,
+    series_lines,
+    series_styles,
+)
+from reproduce.output.origins import interval_label, origin_lines
+from reproduce.papers.sc21 import table_zero3
+from reproduce.papers.sc21.table_zero3 import MODELS, PTDP, ZERO3, along, key_of
+from results.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TICKS = (20, 50, 100, 200, 400)  # teraFLOP/s per GPU
+
+
+def draw(artifact: Artifact, record: Record) -> "Figure":
+    """Beside each other both models, over a logarithmic y axis: ZeRO-3's intervals are a factor of 2.7 each way.
+
+    What was measured, with one model, is a line plot.
+    """
+    if record.scale != PAPER:
+        return line_plot(artifact, record)
+    data = chart_data(artifact, {"": record})
+    data[["scheme", "model"]] = data.series.str.split(", ", expand=True).to_numpy()
+    styles = series_styles(artifact, data.assign(series=data.scheme).sort_values("series"))
+    keys = legend_keys(data, interval_label(artifact, [record]), alone=True)
+    figure = theme.new_figure(theme.PAGE)
+    handles: dict[str, Any] = {}
+    for axes, letter, model in zip(figure.subplots(1, len(MODELS), sharey=True), "ab", MODELS, strict=True):
+        rows = data[data.model == model].assign(series=data.scheme)
+        handles |= series_lines(axes, rows, styles, "band") | draw_others(axes, rows, styles, keys)
+        label_axes(axes, artifact, rows)
+        theme.name_panel(axes, letter, f"{model} parameters")
+    axes.set(yscale="log", ylim=(TICKS[0] / 1.5, TICKS[-1] * 1.5), ylabel="")
+    axes.set_yticks(TICKS, labels=list(map(str, TICKS)))
+    axes.minorticks_off()
+    add_legend(figure, handles, theme.legend_columns(list(handles), theme.figure_width(theme.PAGE)))
+    theme.add_origin(figure, origin_lines(artifact, record))
+    fit_labels(figure)
+    return figure
+
+
+ARTIFACT = Artifact(
+    id="fig_zero3",
+    label="Figure 10",
+    section="5.2",
+    title="Throughput per GPU of PTD-P and ZeRO-3",
+    description=(
+        "Throughput per GPU against the number of GPUs at a fixed batch size, for GPT-3 175B and the 530 billion "
+        "model: the runs of Table 2. FLOP/s by the paper's count (eq. 3)."
+    ),
+    quantities=table_zero3.QUANTITIES,
+    sweeps={"paper": Sweep(table_zero3.rows), **table_zero3.MEASURED},
+    columns={"gpus": "n", "b": "b", "B": "B"},
+    x_axis=q.XAxis("gpus", "Number of GPUs"),
+    further=table_zero3.training_time,
+    draw=draw,
+    notes=(
+        "In the paper's plot the ticks 768, 1152, 1536 and 1920 sit at 500, 1000, 1500 and 2000, and the 640-GPU "
+        "point is drawn at 560; here points are at the GPU counts of Table 2, which has the paper's values.",
+    ),
+)
+
+
+@ARTIFACT.claim("PTD-P keeps a larger share of its throughput from the fewest to the most GPUs, for both models")
+def scales_more_gracefully(results: Results) -> Judgement:
+    r"""As we increase the number of GPUs, PTD-P scales more gracefully than ZeRO-3 in isolation (see
+    Figure~\ref{fig:zero3_comparison_throughputs}).
+    """
+    lines = {
+        f"{scheme}, {model}": along(results, scheme, model, q.THROUGHPUT)
+        for scheme in (PTDP, ZERO3)
+        for model in MODELS
+    }
+    kept = {name: line[max(line)] / line[min(line)] for name, line in lines.items()}
+    text = f"throughput per GPU at the most over that at the fewest GPUs: {listed(kept, '{:.0%}')}"
+    numbers = results.numbers(**{word(name): share for name, share in kept.items()})
+    return holds_if(all(kept[f"{PTDP}, {m}"] > kept[f"{ZERO3}, {m}"] for m in MODELS), text, numbers)
+
+
+@ARTIFACT.claim(
+    "with twice and four times the fewest GPUs, PTD-P sends fewer bytes to other nodes, even if ZeRO-3 sent "
+    "every tensor only once to each node",
+    "Section 5.2 (the reason)",
+    sentence=table_zero3.doubled_gpus_70_percent,
+)
+def less_cross_node_communication(results: Results) -> Judgement:
+    ratios: dict[str, float] = {}
+    largest: dict[str, float] = {}
+    for model in MODELS:
+        uses = ("pipeline_traffic", "data_traffic", "embedding_traffic")
+        lines = [along(results, PTDP, model, use) for use in uses]
+        gathered = along(results, ZERO3, model, "data_traffic")
+        for n in list(lines[0])[1:]:
+            ours, theirs = fsum(line[n] for line in lines), gathered[n] / published.gpus_per_node()
+            ratios[f"{model} on {n}"] = theirs / ours
+            largest |= {key_of(PTDP, model, n): ours, key_of(ZERO3, model, n): theirs}
+    text = f"cross-node bytes per GPU and iteration, ZeRO-3 over PTD-P: {listed(ratios, '{:.1f}')}"
+    return holds_if(min(ratios.values()) > 1, text, results.numbers("B", **largest))
+
+
+@ARTIFACT.claim(
+    "the exposed share of ZeRO-3's iteration rises from each number of GPUs to the next, for both models", "Section 6"
+)
+def batch_too_small_to_hide(results: Results) -> Judgement:
+    r"""However, this can become harder if tensor parallelism is not used or the batch size is not large enough to hide
+    the extra communication overhead (Figure~\ref{fig:zero3_comparison_throughputs}).
+    """
+    shares = {}
+    for model in MODELS:
+        time, exposed = (along(results, ZERO3, model, name) for name in ("iteration_time", "data_parallel_time"))
+        shares[model] = {n: exposed[n] / time[n] for n in time}
+    text = "exposed share of ZeRO-3's iteration by GPUs: " + "; ".join(
+        f"{model}: {listed(line, '{:.0%}')}" for model, line in shares.items()
+    )
+    return holds_if(rises(*shares.values()), text)
+
+
+@ARTIFACT.claim("one batch size along every line", "Figure 10, caption", fidelity="derived")
+def fixed_batch_sizes(results: Results) -> Judgement:
+    """Global batch sizes are fixed and ZeRO-3 is used without any model parallelism."""
+    batches = {name: {point.parameters["B"] for point in results.of(name)} for name in results.series_names}
+    changed = {series: sorted(sizes) for series, sizes in batches.items() if len(sizes) > 1}
+    text = "; ".join(f"{series}: B = {' and '.join(map(str, sizes))} in Table 2" for series, sizes in changed.items())
+    return consistent_if(not changed, text or "one batch size along every line")

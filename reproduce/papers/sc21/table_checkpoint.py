@@ -1,0 +1,159 @@
+"""Section 5.10: size of a checkpoint, and how long it loads and saves at the published bandwidths."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ptdp_core.config import TrainingConfig
+from ptdp_core.formulas import parameters
+from ptdp_core.simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from reproduce.experiment import published
+from reproduce.experiment.artifact import Artifact, Take
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import Quantity
+from reproduce.experiment.results import Results, numbers_of
+from reproduce.experiment.sweep import Level, Point, Sweep, level
+from reproduce.papers.shared import models
+from results.records import Metric
+
+if TYPE_CHECKING:
+    from benchmarks.harness.launchers import Launcher
+
+ID = "table_checkpoint"
+SIZE, LOAD, LOAD_EACH, SAVE = "checkpoint_size", "load_time", "load_time_every_replica", "save_time"
+# fp16 weight, fp32 weight, and Adam's two moments in fp32.
+BYTES_PER_PARAMETER = WEIGHT_BYTES + OPTIMIZER_BYTES
+TRILLION = "model_1008b"  # the point whose size the paper gives
+SAMPLES = 5  # of saving and loading, where they are measured
+LAYOUTS = tuple(
+    level(f"p={p}, t={t}, d={d}", p=p, t=t, d=d, gpus=p * t * d)
+    for p, t, d in ((1, 1, 1), (2, 1, 1), (2, 2, 1), (1, 1, 4))
+)
+ON_GPUS = {"layers": 16, "hidden": 2048, "heads": 16, "seq": 1024}  # 11 GB, not as many as a training step needs
+
+
+def derive(point: Point) -> dict[str, Metric]:
+    """14 bytes a parameter (eq. 2), and its times at the point's bandwidths."""
+    config = TrainingConfig.from_plain(point.parameters)
+    size = BYTES_PER_PARAMETER * parameters(config.model)
+    load = size / point.parameters["load_bandwidth"]
+    return {
+        SIZE: Metric(size, "B", "derived"),
+        LOAD: Metric(load, "s", "derived"),
+        LOAD_EACH: Metric(load * config.parallel.d, "s", "derived"),
+        SAVE: Metric(size / point.parameters["save_bandwidth"], "s", "derived"),
+    }
+
+
+def measured(layouts: Sequence[Level], **model: Any) -> Sweep:
+    """Checkpoints of one small model, by the ranks that save and load them."""
+    return Sweep(
+        series=(Level("", "ranks", {}),),
+        x=layouts,
+        B=4,
+        description=(
+            "Size of a checkpoint, and how fast it is saved and loaded, by the ranks that do it: parameters and "
+            "optimizer state of a small GPT, in the folder of the results."
+        ),
+        quantities=(
+            Quantity("save_bandwidth", "save", "B/s", "GB/s", 1e9, 2),
+            Quantity("load_bandwidth", "load", "B/s", "GB/s", 1e9, 2),
+            Quantity(SIZE, "checkpoint", "B", "MB", 1e6, 1),
+            Quantity(SAVE, "save", "s", "ms", 1e-3, 1),
+            Quantity(LOAD, "load", "s", "ms", 1e-3, 1),
+        ),
+        columns={"p": "p", "t": "t", "d": "d"},
+        **model,
+    )
+
+
+def measure(launcher: "Launcher") -> Take:
+    """A function that measures saving and loading a checkpoint of a point's model, in the folder of the results."""
+    import tempfile
+
+    from benchmarks.harness.points import rate, seconds
+    from benchmarks.harness.setup import Setup
+    from benchmarks.suite.checkpoint import measure_here
+    from ptdp_core.interrupts import allowed, held
+
+    def take(point: Point) -> Mapping[str, Metric]:
+        config, device = TrainingConfig.from_plain(point.parameters), point.parameters["device"]
+        setup = Setup(device, samples=SAMPLES)
+        with held(), tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=launcher.folder) as folder, allowed():
+            arguments = (config.model, config.parallel, setup, folder)
+            timings = launcher(measure_here, config.parallel.n, arguments, device)[0]
+        metrics = {SIZE: Metric(timings.size, "B", "derived")}
+        for what, samples in (("save", timings.save), ("load", timings.load)):
+            metrics |= {f"{what}_time": seconds(samples), f"{what}_bandwidth": rate(timings.size, samples, "B/s")}
+        return metrics
+
+    return take
+
+
+ARTIFACT = Artifact(
+    id="table_checkpoint",
+    label="Section 5.10",
+    section="5.10",
+    title="Checkpoint size, and load and save times",
+    subject="Checkpoint bandwidth",
+    description=(
+        "Bytes of a checkpoint of Table 1's models, 14 a parameter, and how long it would load at 1 TB/s and save "
+        "at 273 GB/s, the bandwidths that the paper reports."
+    ),
+    quantities=(
+        Quantity(SIZE, "checkpoint", "B", "TB", 1e12, 2),
+        Quantity(LOAD, "load at 1 TB/s", "s", "s", 1, 1),
+        Quantity(LOAD_EACH, "load by every replica", "s", "s", 1, 1),
+        Quantity(SAVE, "save at 273 GB/s", "s", "s", 1, 1),
+    ),
+    sweeps={
+        "paper": Sweep(x=models.levels_of_table_1(), paper=ID, **published.configuration(ID)),
+        "cpu": measured(LAYOUTS, layers=4, hidden=512, heads=8, vocab=1024),
+        "gpu": measured(LAYOUTS[:1], **ON_GPUS),
+        "gpus": measured(LAYOUTS, **ON_GPUS),
+    },
+    columns={"model": "model", "d": "d"},
+    derive=derive,
+    measure=measure,
+    notes=(
+        "Times are sizes over the bandwidths that the paper gives for 3072 GPUs on 384 nodes; fewer nodes may not "
+        "reach them. 'Every replica' is d times as much reading, as far as no cache answers it.",
+    ),
+)
+
+
+@ARTIFACT.claim("14 bytes a parameter within 5%; what a checkpoint holds is not stated")
+def checkpoint_size(results: Results) -> Judgement:
+    """For example, the trillion-parameter model has a checkpoint of size 13.8 terabytes."""
+    point = results.point(TRILLION)
+    ours, paper = results.value(point.key, SIZE), float(point.paper[SIZE].value)
+    text = (
+        f"{BYTES_PER_PARAMETER} bytes a parameter (fp16 and fp32 weight, two Adam moments) give {ours / 1e12:.2f} TB, "
+        f"{ours / paper - 1:+.1%}; 13.8 TB are {paper * BYTES_PER_PARAMETER / ours:.2f} bytes a parameter"
+    )
+    return holds_if(abs(ours / paper - 1) <= 0.05, text, numbers_of("derived", "B", size=ours))
+
+
+@ARTIFACT.claim(None)
+def load_bandwidth(results: Results) -> Judgement:
+    """The initial load of checkpoints for the trillion-parameter model by all 384 nodes (3072 GPUs) reaches a peak read
+    bandwidth of 1TB/s, the maximum read throughput possible from the parallel filesystem.
+    """
+    point = results.point(TRILLION)
+    once, each = results.value(point.key, LOAD), results.value(point.key, LOAD_EACH)
+    text = (
+        "1 TB/s is a property of Selene's file system. At that rate the load takes "
+        f"{once:.0f} s if every byte is read once, {each:.0f} s if each of the replicas reads all of it"
+    )
+    return Judgement("not testable here", text, numbers_of("derived", "s", once=once))
+
+
+@ARTIFACT.claim(None)
+def save_bandwidth(results: Results) -> Judgement:
+    r"""Checkpoint saves reach 40\% of peak write bandwidth (273 GB/s)."""
+    point = results.point(TRILLION)
+    save = results.value(point.key, SAVE)
+    text = (
+        f"273 GB/s is a property of Selene's file system (its peak would be {0.273 / 0.4:.2f} TB/s). At that rate the "
+        f"save takes {save:.0f} s"
+    )
+    return Judgement("not testable here", text, numbers_of("derived", "s", save=save))

@@ -1,0 +1,162 @@
+"""Section 3.5: how many layers to recompute together, for the models of Table 1."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ptdp_core.formulas import optimal_kept_inputs
+from ptdp_core.simulator import Cluster, Estimate, simulate
+from ptdp_core.simulator.memory import layer_input_bytes, layer_intermediate_bytes
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, holds_if
+from reproduce.experiment.quantities import METRICS, Quantity
+from reproduce.experiment.results import Results, argmax
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.papers.shared import models
+from results.records import Metric
+
+INPUT, INTERMEDIATE, STAGE = "input_bytes", "intermediate_bytes", "stage_layers"
+CHECKPOINTS, EVERY = "optimal_checkpoints", "optimal_layers_per_checkpoint"
+BEST, PEAK, BEST_PEAK, WORST_PEAK = "best_layers_per_checkpoint", "peak_memory", "peak_at_best", "peak_at_worst"
+SPREAD, WITHOUT, USABLE = "throughput_spread", "peak_without_recomputation", "usable_memory"
+
+
+def further(point: Point, estimate: Estimate, cluster: Cluster) -> dict[str, Metric]:
+    """The formula's optimum, and the simulated optimum over every number of layers that are recomputed together."""
+    config = estimate.config
+    layers = config.layers_per_chunk
+    kept, intermediate = layer_input_bytes(config), layer_intermediate_bytes(config)
+    c = optimal_kept_inputs(layers, kept, intermediate)
+    tried = {k: _with(estimate, cluster, checkpoint_layers=k) for k in range(1, layers + 1)}
+    peaks = {k: candidate.peak_memory for k, candidate in tried.items()}
+    rates = [candidate.throughput_per_gpu for candidate in tried.values()]
+    best = min(peaks, key=lambda k: peaks[k])
+    none = _with(estimate, cluster, recompute="none", checkpoint_layers=1)
+    every = min(max(1, round(layers / c)), layers)  # a layer is recomputed whole
+    counts = {STAGE: layers, CHECKPOINTS: c, EVERY: every, BEST: best}
+    sizes = {
+        INPUT: kept,
+        INTERMEDIATE: intermediate,
+        BEST_PEAK: peaks[best],
+        WORST_PEAK: max(peaks.values()),
+        WITHOUT: none.peak_memory,
+        USABLE: cluster.usable_memory,
+    }
+    return {
+        **{name: Metric(value, "count", "simulated") for name, value in counts.items()},
+        **{name: Metric(value, "B", "simulated") for name, value in sizes.items()},
+        SPREAD: Metric(max(rates) / min(rates) - 1, "1", "simulated"),
+    }
+
+
+def _with(estimate: Estimate, cluster: Cluster, **changes: Any) -> Estimate:
+    config = estimate.config
+    return simulate(replace(config, parallel=replace(config.parallel, **changes)), cluster)
+
+
+ARTIFACT = Artifact(
+    id="table_recompute_memory",
+    label="Section 3.5",
+    section="3.5",
+    title="Activation checkpoints: how many, and the memory they take",
+    description=(
+        "For the models and configurations of Table 1: the size of a layer's input and of all its intermediate "
+        "activations, the number of checkpoints c that minimises the section's formula, and the number of layers "
+        "between checkpoints that minimises the simulated memory of the fullest GPU."
+    ),
+    quantities=(
+        Quantity(EVERY, "layers per checkpoint by the formula", "count", "", 1, 0),
+        Quantity(BEST, "by simulation", "count", "", 1, 0),
+        Quantity(CHECKPOINTS, "optimal c", "count", "", 1, 1),
+        Quantity(INPUT, "A_input", "B", "MB", 1e6, 0),
+        Quantity(INTERMEDIATE, "A_intermediate", "B", "MB", 1e6, 0),
+        Quantity(PEAK, "peak, every layer", "B", "GB", 1e9, 1),
+        Quantity(BEST_PEAK, "peak at best", "B", "GB", 1e9, 1),
+        METRICS[WITHOUT],
+    ),
+    sweeps={"paper": Sweep(x=models.levels_of_table_1(recompute="full"))},
+    columns={"model": "model", "b": "b", "p": "p", "t": "t", "v": "v"},
+    further=further,
+    notes=(
+        "The formula has one microbatch: c inputs are kept, l/c layers are being recomputed. In a pipeline the inputs "
+        "are kept for every microbatch in flight, the intermediates only for one, which favours fewer checkpoints; "
+        "that is the simulated optimum. l counts the layers of one model chunk; where the formula's c exceeds l, every "
+        "layer is checkpointed.",
+        "The paper measured A_intermediate; here it is counted: 34 - 24(1 - 1/t) bytes per element of the input and "
+        "5as/(ht) for the scores, in fp16 with one-byte masks.",
+    ),
+)
+
+
+def _shown(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{model} {value:.0f}" for model, value in values.items())
+
+
+def _judge_few(results: Results, metric: str, how: str) -> Judgement:
+    layers, stages = results.by_label(metric), results.by_label(STAGE)
+    few = [model for model, value in layers.items() if value in (1, 2)]
+    text = (
+        f"{how}, layers per checkpoint: {_shown(layers)}; 1 or 2 for {len(few)} of {len(layers)} models "
+        f"(layers in a model chunk: {_shown(stages)})"
+    )
+    numbers = results.numbers(share=len(few) / len(layers))
+    return holds_if(len(few) > 0.5 * len(layers), text, numbers)
+
+
+@ARTIFACT.claim(
+    "l/c at the formula's optimum, to the nearest whole layer, is 1 or 2 for more than half of Table 1",
+    "Section 3.5 (by its formula)",
+)
+def every_1_or_2_by_formula(results: Results) -> Judgement:
+    """For most cases, checkpointing every 1 or 2 transformer layers is optimal."""
+    return _judge_few(results, EVERY, "by the formula")
+
+
+@ARTIFACT.claim(
+    "the lowest simulated peak memory is at 1 or 2 layers per checkpoint for more than half of Table 1",
+    "Section 3.5 (by simulated memory)",
+    sentence=every_1_or_2_by_formula,
+)
+def every_1_or_2_simulated(results: Results) -> Judgement:
+    return _judge_few(results, BEST, "by the simulated peak of the fullest GPU")
+
+
+@ARTIFACT.claim("throughput varies by at most 1% in every model, peak memory by more than 1% in at least one")
+def checkpoints_and_throughput(results: Results) -> Judgement:
+    """The number of activation checkpoints does not impact throughput, but impacts memory footprint."""
+    spread = max(results.by_label(SPREAD).values())
+    best, worst = (results.by_label(metric) for metric in (BEST_PEAK, WORST_PEAK))
+    changes = {model: worst[model] / best[model] - 1 for model in best}
+    most = argmax(changes)
+    text = (
+        f"throughput varies by at most {spread:.1%} over the number of checkpoints (in the simulator each layer is "
+        f"recomputed once, whatever that number), peak memory by up to {changes[most]:.0%} ({most})"
+    )
+    numbers = results.numbers(throughput_spread=spread, memory_spread=changes[most])
+    return holds_if(spread <= 0.01 < changes[most], text, numbers)
+
+
+@ARTIFACT.claim("a layer's intermediate activations at least 5 times its input, in every model")
+def intermediate_much_larger(results: Results) -> Judgement:
+    """stashing only the input activations for a given pipeline stage, as opposed to the entire set of intermediate
+    activations, which is much larger
+    """
+    kept, intermediate = (results.by_label(metric) for metric in (INPUT, INTERMEDIATE))
+    ratios = {model: intermediate[model] / kept[model] for model in kept}
+    least, most = min(ratios.values()), max(ratios.values())
+    text = f"a layer's intermediate activations are {least:.0f} to {most:.0f} times its input"
+    return holds_if(least >= 5.0, text, results.numbers(smallest_ratio=least))
+
+
+@ARTIFACT.claim("without it no model of Table 1 with p > 1 fits, in its configuration")
+def recomputation_required(results: Results) -> Judgement:
+    """Activation recomputation is required to train reasonably large models with pipeline parallelism to keep memory
+    footprint acceptably low.
+    """
+    need, have = results.by_label(WITHOUT), results.by_label(USABLE)
+    pipelined = [point.label for point in results.points if point.parameters["p"] > 1]
+    fit = [model for model in pipelined if need[model] <= have[model]]
+    text = f"GB needed without recomputation: {_shown({model: need[model] / 1e9 for model in pipelined})}; " + (
+        f"{', '.join(fit)} would fit" if fit else f"none fits {have[pipelined[0]] / 1e9:.0f} GB"
+    )
+    return holds_if(not fit, text)

@@ -1,0 +1,181 @@
+"""Section 5.1: end-to-end training times, from the paper's throughput and from ours."""
+
+from collections.abc import Mapping
+
+from ptdp_core.formulas import parameters, training_time, training_time_approximate
+from ptdp_core.simulator import Cluster, Estimate
+from reproduce.experiment import published
+from reproduce.experiment import quantities as q
+from reproduce.experiment.artifact import Artifact
+from reproduce.experiment.claims import Judgement, consistent_if, holds_if
+from reproduce.experiment.results import Results, listed, numbers_of
+from reproduce.experiment.sweep import Point, Sweep
+from reproduce.papers.shared import models
+from reproduce.papers.shared.models import model_of
+from results.records import Metric
+
+ID = "table_training_time"
+DAY_S = 86400
+MONTH_D = 365.25 / 12
+OURS, OURS_EXACT, THEIRS, THEIRS_EXACT = (
+    "training_time",
+    "training_time_eq3",
+    "training_time_paper_throughput",
+    "training_time_paper_throughput_eq3",
+)
+
+GPT_3, TRILLION = "gpt_3_175b", "model_1t"
+RELATIVE = 0.05
+AGGREGATE = 37.6e15
+
+
+def points() -> tuple[Point, ...]:
+    """GPT-3 on 1024 GPUs and the trillion-parameter model on 3072."""
+    small, large = published.rows(ID)
+    nearest, trillion = (dict(models.table_1()[row].parameters) for row in (6, -1))
+    # Not in the paper: as Table 1's nearest model, 145.6 billion parameters.
+    gpt_3 = {**nearest, **models.sizes_of("175B"), "B": small["B"]}
+    gpt_3["d"] = small["gpus"] // (gpt_3["p"] * gpt_3["t"])
+    return tuple(
+        Point(
+            key=key,
+            series="",
+            label=row["model"],
+            parameters={**published.parameters_of(ID, row), **sizes},
+            paper=published.paper_values(ID, row),
+        )
+        for key, row, sizes in ((GPT_3, small, gpt_3), (TRILLION, large, trillion))
+    )
+
+
+def times(point: Point, estimate: Estimate, cluster: Cluster) -> Mapping[str, Metric]:
+    """Days by eq. (4), 8TP/(nX), and by the full count of eq. (3), with our X and with the paper's."""
+    model, n, B = estimate.config.model, estimate.config.parallel.n, estimate.config.parallel.B
+    tokens = point.parameters["tokens"]
+    metrics: dict[str, Metric] = {}
+    for names, origin, X in (
+        ((OURS, OURS_EXACT), "simulated", estimate.throughput_per_gpu),
+        ((THEIRS, THEIRS_EXACT), "derived", point.parameters["paper_throughput"]),
+    ):
+        seconds = (training_time_approximate(parameters(model), tokens, n, X), training_time(model, B, tokens, n, X))
+        metrics |= {name: Metric(s / DAY_S, "d", origin) for name, s in zip(names, seconds, strict=True)}
+    return metrics
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What is assumed."""
+    point = results.point(GPT_3)
+    chosen = ", ".join(f"{name}={point.parameters[name]}" for name in ("p", "t", "d", "v", "b"))
+    return (
+        f"The paper does not say how GPT-3 ran on 1024 GPUs. It is simulated with {chosen}, as Table 1's 145.6 billion "
+        "model, so its throughput is not scored against the paper's 140 teraFLOP/s. A month is 30.4 days.",
+    )
+
+
+ARTIFACT = Artifact(
+    id="table_training_time",
+    label="Section 5.1",
+    section="5.1",
+    title="Training time estimates",
+    description=(
+        "Days to train GPT-3 on 300 billion tokens with 1024 GPUs, and the trillion-parameter model on 450 billion "
+        "with 3072: 8TP/(nX) (eq. 4) and the full FLOP count (eq. 3), each with our simulated throughput X and with "
+        "the paper's."
+    ),
+    quantities=(
+        q.METRICS[OURS],
+        q.METRICS[OURS_EXACT],
+        q.Quantity(THEIRS, "with the paper's X, eq. (4)", "d", "days", 1, 1),
+        q.Quantity(THEIRS_EXACT, "with the paper's X, eq. (3)", "d", "days", 1, 1),
+        q.THROUGHPUT,
+    ),
+    sweeps={"paper": Sweep(points)},
+    columns={"model": "model", "gpus": "n", "B": "B"},
+    further=times,
+    notes=notes,
+)
+
+
+def _days(results: Results, key: str, said: int) -> Judgement:
+    theirs, ours, exact = (results.value(key, name) for name in (THEIRS, OURS, OURS_EXACT))
+    text = (
+        f"{theirs:.1f} days with the paper's throughput by eq. (4); with ours {ours:.1f} by eq. (4) and {exact:.1f} by "
+        "eq. (3)"
+    )
+    numbers = numbers_of("derived", "d", **{THEIRS: theirs}) | results.numbers("d", **{OURS: ours, OURS_EXACT: exact})
+    if key == GPT_3:
+        text += "; how the paper's run was configured is not stated, ours is an assumption"
+    if round(theirs) != said:
+        return Judgement("paper inconsistent", text, numbers)
+    return holds_if(abs(ours / said - 1) <= RELATIVE, text, numbers)
+
+
+@ARTIFACT.claim("with the paper's throughput 34 days as rounded, with ours within 5%")
+def gpt_3_in_34_days(results: Results) -> Judgement:
+    """On $n=1024$ A100 GPUs using batch size 1536, we achieve $X=140$ teraFLOP/s per GPU. As a result, the time
+    required to train this model is 34 days.
+    """
+    return _days(results, GPT_3, 34)
+
+
+@ARTIFACT.claim("with the paper's throughput 84 days as rounded, with ours within 5%")
+def trillion_in_84_days(results: Results) -> Judgement:
+    """With 3072 A100 GPUs, we can achieve a per-GPU throughput of 163 teraFLOP/s, and end-to-end training time of 84
+    days.
+    """
+    return _days(results, TRILLION, 84)
+
+
+@ARTIFACT.claim(
+    "3 months of 30.4 days as rounded, with our throughput and 450 billion tokens", "Section 1; so Sections 6 and 7"
+)
+def about_3_months(results: Results) -> Judgement:
+    r"""This throughput facilitates practical training times: we estimate end-to-end training of this model to take
+    $\sim 3$ months.
+    """
+    months = results.value(TRILLION, OURS) / MONTH_D
+    exact = results.value(TRILLION, OURS_EXACT) / MONTH_D
+    text = f"{months:.2f} months by eq. (4) with our throughput, {exact:.2f} by eq. (3)"
+    return holds_if(round(months) == 3, text, results.numbers("d", time=months * MONTH_D))
+
+
+@ARTIFACT.claim(
+    "40 months within 5% by the paper's eq. (4) or eq. (3), for 450 billion tokens", "Section 6", fidelity="derived"
+)
+def about_40_months(results: Results) -> Judgement:
+    """an aggregate throughput of 37.6 petaFLOP/s would take about 40 months to train an equivalently-sized model."""
+    point = results.point(TRILLION)
+    model, tokens, B = model_of(point.parameters), point.parameters["tokens"], point.parameters["B"]
+    days = {
+        f"P = {size}": training_time_approximate(count, tokens, 1, AGGREGATE) / DAY_S
+        for size, count in (("1e12", 1e12), (f"{parameters(model) / 1e9:.0f}e9", parameters(model)))
+    }
+    days["eq. (3)"] = training_time(model, B, tokens, 1, AGGREGATE) / DAY_S
+    months = {name: value / MONTH_D for name, value in days.items()}
+    near = any(abs(value / 40 - 1) <= RELATIVE for value in months.values())
+    text = (
+        f"months at 37.6 petaFLOP/s for 450 billion tokens: {listed(months, '{:.1f}')}; only to one significant digit "
+        "is that 40"
+    )
+    return consistent_if(near, text, numbers_of("derived", "d", time_=dict(enumerate(days.values()))))
+
+
+@ARTIFACT.claim("at least ten times larger, for all ten models", fidelity="derived")
+def much_larger(results: Results) -> Judgement:
+    r"""We note that for the configurations in Table~\ref{fig:megatron_scaling}, we have $6h \gg s$, $16lh \gg
+    \left(V+s\right)$, and $12lh \gg V$.
+    """
+    least: dict[str, tuple[float, str]] = {}
+    short = {}
+    for row in models.table_1():
+        model = model_of(row.parameters)
+        h, layers, s, V = model.hidden, model.layers, model.seq, model.vocab
+        ratios = {"6h/s": 6 * h / s, "16lh/(V+s)": 16 * layers * h / (V + s), "12lh/V": 12 * layers * h / V}
+        for name, value in ratios.items():
+            least[name] = min(least.get(name, (value, row.label)), (value, row.label))
+        exact = training_time(model, row.parameters["B"], 1.0, 1, 1.0)
+        short[row.label] = training_time_approximate(parameters(model), 1.0, 1, 1.0) / exact - 1
+    text = "smallest ratios: " + ", ".join(f"{name} = {value:.1f} ({label})" for name, (value, label) in least.items())
+    text += f"; eq. (4) against eq. (3), by model: {listed(short, '{:+.1%}')}"
+    ratios = {name: value for name, (value, _) in least.items()}
+    return consistent_if(min(ratios.values()) >= 10, text, numbers_of("derived", least=ratios))

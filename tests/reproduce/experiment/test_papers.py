@@ -1,0 +1,155 @@
+"""Papers as folders: one of one's own runs without the simulator, and what is broken is named by file and line."""
+
+import json
+import shutil
+
+import pytest
+
+from reproduce.analysis import coverage
+from reproduce.cli import main
+from reproduce.commands.paper_new import EXAMPLE
+from reproduce.experiment import catalog, declared, papers
+from reproduce.experiment.claims import OURS
+from results.records.errors import DONE, USAGE, UsageError
+
+ID = "mine/table_1"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The folder of a paper that `reproduce paper new` made in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "new", "mine"]) == DONE
+    return tmp_path / "papers" / "mine"
+
+
+def test_ten_numbers_give_table_figure_verdict_and_report(mine, capsys):
+    assert main(["all", "--paper", "mine", "--results", "r"]) == DONE
+    assert "Does the paper hold? Of its 1 claim 1 holds." in capsys.readouterr().out
+    folder = mine.parents[1] / "r" / "mine" / "table_1" / "derived"
+    record = json.loads((folder / "record.json").read_text())
+    values = [point["metrics"]["tokens_per_s"] for point in record["points"]]
+    assert [(value["value"], value["origin"]) for value in values[:2]] == [(1510, "measured"), (2890, "measured")]
+    assert [point["paper"]["tokens_per_s"]["value"] for point in record["points"]][:2] == [1500, 2900]
+    assert {path.name for path in folder.iterdir()} >= {"figure.png", "table.md", "table.tex", "table.csv"}
+    assert main(["verify", "--paper", "mine", "--results", "r"]) == DONE
+    assert main(["report", "--paper", "mine", "--results", "r"]) == DONE
+    assert "Title of the paper" in (mine.parents[1] / "r" / "report.html").read_text()
+
+
+def test_changed_measurements_are_taken_anew(mine, capsys):
+    assert main([ID, "--results", "r"]) == DONE
+    table = mine / "table_1.csv"
+    table.write_text(table.read_text().replace("1510", "3000"))
+    catalog._artifact_of.cache_clear()
+    catalog._readable.cache_clear()
+    assert main([ID, "--results", "r"]) == DONE
+    assert "1 points computed, 9 reused" in capsys.readouterr().out
+
+
+def test_a_csv_file_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.csv").write_text("gpus,time_s,time_s_published\n8,1.5,1.4\n16,0.8,\n")
+    assert main(["paper", "new", "theirs", "my.csv"]) == DONE
+    first, second = catalog.load("theirs/table_1").points()
+    assert (first.parameters["gpus"], first.paper["time_s"].value, first.paper["time_s"].quantum) == (8, 1.4, 0.1)
+    assert second.paper == {}
+    assert catalog.load("theirs/table_1").main.unit == "s"
+
+
+@pytest.mark.parametrize("text", ["gpus,time_s\n8,1.5\n", "time_s,time_s_published\n1,2\n", ""])
+def test_a_csv_file_without_published_values_or_names_of_rows(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.csv").write_text(text)
+    assert main(["paper", "new", "theirs", "my.csv"]) == USAGE
+    assert "line 1 of my.csv has the columns" in capsys.readouterr().err
+    assert not (tmp_path / "papers").exists()
+
+
+@pytest.mark.parametrize("name", ["Mine", "sc21", "a/b"])
+def test_a_name_that_is_taken_or_none(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper", "new", name]) == USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+BROKEN = {
+    "an unknown key": ("paper.toml", "year = 2024", "yeer = 2024", "line 3: unknown key 'yeer'; needs one of title"),
+    "another kind of value": ("paper.toml", "year = 2024", 'year = "x"', "line 3: year = 'x'; needs a whole number"),
+    "no TOML": ("paper.toml", "year = 2024", "year =", "line 3: Invalid value; needs TOML"),
+    "a missing key": ("paper.toml", 'short = "Short name"\n', "", "line 1: lacks short; needs title, authors"),
+    "a unit that is none": ("paper.toml", '"tokens/s"', '"apples"', "unit 'apples' of 'tokens_per_s'; needs one of 1"),
+    "a missing column": ("table_1.csv", "tokens_per_s,", "tokens,", "line 1: has no column tokens_per_s; needs system"),
+    "a cell that is no number": ("table_1.csv", "2890", "fast", "line 3: tokens_per_s is 'fast'; needs a number"),
+    "a row with too few cells": ("table_1.csv", "16,2890,2900", "16", "line 3: has another number of cells"),
+    "a point twice": ("table_1.csv", "ours,16", "ours,8", "line 3: is the point of line 2 again; needs other system"),
+    "a claim without a bound": ("claims.toml", "at_most = 0.10", "", "line 3: the claim has no bound; needs a number"),
+    "a claim of no table": ("claims.toml", "table_1", "table_2", "line 3: no table 'table_2'; needs one of table_1"),
+    "an unknown way": ("claims.toml", "mean distance from 1 of", "median", "line 3: which = 'median'; needs one of"),
+}
+
+
+@pytest.mark.parametrize(("name", "old", "new", "said"), BROKEN.values(), ids=BROKEN)
+def test_what_is_broken_is_named_and_the_other_papers_go_on(mine, name, old, new, said, capsys):
+    shutil.copytree(mine, mine.with_name("other"))
+    path = mine / name
+    path.write_text(path.read_text().replace(old, new, 1))
+    capsys.readouterr()
+    assert main(["list"]) == USAGE
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"reproduce: {path}, {said}") or (
+        line.startswith(f"reproduce: {path}, line") and said in line
+    )
+    assert "other/table_1" in printed.out
+    assert "fig_interleaved" in printed.out
+    assert ID not in printed.out.split()
+
+
+def test_two_claims_of_one_id(mine, capsys):
+    path = mine / "claims.toml"
+    path.write_text(path.read_text() + path.read_text().partition("\n\n")[2])
+    assert main(["list", "--paper", "mine"]) == USAGE
+    assert "line 12: claim 'tokens_per_s_as_published' stands in line 3 already" in capsys.readouterr().err
+
+
+def test_an_unknown_paper():
+    with pytest.raises(UsageError, match=r"unknown paper 'megascal'; needs one of sc21.*did you mean 'megascale'"):
+        papers.paper("megascal")
+
+
+def test_papers_stand_by_year_and_ours_last():
+    assert [paper.name for paper in papers.papers()] == ["sc21", "korthikanti", "megascale", "zerobubble", "beyond"]
+
+
+def test_ids_begin_with_the_papers_name_but_for_those_that_had_none():
+    assert "fig_interleaved" in catalog.ids("sc21")
+    assert "table_selective_recompute" in catalog.ids("korthikanti")
+    assert "zerobubble/table_5" in catalog.ids()
+    assert catalog.load("sc21/fig_interleaved").id == "fig_interleaved"
+    assert catalog.load("zerobubble/table_4").cluster == "a100-80-roce"
+
+
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.name)
+def test_an_artifact_has_the_id_of_its_module(paper):
+    assert {catalog.load(paper.id_of(name)).id for name in paper.names} == set(map(paper.id_of, paper.names))
+    assert {catalog.load(id).paper for id in catalog.ids(paper.name)} == {paper.name}
+
+
+def test_the_example_has_ten_numbers():
+    assert EXAMPLE.count("\n") == 11
+
+
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.name)
+def test_every_claim_that_is_data_is_one_of_its_paper(paper):
+    known = {claim.id: claim for id in catalog.ids(paper.name) for claim in catalog.load(id).claims}
+    for entry in declared.entries(paper):
+        assert ("reason" in entry) != (entry["id"] in known)
+        assert "reason" in entry or known[entry["id"]].place != OURS
+
+
+def test_four_papers_have_two_hundred_statements_and_six_hundred_numbers():
+    counts = {paper.name: coverage.counts(paper.name) for paper in papers.papers() if not paper.ours}
+    assert sum(count["judged"] for count in counts.values()) >= 200
+    assert counts["zerobubble"]["statements"] >= 31
+    assert counts["korthikanti"]["statements"] >= 20
