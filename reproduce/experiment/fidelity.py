@@ -30,7 +30,7 @@ class Fidelity:
     purpose: str
     origin: str
 
-    def wording(self, cluster: str | None) -> str:
+    def wording(self, cluster: str) -> str:
         """'simulated on selene', 'derived': how a heading says where numbers come from."""
         return f"{self.name} on {cluster}" if cluster and self.on_cluster else self.name
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))  # of the results in an overlay
 LEAST_GAP = 0.08  # between labelled ticks, of the axis
+CHARACTER = 0.025  # width of a digit beside a tick, of the axis of a figure one column wide
 HIDDEN = 0.02  # a series this close to another one, relative to its largest value, lies under it
 PAPER, PREDICTED = "paper", "predicted"  # columns of `chart_data`, and what the legend calls them
 SIDE_BY_SIDE = 6.0  # points between series
@@ -299,14 +300,18 @@ def _half_empty(places: Sequence[float]) -> bool:
 
 
 def _apart(positions: Sequence[float], texts: Sequence[str]) -> list[str]:
-    """The texts of ticks, without those too close to the one before to be read."""
-    least = (max(positions) - min(positions)) * LEAST_GAP
-    shown: list[str] = [""] * len(texts)
-    last = float("-inf")
-    for position, index in sorted((position, index) for index, position in enumerate(positions)):
-        if position - last >= least:
-            shown[index], last = texts[index], position
-    return shown
+    """The texts of ticks, without those too close to the last one, or to the one before, to be read."""
+    length = max(positions) - min(positions)
+    ordered = sorted(range(len(texts)), key=positions.__getitem__)
+    shown = ordered[-1:]
+    for index in ordered[:-1]:
+        if all(
+            abs(positions[index] - positions[other])
+            >= length * max(LEAST_GAP, CHARACTER * (len(texts[index]) + len(texts[other]) + 1) / 2)
+            for other in {shown[0], shown[-1]}  # the last tick of all, and the one before
+        ):
+            shown.append(index)
+    return [text if index in shown else "" for index, text in enumerate(texts)]
 
 
 def fit_labels(figure: "Figure") -> None:

@@ -8,7 +8,7 @@ from reproduce.experiment.judging import accuracy
 from reproduce.experiment.predictions import counted, time_differences
 from reproduce.experiment.results import MissingResultError, Results
 from reproduce.experiment.sweep import CPU, LAPTOP
-from reproduce.output.tables import origin_of, paper_sources
+from reproduce.output.tables import clusters_of, origin_of, paper_sources
 from results.records import Record
 
 LEAST_SHOWN = 0.0005  # of a difference that is not 0.0%
@@ -57,8 +57,8 @@ def interval_label(artifact: Artifact, records: Iterable[Record]) -> str:
 
 def _source(record: Record) -> str:
     """Where the numbers of a record come from."""
-    cluster = record.provenance.cluster
-    model = f"{cluster.name.capitalize()} model" if cluster else ""
+    clusters = [name.capitalize() for name in clusters_of(record)]
+    model = f"{' and '.join(clusters)} model{'s' * (len(clusters) > 1)}" if clusters else ""
     if record.fidelity == "measured":
         return f"measured: ptdp's engine on {devices(record)}; bars: 80% of the samples"
     if record.fidelity == "emulated":

@@ -40,8 +40,13 @@ def origin_of(record: Record) -> str:
     origins = {metric.origin for point in record.points for metric in point.metrics.values()}
     if record.fidelity == "derived" and origins == {"measured"}:
         return "measured"
-    cluster = record.provenance.cluster
-    return FIDELITIES[record.fidelity].wording(cluster.name if cluster else None)
+    return FIDELITIES[record.fidelity].wording(" and ".join(clusters_of(record)))
+
+
+def clusters_of(record: Record) -> list[str]:
+    """Names of the clusters that a record's points are simulated on: the record's own, or a point's, in their order."""
+    own = record.provenance.cluster
+    return list(dict.fromkeys(str(point.parameters.get("cluster", own.name)) for point in record.points)) if own else []
 
 
 def result_table(artifact: Artifact, record: Record) -> Table:
