@@ -43,7 +43,8 @@ def test_an_installed_copy_has_one_name_and_stands_beside_packages_that_are_call
     (site,) = (installed.parent).glob("lib/python*/site-packages")
     assert [path.name for path in site.iterdir() if (path / "__init__.py").exists()] == ["ptdp"]
     (metadata,) = site.glob("ptdp-*.dist-info")
-    assert (metadata / "top_level.txt").read_text() == "ptdp\n"
+    # The compiled loops, where there is a compiler: one file of a name that nobody else has.
+    assert set((metadata / "top_level.txt").read_text().split()) <= {"ptdp", "_ptdp_native"}
     (site / "kernels").mkdir()
     (site / "kernels" / "__init__.py").write_text("OTHERS = True\n")
 

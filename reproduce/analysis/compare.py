@@ -158,7 +158,9 @@ def load(path: Path) -> dict[Key, Record]:
     places: dict[Key, Path] = {}
     for file in files:
         record = read_record(file)
-        key = Key(record.kind, record.id, record.fidelity, record.scale)
+        # Sealed predictions have one name: which they are is said by their folder.
+        name = f"{file.parent.name}/{record.id}" if record.scale == "own" and path.is_dir() else record.id
+        key = Key(record.kind, name, record.fidelity, record.scale)
         if key in records:
             raise InvalidResultsError(
                 f"{file} and {places[key]} are both {key}; needs one record of each; compare the files themselves"
