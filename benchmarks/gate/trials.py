@@ -189,6 +189,18 @@ def table(points: Sequence[PointResult]) -> list[str]:
     return lines
 
 
+def badge(points: Sequence[PointResult]) -> dict[str, str | int]:
+    """The error rates of these trials as shields.io reads them (https://shields.io/badges/endpoint-badge)."""
+    kinds = {kind: [point for point in points if point.series == kind] for kind in RIGHT}
+    alarms, slowed = wrong(kinds["identical"]), kinds["slowed"]
+    message = f"{alarms} of {len(kinds['identical'])} false"
+    if slowed:
+        message += (
+            f", {STRETCHED:+.0%} found in {sum(verdict_of(point) == REGRESSED for point in slowed) / len(slowed):.0%}"
+        )
+    return {"schemaVersion": 1, "label": "gate", "message": message, "color": "red" if alarms else "green"}
+
+
 def code(points: Sequence[PointResult]) -> int:
     """The exit code for the trials of a class of machine."""
     return INTERNAL if wrong(points) else run.EXIT_CODES[INCONCLUSIVE] if never_decides(points) else DONE

@@ -1,6 +1,7 @@
 """`reproduce gate trials`: how often is the timing gate wrong, and how often does it not decide? (`gate.trials`)"""
 
 import argparse
+import json
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,12 +15,14 @@ from reproduce.commands import options
 from reproduce.commands.gate import append_summary, budget, progress_line
 from results import ROOT
 from results.records.errors import UsageError
+from results.records.storage import atomic_write_bytes
 
 HELP = f"""Runs the timing gate on the commit HEAD against itself, and against itself with a patch that really makes it
 slower (benchmarks/gate/slowed.patch), in turn; of another --project against itself with every iteration stretched by
-{trials.STRETCHED:.0%}. Verdicts are appended to DIR/gate_trials/measured/record.json after each
-trial: the same command goes on until there are --runs trials of this commit on this class of machine. It ends
-with 1 if a verdict on this class of machine is wrong, and with 7 if none of {trials.UNDECIDED} trials or more decided.
+{trials.STRETCHED:.0%}. Verdicts are appended to DIR/gate_trials/measured/record.json after each trial: the same command
+goes on until there are --runs trials of this commit on this class of machine. Of a project trials.md beside it has the
+table, and badge.json what shields.io makes a badge of. It ends with 1 if a verdict on this class of machine is wrong,
+and with 7 if none of {trials.UNDECIDED} trials or more decided.
 
 examples:
   reproduce gate trials --runs 20 --budget 3m
@@ -75,7 +78,13 @@ def run(parsed: argparse.Namespace, project: Path = ROOT) -> int:
     lines = trials.table(points)
     if trials.never_decides(here):
         lines += ["", f"The gate never decides on this class of machine: no verdict in {len(here)} trials."]
-    print("\n".join(["", *lines, "", f"record: {path}"]))
+    if measured.own_checks:  # whose slowed head is a patch, not stretched iterations
+        print("\n".join(["", *lines, "", f"record: {path}"]))
+    else:
+        page = "\n".join(["# How often the gate errs", "", *lines, ""])
+        atomic_write_bytes(path.with_name("trials.md"), page.encode())
+        atomic_write_bytes(path.with_name("badge.json"), json.dumps(trials.badge(here)).encode())
+        print("\n".join(["", *lines, "", f"files: {path.parent}/  (record.json, trials.md, badge.json)"]))
     append_summary(parsed.summary, "\n".join(lines))
     return trials.code(here)
 

@@ -83,6 +83,7 @@ def test_trials_alternate_are_kept_and_go_on(
     assert found[:2] == points
     assert [point.series for point in found] == ["identical", "slowed"] * 2
     assert "| simulator | slowed | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
+    assert trials.badge(found)["message"] == "0 of 2 false, +10% found in 50%"
 
 
 def test_a_machine_that_never_decides_is_said(
