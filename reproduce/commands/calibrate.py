@@ -27,8 +27,13 @@ What one node cannot show, the file takes from --base and says so: the rates bet
 device's messages reach to another node, in B/s: the other three keep their ratios to it), ZeRO-3's interference, and
 with one device everything between devices. Run it on one node of a cluster to predict the whole of it.
 
+With tables that were measured before, by whatever means, nothing is measured here: --gemm (CSV: m, n, k, perhaps
+batch, and seconds, ms, us or tflops), --attention (CSV: batch, seq, heads, head_size, pass, and a time), --collectives
+(what nccl-tests' all_reduce_perf prints). The file then says how the machine differs from --base.
+
 examples:
   reproduce calibrate --out my.toml --check
+  reproduce calibrate --out my.toml --base b200 --gemm gemms.csv --collectives all_reduce_8.txt
   reproduce simulate points.json --cluster my.toml
 
 """
@@ -43,6 +48,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="what to measure (default: GPUs if there are any)")
     parser.add_argument("--base", default="selene", metavar="CLUSTER", help="where the other numbers are from (selene)")
     parser.add_argument("--hca-bandwidth", type=float, metavar="B/s", help="one device's rate to another node")
+    parser.add_argument("--gemm", type=options.path_of, metavar="CSV", help="times of matrix products, by shape")
+    parser.add_argument("--attention", type=options.path_of, metavar="CSV", help="times of fused attention")
+    parser.add_argument(
+        *("--collectives", "--collective"),
+        type=options.path_of,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="nccl-tests' all_reduce_perf on 2, 4 or 8 GPUs of a node; repeatable",
+    )
     parser.add_argument("--check", action="store_true", help="also train tiny GPTs, and compare with the predictions")
     options.add_json(parser)
     options.add_results(parser)
@@ -60,6 +75,8 @@ def run(parsed: Namespace) -> int:
         raise UsageError(f"hca-bandwidth={parsed.hca_bandwidth:g} is no rate; needs B/s above 0; try 25e9")
     write.check_target(parsed.out, parsed.force)
     open_cluster(parsed.base)
+    if parsed.gemm or parsed.attention or parsed.collectives:
+        return _from_tables(parsed)
     from reproduce.analysis.calibration import check, measure  # with torch, whose import takes seconds
 
     if parsed.check:
@@ -78,6 +95,31 @@ def run(parsed: Namespace) -> int:
         document["record"] = str(_train(parsed, device, ranks))
     if parsed.json:
         print_document("calibrate", 1, document)
+    return DONE
+
+
+def _from_tables(parsed: Namespace) -> int:
+    """Fit the numbers that tables decide, write the file, and say what each was and is."""
+    from reproduce.analysis.calibration import tables, write
+    from reproduce.analysis.calibration.write import fit_errors
+
+    if given := [name for name in ("check", "device", "hca_bandwidth") if getattr(parsed, name)]:
+        option = given[0].replace("_", "-")
+        raise UsageError(f"--{option} has no part in a calibration from tables, which measures nothing; leave it out")
+    found = tables.fit_tables(parsed.base, parsed.gemm, parsed.attention, parsed.collectives)
+    write.write(parsed.out, tables.text(found, parsed.out.stem, " ".join(parsed.command)))
+    if parsed.json:
+        print_document("calibrate-tables", 1, tables.document(parsed.out, found))
+        return DONE
+    from tabulate import tabulate
+
+    rows = [
+        (name, with_unit(found.before[name].value, each.unit), with_unit(each.value, each.unit), each.source)
+        for name, each in found.after.items()
+    ]
+    print(tabulate(rows, ("number", parsed.base, parsed.out.stem, "from"), tablefmt="plain", disable_numparse=True))
+    print(f"\nthe model against the tables, mean difference: {fit_errors(found.errors)}")
+    print(f"file: {parsed.out}\n\nnext: {parsed.program} simulate points.json --cluster {parsed.out}")
     return DONE
 
 
@@ -119,7 +161,7 @@ def _print(out: Path, timings: "Timings", calibration: "Calibration", quiet: boo
         for p in calibration.parameters.values()
     ]
     print(tabulate(rows, ("number", "value", "plausible range", "from"), tablefmt="plain", disable_numparse=True))
-    print(f"\nthe model against its own timings, mean difference: {fit_errors(calibration)}")
+    print(f"\nthe model against its own timings, mean difference: {fit_errors(calibration.errors)}")
     if not quiet:
         print(NOT_QUIET)
     print(f"file: {out}\n\nnext: {program} accuracy --cluster {out}")

@@ -53,14 +53,14 @@ def fit(timings: Timings, base: str = "selene", hca_bandwidth: float | None = No
         known.pop("host_per_call", None)  # on a CPU the host is the device: kernel_gap has it, and this never limits
     numbers: Numbers = {name: _as_base(parameter, base) for name, parameter in known.items()}
     device = _device(timings)
-    values = {name: _parameter(name, known, *number).value for name, number in device.items()}
+    values = {name: as_parameter(name, known, *number).value for name, number in device.items()}
     kernels, errors = _kernels(timings, replace(cluster, **values, kernel_gap=timings.busy.call))  # type: ignore[arg-type]
     links, link_errors = _links(timings)
     numbers |= device | kernels | links | _host(timings) | _zero3(timings, known["zero3_bandwidth"].value)
     if hca_bandwidth is not None:
         numbers |= _between_nodes(known, base, hca_bandwidth)
     parameters = {
-        field.name: _parameter(field.name, known, *numbers[field.name])
+        field.name: as_parameter(field.name, known, *numbers[field.name])
         for field in fields(Cluster)
         if field.name in numbers
     }
@@ -75,7 +75,7 @@ def _as_fitted(parameter: ClusterParameter) -> Fitted:
     return Fitted(parameter.value, parameter.low, parameter.high)
 
 
-def _parameter(
+def as_parameter(
     name: str, known: Mapping[str, ClusterParameter], value: Fitted | float, source: str, set_with: str = MEASURED
 ) -> ClusterParameter:
     """The number with four digits, as a file shows it; the range still contains the value."""

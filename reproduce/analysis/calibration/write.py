@@ -3,7 +3,7 @@
 import json
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from math import floor, log10
@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from benchmarks.harness.timing import is_gpu
-from ptdp_core.simulator import cluster_path, read_parameters
+from ptdp_core.simulator import ClusterParameter, cluster_path, read_parameters
 from ptdp_core.simulator.cluster import HOST
 from reproduce.analysis.calibration.fit import MEASURED, Calibration
 from reproduce.analysis.calibration.timings import Timings
@@ -67,31 +67,37 @@ def header(
         f"{calibration.measured} numbers are `{MEASURED}`, by microbenchmarks alone: no time of a training step is in "
         f"them. The other {rest} say in `source` and `set_with` where they are from. Timings are lower quartiles, the "
         "better of two runs of each benchmark.",
-        f"Mean difference of the model from the timings it was fitted to: {fit_errors(calibration)}.",
+        f"Mean difference of the model from the timings it was fitted to: {fit_errors(calibration.errors)}.",
         *([] if quiet else [NOT_QUIET]),
         *([] if timings.on_gpu else [CPU_MODEL]),
     ]
 
 
-def fit_errors(calibration: Calibration) -> str:
-    """How far the model is from its own timings, as text."""
-    return ", ".join(f"{name} {error:.1%}" for name, error in calibration.errors.items())
+def fit_errors(errors: Mapping[str, float]) -> str:
+    """How far the model is from the timings it was fitted to, as text."""
+    return ", ".join(f"{name} {error:.1%}" for name, error in errors.items())
 
 
 def text(calibration: Calibration, name: str, host: str, header: Sequence[str]) -> str:
     """The file: what and how in comments, then name, description and host, then a table for each number."""
     lines = [f"# {line}" for paragraph in header for line in wrap(paragraph, WIDTH - 2)]
-    lines += ["", f"name = {_quoted(name)}", f"description = {_quoted(f'{host}, calibrated')}"]
-    lines += [f"{HOST} = {_quoted(host)}", f"gemm_tiles = {[list(tile) for tile in calibration.gemm_tiles]}"]
-    for parameter in calibration.parameters.values():
-        low, high = _number(parameter.low), _number(parameter.high)
-        lines += ["", f"[{parameter.name}]", f"value = {_number(parameter.value)}", f'unit = "{parameter.unit}"']
-        lines += [f"range = [{low}, {high}]", f"source = {_quoted(parameter.source)}"]
-        lines += [f"set_with = {_quoted(parameter.set_with)}"]
+    lines += ["", f"name = {quoted(name)}", f"description = {quoted(f'{host}, calibrated')}"]
+    lines += [f"{HOST} = {quoted(host)}", f"gemm_tiles = {[list(tile) for tile in calibration.gemm_tiles]}"]
+    lines += [line for parameter in calibration.parameters.values() for line in parameter_lines(parameter)]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
+def parameter_lines(parameter: ClusterParameter) -> list[str]:
+    """The table of a number in a cluster file."""
+    low, high = _number(parameter.low), _number(parameter.high)
+    return [
+        *("", f"[{parameter.name}]", f"value = {_number(parameter.value)}", f'unit = "{parameter.unit}"'),
+        *(f"range = [{low}, {high}]", f"source = {quoted(parameter.source)}"),
+        f"set_with = {quoted(parameter.set_with)}",
+    ]
+
+
+def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,0 +1,201 @@
+"""A cluster file from tables that others measured on a machine: matrix products, fused attention, nccl-tests.
+
+    GEMM table        CSV: m, n, k, perhaps batch, and seconds, ms, us or tflops
+    attention table   CSV: batch, seq, heads, head_size, pass (forward or backward), and seconds, ms, us; a causal mask
+    collectives       what nccl-tests' all_reduce_perf prints, for one number of GPUs
+
+The numbers that these decide are fitted as those of a calibration are (`fit.py`); all others are the base's.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import expm1, log
+from pathlib import Path
+from statistics import median
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from ptdp_core.simulator import Cluster, ClusterParameter, load_cluster, read_parameters
+from ptdp_core.simulator.kernels import KernelModel
+from ptdp_core.simulator.operators import Gemm
+from reproduce.analysis.calibration.fit import GROUPS, MEASURED, as_parameter
+from reproduce.analysis.calibration.gemm_fit import fit_gemms, gemm_error
+from reproduce.analysis.calibration.lines import FitPoint, Fitted, line, line_error
+from reproduce.analysis.calibration.write import WIDTH, fit_errors, parameter_lines, quoted
+from results.records.errors import UsageError
+
+TIMES = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6}
+LEAST_ROWS = 3
+PRODUCTS = {"forward": 2, "backward": 5}  # of fused attention, each of 2 FLOPs for a query, a key and an element
+# A line of nccl-tests: size, count, type, redop, root, then time (us), algbw, busbw (GB/s) out of place.
+NCCL_LINE = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s", re.MULTILINE)
+NCCL_RANK = re.compile(r"^#\s+Rank\s+\d+", re.MULTILINE)
+
+
+class TimedAttention(NamedTuple):
+    """A pass of fused attention as a table has it: its FLOPs, those that the mask hides included, and seconds."""
+
+    flops: float
+    seq: int
+    head: int
+    backward: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FromTables:
+    """What tables make of a base: numbers before and after, and how far the model with them is from each table."""
+
+    base: str
+    before: Mapping[str, ClusterParameter]
+    after: Mapping[str, ClusterParameter]
+    errors: Mapping[str, float]
+
+
+def rows_of(path: Path, columns: Sequence[str], further: Sequence[str] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV file with these columns, and one with a time or one of `further`. Raises `UsageError`."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {str(key).strip().lower(): str(value).strip() for key, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"cannot read {path}: {error}; needs a CSV file") from None
+    known = set(rows[0]) if rows else set()
+    if missing := [name for name in columns if name not in known]:
+        raise UsageError(f"{path} lacks the column {missing[0]!r}; needs {', '.join(columns)}, and a time")
+    if not known & {*TIMES, *further}:
+        raise UsageError(f"{path} has no time; needs a column {', '.join((*TIMES, *further))}")
+    if len(rows) < LEAST_ROWS:
+        raise UsageError(f"{path} has {len(rows)} rows; needs at least {LEAST_ROWS}")
+    return rows
+
+
+def _number(path: Path, line: int, row: Mapping[str, str], name: str, default: str = "") -> float:
+    text = row.get(name) or default
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{path}, line {line}: {name}={text!r} is no number above 0; needs one")
+    return value
+
+
+def _seconds(path: Path, line: int, row: Mapping[str, str], flops: float) -> float:
+    for name, unit in TIMES.items():
+        if name in row:
+            return unit * _number(path, line, row, name)
+    return flops / (1e12 * _number(path, line, row, "tflops"))
+
+
+def gemms(path: Path) -> dict[Gemm, float]:
+    """Seconds by shape, the median of those that a table has several times. Raises `UsageError`."""
+    found: dict[Gemm, list[float]] = defaultdict(list)
+    for number, row in enumerate(rows_of(path, ("m", "n", "k"), ("tflops",)), 2):
+        m, n, k = (int(_number(path, number, row, name)) for name in "mnk")
+        batch = int(_number(path, number, row, "batch", "1"))
+        found[m, n, k, batch].append(_seconds(path, number, row, 2.0 * m * n * k * batch))
+    return {shape: median(times) for shape, times in found.items()}
+
+
+def attention(path: Path) -> list[TimedAttention]:
+    """The passes of a table. Raises `UsageError`."""
+    passes = []
+    for number, row in enumerate(rows_of(path, ("batch", "seq", "heads", "head_size", "pass")), 2):
+        b, s, heads, head = (int(_number(path, number, row, name)) for name in ("batch", "seq", "heads", "head_size"))
+        if row["pass"] not in PRODUCTS:
+            raise UsageError(f"{path}, line {number}: pass={row['pass']!r}; needs {' or '.join(PRODUCTS)}")
+        flops = 2.0 * PRODUCTS[row["pass"]] * b * heads * s * s * head
+        passes.append(TimedAttention(flops, s, head, row["pass"] == "backward", _seconds(path, number, row, flops)))
+    return passes
+
+
+def all_reduces(path: Path) -> tuple[int, list[FitPoint]]:
+    """The number of GPUs, and bytes on the bus and seconds by size, of all_reduce_perf. Raises `UsageError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}; needs what all_reduce_perf prints") from None
+    rows = [(float(size), 1e-6 * float(us), float(alg), float(bus)) for size, us, alg, bus in NCCL_LINE.findall(text)]
+    rows = [row for row in rows if row[1] > 0 and row[2] > 0]
+    if len(rows) < LEAST_ROWS:
+        raise UsageError(f"{path} has {len(rows)} lines with a size and a time; needs what all_reduce_perf prints")
+    largest = max(rows)
+    ranks = len(NCCL_RANK.findall(text)) or round(2 / (2 - largest[3] / largest[2]))
+    if abs(largest[3] / largest[2] - 2 * (ranks - 1) / ranks) > 0.02:  # as rounded there
+        raise UsageError(
+            f"{path}: bus over algorithm bandwidth is {largest[3] / largest[2]:.3g} on {ranks} GPUs; needs an "
+            f"all-reduce, with {2 * (ranks - 1) / ranks:.3g}; try all_reduce_perf"
+        )
+    return ranks, [FitPoint(1, 2 * (ranks - 1) / ranks * size, seconds) for size, seconds, _, _ in rows]
+
+
+def fit_tables(
+    base: str, gemm_file: Path | None, attention_file: Path | None, collectives: Iterable[Path]
+) -> FromTables:
+    """The numbers of `base` that these tables decide. Raises `UsageError` for a table that cannot be read."""
+    known, cluster = read_parameters(base), load_cluster(base)
+    numbers: dict[str, tuple[Fitted, str]] = {}
+    errors: dict[str, float] = {}
+    if gemm_file:
+        times = gemms(gemm_file)
+        source = f"fitted, with the other GEMM numbers, to {len(times)} products of {gemm_file.name}"
+        fitted = fit_gemms(times, cluster)
+        numbers |= {name: (number, source) for name, number in fitted.items()}
+        cluster = replace(cluster, **{name: number.value for name, number in fitted.items()})  # type: ignore[arg-type]
+        errors["products"] = expm1(gemm_error(times, cluster, {}))
+    if attention_file:
+        passes = attention(attention_file)
+        for name, backward in (("attention_forward", False), ("attention_backward", True)):
+            if own := [each for each in passes if each.backward == backward]:
+                numbers[name] = _share(own, cluster, name), f"median of {len(own)} passes of {attention_file.name}"
+                cluster = replace(cluster, **{name: numbers[name][0].value})  # type: ignore[arg-type]
+        errors["attention"] = expm1(_attention_error(passes, cluster))
+    for path in collectives:
+        ranks, rows = all_reduces(path)
+        if ranks not in GROUPS or ranks > cluster.gpus_per_node:
+            raise UsageError(f"{path} is of {ranks} GPUs; needs 2, 4 or 8 of one node")
+        latency, bandwidth = line(rows)
+        numbers[f"nvlink_latency_{ranks}"] = latency, f"{path.name}: what does not depend on the size"
+        numbers[f"nvlink_bandwidth_{ranks}"] = bandwidth, f"{path.name}: bus bandwidth over the rest"
+        errors[f"all-reduces of {ranks}"] = expm1(line_error(rows, latency.value, bandwidth.value))
+    after = {name: as_parameter(name, known, value, source, MEASURED) for name, (value, source) in numbers.items()}
+    return FromTables(base, {name: known[name] for name in after}, after, errors)
+
+
+def _share(passes: Sequence[TimedAttention], cluster: Cluster, name: str) -> Fitted:
+    """The share of the peak at which long passes run, by the model's rule for shorter ones and other heads."""
+    whole = KernelModel(replace(cluster, **{name: 1.0}))  # type: ignore[arg-type]
+    shares = [whole.attention(*each[:4]) / each.seconds for each in passes]
+    return Fitted(median(shares), min(shares), max(shares))
+
+
+def _attention_error(passes: Sequence[TimedAttention], cluster: Cluster) -> float:
+    """Mean |log(model / measured)| over the passes."""
+    model = KernelModel(cluster)
+    return sum(abs(log(model.attention(*each[:4]) / each.seconds)) for each in passes) / len(passes)
+
+
+def text(found: FromTables, name: str, command: str) -> str:
+    """The cluster file: what differs from the base, and what of the model is how far from the tables."""
+    comment = f"Made by `{command}`: what the tables measured; all else is {found.base}'s. Mean difference of the model"
+    lines = [f"# {line}" for line in wrap(f"{comment} from them: {fit_errors(found.errors)}.", WIDTH - 2)]
+    lines += ["", f"name = {quoted(name)}", f"description = {quoted(f'{found.base}, with tables of this machine')}"]
+    lines += [f"base = {quoted(found.base)}"]
+    return "\n".join([*lines, *(line for each in found.after.values() for line in parameter_lines(each))]) + "\n"
+
+
+def document(out: Path, found: FromTables) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "out": str(out),
+        "base": found.base,
+        "before": {name: each.value for name, each in found.before.items()},
+        "parameters": [asdict(each) for each in found.after.values()],
+        "errors": dict(found.errors),
+    }
