@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = ROOT / "results" / "reference" / "accuracy" / "margins.json"
 
-CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest: nothing is known of its margins
+CLUSTER = "cluster"  # the parameter of a point on another cluster than the rest
 # In a figure of up to this many series, every set of at most half of them is moved against the rest; with more series,
 # whose sets would be too many, only one at a time.
 MOST_SERIES = 5
@@ -63,20 +63,24 @@ class Margins:
     - `throughput`: a throughput, or the time of an iteration
     - `ratio`: the ratio of two throughputs in one figure, which are neighbours in a series or two series at one x
     - `zero3`: a throughput with ZeRO-3, or a ratio with one
-    - `memory`: the peak memory of a GPU
+    - `memory`: the peak memory of a GPU; None where too few values are known
     """
 
     throughput: Margin
     ratio: Margin
     zero3: Margin
-    memory: Margin
+    memory: Margin | None
 
     def of(self, metric: str, parameters: Mapping[str, Any]) -> Margin | None:
-        """The margin of a metric of a point; None if it has none."""
+        """The margin of a metric of a point; None if it has none. A point on another cluster has that one's."""
+        if CLUSTER in parameters:
+            others = read(str(parameters[CLUSTER]))
+            rest = {name: value for name, value in parameters.items() if name != CLUSTER}
+            return others.of(metric, rest) if others else None
         kind = METRICS[metric].margin if metric in METRICS else None
-        if CLUSTER in parameters or kind is None:
+        if kind is None:
             return None
-        margin: Margin = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
+        margin: Margin | None = getattr(self, "zero3" if kind == "throughput" and _is_zero3(parameters) else kind)
         return margin
 
     def applied(self, point: PointResult) -> PointResult:
@@ -96,9 +100,8 @@ def read(cluster: str) -> Margins | None:
     if not FILE.is_file():
         return None
     document = json.loads(FILE.read_text(encoding="utf-8"))
-    if document["cluster"] != cluster:
-        return None
-    return Margins(**{name: Margin(**margin) for name, margin in document["margins"].items()})
+    known = document["margins"] if document["cluster"] == cluster else document["others"].get(cluster)
+    return known and Margins(**{name: margin and Margin(**margin) for name, margin in known.items()})
 
 
 def signs(*kinds: str) -> dict[str, int]:
@@ -124,11 +127,12 @@ def lines(margins: Margins | None) -> list[str]:
     if margins is None:
         return ["no intervals: the simulator's errors on this cluster are not known"]
     throughput, memory = margins.throughput, margins.memory
+    known = f"; memory to {memory} ({memory.n} values of one other cluster)" if memory else ""
+    without = "bubble, phases and traffic" if memory else "memory, bubble, phases and traffic"
     return [
         f"a simulated throughput or time is sure to {throughput}, a ratio of two to {margins.ratio} "
         f"({throughput.coverage:.0%} nominal; {throughput.tested:.0%} of {throughput.n} published values left out were "
-        f"inside); memory to {memory} ({memory.n} values of one other cluster); bubble, phases and traffic have no "
-        "interval: no data"
+        f"inside){known}; {without} have no interval: no data"
     ]
 
 
@@ -157,7 +161,7 @@ def _alternatives(
         for sign in (1, -1):
             shifts = {key: sign * size for key, size in sizes.items()}
             yield Alternative(name, exp(sign * max(sizes.values())), partial(_moved, results, shifts), suffix)
-    if any(signs("memory").keys() & point.metrics.keys() for point in results.points):
+    if margins.memory and any(signs("memory").keys() & point.metrics.keys() for point in results.points):
         for sign in (1, -1):
             move = partial(_moved_memory, results, sign * log(margins.memory.factor), usable_memory)
             yield Alternative("memory", margins.memory.factor**sign, move)

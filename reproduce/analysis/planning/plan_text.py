@@ -261,11 +261,11 @@ def note_lines(plan: TrainingPlan) -> list[str]:
         *_risk_lines(plan),
         *margins.lines(known),
     ]
-    if known and plan.papers_best and plan.best.config != plan.papers_best.config:
+    if known and known.memory and plan.papers_best and plan.best.config != plan.papers_best.config:
         notes.append(
             "these margins come from runs with the paper's techniques; what came after them has been scored less"
         )
-    if known and plan.best.peak_memory * known.memory.factor > plan.cluster.usable_memory:
+    if known and known.memory and plan.best.peak_memory * known.memory.factor > plan.cluster.usable_memory:
         notes.append("whether the best fits is not sure: its memory may be as much more")
     if near := sum(undecided(plan, estimate) for estimate in plan.search.ranked[1:]):
         notes.append(

@@ -13,10 +13,11 @@ from pandas import DataFrame, Series, concat
 
 from ptdp_core.simulator import load_cluster
 from reproduce.analysis.scoring import refit
-from reproduce.analysis.scoring.ledger import first_rank_bytes, studies
+from reproduce.analysis.scoring.ledger import TODAY, first_rank_bytes, predicted, studies
 from reproduce.experiment.margins import signs
 
 COVERAGE = 0.9
+OTHERS = ("a100-80", "h100")  # clusters of which the runs of several sources are scored (`ledger.TODAY`)
 
 # Errors are columns of |log(simulated/measured)|, whose index is the artifact or study that is left out as a whole.
 
@@ -55,12 +56,45 @@ def margins(published: DataFrame, refitted: Mapping[str, Any]) -> dict[str, Any]
             "zero3": _margin(zero3.log.abs(), "throughputs of Table 2 with ZeRO-3, the table left out of the fit"),
             "memory": _margin(memory_errors(), "memory of the first rank in BigScience's trials, never fitted"),
         },
+        "others": dict.fromkeys(OTHERS, _of_others(todays_errors())),
     }
 
 
 def _margin(errors: Series, source: str) -> dict[str, Any]:
     width, coverage = half_width(errors)
     return {"factor": exp(width), "coverage": coverage, "n": len(errors), "tested": tested(errors), "source": source}
+
+
+def todays_errors() -> Series:
+    """The errors of iteration times of public runs on `OTHERS`, none of which set a parameter, by study."""
+    logs = []
+    for study in studies():
+        if study.id in TODAY and study.cluster in OTHERS:
+            points = predicted(study)
+            ratios = points.iteration_time.astype(float) / points.seconds
+            logs.append(Series(ratios.map(log).abs().to_numpy(), index=[study.id] * len(points)))
+    return concat(logs)
+
+
+def widest(errors: Series) -> float:
+    """The margin of a source that is not among these, as a logarithm: the widest of theirs."""
+    return max(half_width(errors[[source]])[0] for source in errors.index.unique())
+
+
+def tested_by_source(errors: Series) -> float:
+    """The share of errors inside the margin made from the other sources."""
+    inside = sum((errors[[source]] <= widest(errors.drop(source))).sum() for source in errors.index.unique())
+    return int(inside) / len(errors)
+
+
+def _of_others(errors: Series) -> dict[str, Any]:
+    """The margins of a cluster of which other programs' runs are known: of times and throughputs alone."""
+    source = (
+        f"iterations of {len(errors.index.unique())} public sources on {' and '.join(OTHERS)}, each source left out"
+    )
+    speed = {"factor": exp(widest(errors)), "coverage": COVERAGE, "n": len(errors), "source": source}
+    speed["tested"] = tested_by_source(errors)
+    return {"throughput": speed, "ratio": speed, "zero3": speed, "memory": None}
 
 
 def _ratios(values: DataFrame) -> Series:

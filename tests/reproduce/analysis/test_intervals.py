@@ -43,6 +43,22 @@ def test_values_left_out_are_inside_as_often_as_said(recomputed, name):
     assert low <= recomputed["margins"][name]["tested"] <= high
 
 
+def test_other_people_s_runs_are_inside_the_worst_of_other_sources_as_often_as_said(recomputed):
+    committed = json.loads(margins.FILE.read_text())["others"]
+    assert committed.keys() == recomputed["others"].keys() == set(intervals.OTHERS)
+    for cluster, known in committed.items():
+        low, high = EXPECTED
+        assert low <= known["throughput"]["tested"] <= high
+        assert known["throughput"] == pytest.approx(recomputed["others"][cluster]["throughput"])
+        assert margins.read(cluster).memory is None
+
+
+def test_a_source_s_margin_is_the_widest_of_the_others():
+    errors = Series([0.1] * 20 + [0.2] * 20, index=["calm"] * 20 + ["wild"] * 20)
+    assert intervals.widest(errors) == 0.2
+    assert intervals.tested_by_source(errors) == 0.5  # all of the calm one, none of the wild one
+
+
 def test_zero3_has_too_few_values_for_90_percent(recomputed):
     zero3 = recomputed["margins"]["zero3"]
     assert (zero3["n"], zero3["coverage"], zero3["tested"]) == (6, pytest.approx(6 / 7), None)

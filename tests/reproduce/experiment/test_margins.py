@@ -53,13 +53,20 @@ def test_intervals_of_what_has_a_margin():
     assert (wide.low, wide.high, wide.coverage) == (5.5, 22, 0.8)
 
 
+def test_a_point_on_another_cluster_has_that_one_s_margin():
+    known = margins.read("h100").throughput.factor
+    metrics = MARGINS.applied(point("a", 1, 11.0, cluster="h100")).metrics
+    assert metrics["throughput_per_gpu"].interval == Interval(11 / known, 11 * known, 0.9)
+    assert MARGINS.applied(point("a", 1, 11.0, cluster="b200")).metrics["throughput_per_gpu"].interval is None
+
+
 def test_numbers_that_are_not_simulated_have_none():
     derived = replace(point("a", 1, 11.0), metrics={"throughput_per_gpu": Metric(1.0, "FLOP/s", "derived")})
     assert MARGINS.applied(derived) == derived
 
 
-def test_only_the_scored_cluster_has_margins():
-    assert margins.read("selene") is not None
+def test_only_scored_clusters_have_margins():
+    assert all(margins.read(cluster) is not None for cluster in ("selene", "h100", "a100-80"))
     assert margins.read("jean_zay") is None
     assert margins.lines(None) == ["no intervals: the simulator's errors on this cluster are not known"]
 
