@@ -26,7 +26,7 @@ NAMES = {"allreduce_": "all_reduce", "_allgather_base_": "all_gather", "_reduce_
 def group_names(groups: Groups) -> dict[str, str]:
     """The axis or lane of each process group of a rank, by the name that PyTorch gave the group."""
     lanes = {"up": groups.up, "down": groups.down}
-    named = {axis.name: axis.group for axis in (groups.pp, groups.dp, groups.tp)} | lanes
+    named = {axis.name: axis.group for axis in groups.axes} | lanes
     return {group.group_name: name for name, group in named.items() if group is not None}
 
 

@@ -83,7 +83,7 @@ class Trainer:
 
     def _before(self, action: Action) -> None:
         """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
-        self.rng.begin(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
+        self.rng.begin(self.done, action.microbatch * self.settings.parallel.d + self.groups.replica)
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
