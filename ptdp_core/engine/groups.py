@@ -81,6 +81,13 @@ class Axis:
         work.wait()
         return out
 
+    def all_to_all(self, parts: torch.Tensor) -> torch.Tensor:
+        """Send `parts[i]` to rank i of an axis of several ranks; the result has at i what rank i sent here."""
+        self.calls["all_to_all"] += 1
+        out = torch.empty_like(parts, memory_format=torch.contiguous_format)
+        dist.all_to_all_single(out, parts.contiguous(), group=self.group)
+        return out
+
     def part(self, x: torch.Tensor) -> torch.Tensor:
         """This rank's 1/size of the flattened `x`, which is a view if `x` is contiguous."""
         return x.reshape(-1).chunk(self.size)[self.rank]

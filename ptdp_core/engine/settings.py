@@ -177,8 +177,11 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
         )
-    if parallel.c > 1:
-        raise ConfigurationError(f"c={parallel.c} is simulated only; needs c=1 to train; try c=1")
+    if parallel.c > 1 and parallel.context_exchange == "ring":
+        raise ConfigurationError(
+            f"c={parallel.c} with context_exchange='ring' is simulated only; needs another to train; "
+            "try context_exchange='all_gather'"
+        )
     if parallel.data_parallel == "zero2":
         raise ConfigurationError(
             "data_parallel='zero2' is simulated only; needs another to train; try data_parallel='torch'"

@@ -51,10 +51,10 @@ def settings_of(case: dict[str, Any]) -> Settings:
     return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
 
 
-def batches(B: int) -> list[torch.Tensor]:
+def batches(B: int, seq: int = SEQ) -> list[torch.Tensor]:
     """The data of every test: one [B, s+1] tensor of tokens per step."""
     generator = torch.Generator().manual_seed(99)
-    return [torch.randint(0, VOCAB, (B, SEQ + 1), generator=generator) for _ in range(STEPS)]
+    return [torch.randint(0, VOCAB, (B, seq + 1), generator=generator) for _ in range(STEPS)]
 
 
 def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
@@ -62,7 +62,7 @@ def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
     par = settings.parallel
 
     def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
-        start = (j * par.d + groups.dp.rank) * par.b
+        start = (j * par.d + groups.replica) * par.b
         part = data[start : start + par.b]
         return part[:, :-1], part[:, 1:]
 
@@ -113,7 +113,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
     settings, groups, trainer = make(case, groups)
     worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
     flat = trainer.buffer.grad_data
-    for step, data in enumerate(batches(settings.parallel.B)):
+    for step, data in enumerate(batches(settings.parallel.B, settings.model.seq)):
         captured: dict[str, torch.Tensor] = {}
         finish = trainer.buffer.finish
 
@@ -145,7 +145,7 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
     out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
@@ -167,11 +167,11 @@ def merged(case: dict[str, Any]) -> str:
 
 def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """`measure` for each case; those of one layout share their process groups."""
-    groups: dict[tuple[int, int, int], Groups] = {}
+    groups: dict[tuple[int, ...], Groups] = {}
     rows = []
     for case in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d
         groups[layout] = groups.get(layout) or groups_of(settings_of(case))
         rows.append(measure(case, groups[layout]))
     return rows
