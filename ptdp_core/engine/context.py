@@ -22,8 +22,6 @@ from ptdp_core.engine.groups import Axis
 
 def own_chunks(x: torch.Tensor, cp: Axis, dim: int) -> torch.Tensor:
     """This rank's two chunks of x, of which `dim` is the whole sequence."""
-    if cp.size == 1:
-        return x
     chunks = x.chunk(2 * cp.size, dim)
     return torch.cat((chunks[cp.rank], chunks[-1 - cp.rank]), dim)
 
@@ -45,7 +43,7 @@ class _View(NamedTuple):
 
     size: torch.Size
     stride: tuple[int, ...]
-    offset: int
+    offset: int | torch.SymInt
 
 
 class GatheredKeys:

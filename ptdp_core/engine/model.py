@@ -124,7 +124,7 @@ class Build:
         model, device = self.model, self.make.device
         halves = torch.arange(0, model.head_size, 2, device=device).float() / model.head_size
         positions = torch.arange(model.seq, device=device).float()
-        if not self.exchanges_heads:
+        if self.cp.size > 1 and not self.exchanges_heads:
             positions = own_chunks(positions, self.cp, 0)
         angles = torch.outer(positions, 1.0 / model.rope_theta**halves)
         return angles.cos().to(self.make.dtype).unsqueeze(1), angles.sin().to(self.make.dtype).unsqueeze(1)
@@ -159,9 +159,8 @@ class Attention(nn.Module):
     def __init__(self, build: Build, name: str, layer: int) -> None:
         super().__init__()
         self.build, self.layer, model = build, layer, build.model
-        self.heads = model.heads // build.tp.size  # that this rank computes
-        if build.exchanges_heads:
-            self.heads //= build.cp.size
+        self.exchanges_heads = build.exchanges_heads
+        self.heads = model.heads // build.tp.size // (build.cp.size if self.exchanges_heads else 1)
         self.queries = model.heads // model.query_groups  # how many queries share a key and a value
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
@@ -174,7 +173,7 @@ class Attention(nn.Module):
         With context parallelism these have S/c tokens in place of S.
         """
         build, qkv_SBF = self.build, self.qkv(x_SBH)
-        if build.exchanges_heads:
+        if self.exchanges_heads:
             qkv_SBF = to_heads(qkv_SBF, build.cp)
         (s, b, _), d = qkv_SBF.shape, self.build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
@@ -182,13 +181,13 @@ class Attention(nn.Module):
         if self.build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
-        if build.cp.size > 1 and not build.exchanges_heads:
+        if build.cp.size > 1 and not self.exchanges_heads:
             repeated = build.recompute_attention or build.recompute_layers > 0
             core = partial(attend, core, cp=build.cp, keeps_part=not repeated)
         again = build.recompute_attention
         context_SND = recomputed(core, q_SND, k_SND, v_SND) if again else core(q_SND, k_SND, v_SND)
         context_SBF = context_SND.reshape(s, b, self.heads * d)
-        return self.projection(to_sequence(context_SBF, build.cp) if build.exchanges_heads else context_SBF)
+        return self.projection(to_sequence(context_SBF, build.cp) if self.exchanges_heads else context_SBF)
 
     def _turned(self, x_SND: torch.Tensor) -> torch.Tensor:
         """Rotary positions (Su et al. 2021): turn elements i and i + D/2 of each head by position * theta^(-2i/D)."""
@@ -351,7 +350,7 @@ class Chunk(nn.Module):
         build, scattered = self.build, self.build.boundary.is_scattered
         if self.is_first:
             assert tokens_BS is not None
-            x = self._embed(own_chunks(tokens_BS, build.cp, 1))
+            x = self._embed(tokens_BS if build.cp.size == 1 else own_chunks(tokens_BS, build.cp, 1))
         assert x is not None
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
@@ -362,7 +361,7 @@ class Chunk(nn.Module):
             x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)
         if self.is_last:
             assert labels_BS is not None
-            return self._loss(x, own_chunks(labels_BS, build.cp, 1))
+            return self._loss(x, labels_BS if build.cp.size == 1 else own_chunks(labels_BS, build.cp, 1))
         return split(x, build.tp) if self.sent and scattered else x
 
     def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -381,7 +380,7 @@ class Chunk(nn.Module):
         sequence_parallel = build.sequence_parallel
         x_SBH = embed(tokens_BS.T, self.word, build.tp, sequence_parallel)
         if self.position is not None:
-            position_SH = own_chunks(self.position, build.cp, 0)
+            position_SH = self.position if build.cp.size == 1 else own_chunks(self.position, build.cp, 0)
             if sequence_parallel:
                 position_SH = position_SH.chunk(build.tp.size)[build.tp.rank]
             x_SBH = x_SBH + position_SH.unsqueeze(1)

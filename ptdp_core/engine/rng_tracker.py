@@ -2,9 +2,10 @@
 
 Before each random operator the default generator is seeded from (seed, step, microbatch, layer, site); for a tensor
 that is split over tensor-parallel ranks, from the tensor rank, too. So the masks of replicated tensors are equal on all
-tensor ranks, and those of split tensors differ. All differ between context ranks, which have different tokens. A mask is the same for every p, v, d and schedule, in a recomputed
-forward pass, and after a restart, which needs to know only (seed, step). The mask of a split tensor depends on t: that
-of the attention always, with sequence parallelism all of them.
+tensor ranks, and those of split tensors differ. Context ranks, which have other tokens, have other masks. A mask is the
+same for every p, v, d and schedule, in a recomputed forward pass, and after a restart, which needs to know only (seed,
+step). The mask of a split tensor depends on t: that of the attention always, with sequence parallelism all of them. All
+depend on c.
 """
 
 from dataclasses import dataclass

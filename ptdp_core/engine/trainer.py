@@ -77,13 +77,14 @@ class Trainer:
             self.buffer.gather_behind(module for chunk in self.chunks for module in chunk.modules())
         self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)
         self.p2p = P2PCommunicator(groups, Boundary.of(settings.training).message_shape, dtype)
+        self._replica, self._replicas = groups.replica, parallel.d
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
         """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
-        self.rng.begin(self.done, action.microbatch * self.settings.parallel.d + self.groups.replica)
+        self.rng.begin(self.done, action.microbatch * self._replicas + self._replica)
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
@@ -117,7 +118,7 @@ class Trainer:
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.
 
-        All microbatches have equally many tokens, on each context rank too, so a mean of means is the mean over all tokens.
+        All microbatches have equally many tokens, on every context rank: a mean of means is the mean over all tokens.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
         if losses:
