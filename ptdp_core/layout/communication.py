@@ -172,11 +172,12 @@ def context_passes(config: TrainingConfig) -> PassCollectives:
 def recomputed_context_passes(config: TrainingConfig) -> tuple[Collective, ...]:
     """The collectives of `context_passes` that a layer's recomputation repeats in the backward pass.
 
-    What that gathers is what the backward pass needs, so that 'all_gather' repeats none.
+    What a recomputed layer gathers is what its backward pass needs, so that 'all_gather' repeats none. The attention
+    core, which selective recomputation repeats, is between those of 'all_to_all'.
     """
     parallel = config.parallel
-    repeats = parallel.recompute == "full" or parallel.recomputes_attention
-    return context_passes(config).forward if repeats and parallel.context_exchange != "all_gather" else ()
+    repeats = parallel.recompute == "full" and parallel.context_exchange != "all_gather"
+    return context_passes(config).forward if repeats else ()
 
 
 def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:

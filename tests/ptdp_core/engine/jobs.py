@@ -228,16 +228,22 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
     return rows
 
 
-def communicated(beat: Any, case: dict[str, Any]) -> dict[str, int]:
+def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
     from benchmarks.exact.ranks import Counts
 
-    settings, groups, trainer = make(case)
+    settings, groups, trainer = make(case, groups)
     trainer.buffer.zero()
     with Counts(groups) as counts:
-        trainer.executor.run(feed(settings, groups, batches(settings.parallel.B)[0]))
+        trainer.executor.run(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
         trainer.buffer.finish()
     return counts.communication()
+
+
+def all_communicated(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """`communicated` for cases of one layout, which share their process groups."""
+    groups = groups_of(settings_of(cases[0]))
+    return [communicated(beat, case, groups) for case in cases]
 
 
 def places(beat: Any, sizes: tuple[int, int, int]) -> list[int]:
