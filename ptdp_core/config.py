@@ -23,7 +23,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
-    "cp": "the letter here is c; try c",
+    "cp": "context parallelism is the letter c here; try c",
     "ep": "expert parallelism is not modelled; p, t, c and d are",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }

@@ -276,11 +276,11 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     """
     config, phases = estimate.config, estimate.phase_times
     model, parallel = config.model, config.parallel
-    costs, group = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node)
+    costs, group, local = CostModel(cluster), tensor_group(parallel.t, cluster.gpus_per_node), config.local_model
 
     def communicates(work: Callable[..., operators.Work]) -> float:
         sequence_parallel = parallel.sequence_parallel
-        return costs.communication(work(model, parallel.b, parallel.t, sequence_parallel=sequence_parallel), group)
+        return costs.communication(work(local, parallel.b, parallel.t, sequence_parallel=sequence_parallel), group)
 
     layers = model.layers * parallel.m / parallel.p  # layers that a GPU passes a microbatch through
     forward, backward = map(communicates, (operators.layer_forward, operators.layer_backward))
