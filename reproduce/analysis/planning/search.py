@@ -287,11 +287,14 @@ def time_shares(estimate: Estimate, cluster: Cluster) -> dict[str, float]:
     ends = fsum(map(communicates, operators.ENDS))
     again = layers * forward if parallel.recompute == "full" else 0.0
     tensor = layers * (forward + backward) + ends * parallel.m / parallel.p
+    *waits, waits_again = (layers * seconds for seconds in costs.context_waits(config))
+    context = fsum(waits)
     passes = phases["forward"] + phases["backward"] + phases["embedding_and_logits"]
     return {
-        "computation": passes - tensor,
-        "recomputation": phases["recompute"] - again,
+        "computation": passes - tensor - context,
+        "recomputation": phases["recompute"] - again - waits_again,
         "tensor-parallel communication": tensor + again,
+        "context-parallel communication": context + waits_again,
         "pipeline communication": phases["pipeline_communication"],
         "bubble": phases["bubble"],
         "data-parallel communication": phases["data_parallel"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
-from ptdp_core.layout import context_passes, rank_elements, stage_passes
+from ptdp_core.layout import rank_elements, stage_passes
 from ptdp_core.simulator import load_cluster, operators, simulate
 from ptdp_core.simulator.bounds import least_time
 from ptdp_core.simulator.costs import CostModel
@@ -70,25 +70,23 @@ def test_gathered_keys_and_values_take_one_gather_forward_and_a_gather_and_a_sca
     config, network = configured(c=4), NetworkModel(H100)
     whole = 2 * MODEL.seq * 2 * MODEL.query_groups * MODEL.head_size  # bytes of all keys and values
     one = network.one_way(data_group(1, 4, H100.gpus_per_node), whole)
-    model, exchange = CostModel(H100), context_passes(config)
-    work = operators.Work()
-    assert model.context_exchange(config, exchange.forward, work) == pytest.approx(one)
-    assert model.context_exchange(config, exchange.backward, work) == pytest.approx(2 * one)
+    assert CostModel(H100).context_waits(config) == pytest.approx((one, 2 * one, 0.0))
+    recomputed = configured(c=4, recompute="full")
+    assert CostModel(H100).context_waits(recomputed) == CostModel(H100).context_waits(config)
 
 
 def test_around_a_ring_messages_hide_under_attention_as_long_as_it_lasts() -> None:
     c = 4
-    config = configured(c=c, context_exchange="ring")
-    context = Context(c, "ring")
-    work = operators.layer_forward(config.local_model, 1, 1, scores=False, context=context)
-    model = CostModel(H100)
-    attends = sum(model.kernels.attention(*each) for each in work.attention) / c
-    forward = context_passes(config).forward
-    assert model.context_exchange(config, forward, work) == 0
-    slow = CostModel(replace(H100, nvlink_p2p_bandwidth=1e9))
+    config = configured(c=c, context_exchange="ring", recompute="full")
+    whole = operators.layer_forward(config.local_model, 1, 1, scores=False, context=Context(c, "ring"))
+    model, slow = CostModel(H100), CostModel(replace(H100, nvlink_p2p_bandwidth=1e9))
+    attends = sum(model.kernels.attention(*each) for each in whole.attention) / c
     step = 2 * 2 * config.local_model.seq * MODEL.query_groups * MODEL.head_size / 1e9
+    assert model.context_waits(config) == (0, 0, 0)
     assert step > attends
-    assert slow.context_exchange(config, forward, work) == pytest.approx((c - 1) * (step - attends))
+    forward, backward, again = slow.context_waits(config)
+    assert forward == again == pytest.approx((c - 1) * (step - attends))
+    assert forward < backward < 2 * (c - 1) * step  # with the gradients' messages, under a longer pass
 
 
 def test_an_all_to_all_sends_all_but_a_rank_s_own_part() -> None:
@@ -139,6 +137,6 @@ def test_the_bound_of_a_search_is_below_the_simulated_time(exchange: str, parall
 
 
 def test_sequences_too_long_for_a_gpu_fit_when_they_are_shared() -> None:
-    alone, shared = (simulate(configured(d=8 // c, c=c), H100) for c in (1, 8))
+    alone, shared = (simulate(configured(d=16 // c, c=c), H100) for c in (1, 8))
     assert not alone.fits
     assert shared.fits
