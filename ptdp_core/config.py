@@ -212,7 +212,10 @@ class ParallelConfig:
         "local",
         choices=("local", "torch", "zero2", "zero3"),
     )
-    sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
+    sharded_optimizer: bool = described(
+        "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
+        False,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -288,7 +291,7 @@ class ParallelConfig:
 
     @property
     def weight_replicas(self) -> int:
-        """GPUs that hold the same weights, over which gradients are reduced and a sharded optimizer is: d*c."""
+        """GPUs that hold the same weights, over which gradients are reduced and the optimizer's states sharded: d*c."""
         return self.d * self.c
 
     @property
