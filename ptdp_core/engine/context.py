@@ -6,6 +6,7 @@ has as many scores. All but attention needs no other rank's tokens; it has them 
 - 'all_gather': each rank gathers the keys and values of the whole sequence for its queries. It keeps its own part only,
   and gathers again for the backward pass, which reduce-scatters their gradients
 - 'all_to_all' (DeepSpeed-Ulysses, arXiv:2309.14509): each rank gets all of the sequence for 1/c of the heads
+- 'ring': keys and values go from rank to rank (`ring_attention.py`)
 
 Shapes: S sequence, B microbatch, F features of the heads, N heads of the microbatch, D head size, c context ranks.
 """

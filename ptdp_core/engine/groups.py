@@ -26,6 +26,21 @@ reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduc
 
 
 @dataclass(frozen=True)
+class PassedOn:
+    """A tensor on its way to the next rank of an axis, and the one that comes from the rank before."""
+
+    sent: torch.Tensor  # alive until it has been sent
+    received: torch.Tensor
+    works: Sequence[dist.Work]
+
+    def wait(self) -> torch.Tensor:
+        """Wait for both, and return the tensor received."""
+        for work in self.works:
+            work.wait()
+        return self.received
+
+
+@dataclass(frozen=True)
 class Axis:
     """One axis of the grid, as this rank sees it: its process group, and its rank in it.
 
@@ -87,6 +102,16 @@ class Axis:
         out = torch.empty_like(parts, memory_format=torch.contiguous_format)
         dist.all_to_all_single(out, parts.contiguous(), group=self.group)
         return out
+
+    def start_to_pass_on(self, x: torch.Tensor) -> "PassedOn":
+        """Start to send `x` to the next rank of an axis of several, and to receive that of the rank before."""
+        self.calls["pass_on"] += 1
+        received, following, before = torch.empty_like(x), (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
+            dist.P2POp(dist.irecv, received, group=self.group, group_peer=before),
+            dist.P2POp(dist.isend, x, group=self.group, group_peer=following),
+        ]
+        return PassedOn(x, received, dist.batch_isend_irecv(pair))
 
     def part(self, x: torch.Tensor) -> torch.Tensor:
         """This rank's 1/size of the flattened `x`, which is a view if `x` is contiguous."""

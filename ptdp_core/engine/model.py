@@ -24,6 +24,7 @@ from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
 from ptdp_core.engine.recompute import recomputed
+from ptdp_core.engine.ring_attention import ring_attention
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.tensor_parallel import (
@@ -181,7 +182,9 @@ class Attention(nn.Module):
         if build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
-        if build.cp.size > 1 and not self.exchanges_heads:
+        if build.cp.size > 1 and build.context_exchange == "ring":
+            core = partial(ring_attention, b=b, cp=build.cp)
+        elif build.cp.size > 1 and not self.exchanges_heads:
             repeated = build.recompute_attention or build.recompute_layers > 0
             core = partial(attend, core, cp=build.cp, keeps_part=not repeated)
         again = build.recompute_attention

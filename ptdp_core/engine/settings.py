@@ -177,10 +177,10 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
         )
-    if parallel.c > 1 and parallel.context_exchange == "ring":
+    if parallel.c > 1 and parallel.context_exchange == "ring" and engine.dropout:
         raise ConfigurationError(
-            f"c={parallel.c} with context_exchange='ring' is simulated only; needs another to train; "
-            "try context_exchange='all_gather'"
+            f"dropout={engine.dropout} with context_exchange='ring', whose attention drops nothing; needs dropout=0; "
+            "try dropout=0, or context_exchange='all_gather'"
         )
     if parallel.data_parallel == "zero2":
         raise ConfigurationError(

@@ -7,9 +7,23 @@ import torch
 
 from ptdp_core.engine.context import by_rank, in_order, own_chunks
 from ptdp_core.engine.groups import Axis
+from ptdp_core.engine.ring_attention import seen
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
+
+
+@pytest.mark.parametrize("c", [2, 3, 4])
+def test_around_a_ring_every_query_meets_the_keys_before_it_once(c: int) -> None:
+    """Position by position: what a rank takes of each part, under the mask of its own, is all that is to be seen."""
+    s = 24 // c
+    places = [own_chunks(torch.arange(24), Axis("cp", rank, c), 0) for rank in range(c)]
+    for rank, mine in enumerate(places):
+        met: list[tuple[int, int]] = []
+        for source, theirs in enumerate(places):
+            queries, keys = seen(source, rank, s)
+            met += [(int(i), int(j)) for i in mine[queries] for j in theirs[keys] if source != rank or j <= i]
+        assert sorted(met) == sorted((int(i), j) for i in mine for j in range(int(i) + 1))
 
 
 @pytest.mark.parametrize("c", [2, 3, 4])

@@ -144,9 +144,10 @@ def test_context_parallelism_communicates_what_the_layout_says(layout: dict[str,
     same = sizes | {"seq": 16, "layers": 4, "b": 2, "B": 6 * sizes["d"], "heads": 8, "kv_heads": 8, "hidden": 32}
     cases = [
         same | {"context_exchange": exchange, "recompute": recompute, "sequence_parallel": sizes["t"] > 1}
-        for exchange in ("all_gather", "all_to_all")
+        for exchange in ("all_gather", "ring", "all_to_all")
         for recompute in ("none", "selective", "full")
     ]
+    cases = [case | {"attention": "sdpa"} if case["context_exchange"] == "ring" else case for case in cases]
     ranks = sizes["p"] * sizes["t"] * sizes["c"] * sizes["d"]
     by_rank = launch(jobs.all_communicated, ranks, (cases,), timeout=120)
     for case, *rows in zip(cases, *by_rank, strict=True):
@@ -174,6 +175,10 @@ def expected(config: TrainingConfig, stage: int) -> Counter[str]:
         if stage == parallel.p - 1:  # of the cross-entropy, a number per token
             calls += [Collective(ALL_REDUCE, "tp", tokens, FP32)] * 3 * parallel.m
     for call in calls:
+        if call.operation == "ring":  # a message with a part to the next rank, c - 1 times
+            counts["cp send calls"] += parallel.c - 1
+            counts["cp send bytes"] += (parallel.c - 1) * call.elements // parallel.c * WIDTH
+            continue
         size = parallel.t if call.group == "tp" else parallel.c
         counts[f"{call.group} {call.operation} calls"] += 1
         # A rank gives its part to an all-gather, and everything to the others.

@@ -22,6 +22,7 @@ from tests.ptdp_core.engine import jobs, serial, serial_later
 
 TOLERANCE = 1e-9
 LAYOUTS = [(p, t, d) for p, t, d in itertools.product((1, 2, 4), repeat=3) if p * t * d <= 8]
+EXCHANGES = ("all_gather", "ring", "all_to_all")
 PIPELINES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3)]
 
 
@@ -237,10 +238,12 @@ def context_grid() -> list[dict[str, Any]]:
     cases = []
     for (p, t, d), c in itertools.product(LAYOUTS, (2, 4)):
         for schedule, v in (*PIPELINES[1:3], ("zb-h1", 1)) if p > 1 else [("1f1b", 1)]:
-            for exchange in ("all_gather", "all_to_all") if p * t * d * c <= 8 else ():
+            for exchange in EXCHANGES if p * t * d * c <= 8 else ():
                 case = draw_rest(rng, p=p, t=t, d=d, v=v, schedule=schedule, exchange=rng.choice(MODES))
                 case |= {"c": c, "context_exchange": exchange, "seq": 16, "hidden": 32, "heads": 8, "dropout": 0.0}
-                case |= rng.choice(({}, LLAMA)) if exchange == "all_gather" or c * t <= 4 else {}
+                case |= rng.choice(({}, LLAMA)) if exchange != "all_to_all" or c * t <= 4 else {}
+                if exchange == "ring":
+                    case["attention"] = "sdpa"
                 if rng.random() < 0.5:
                     case |= {"recompute": "selective", "distribute_checkpointed_activations": False}
                 if t > 1 and rng.random() < 0.5:
@@ -254,14 +257,14 @@ CONTEXT = context_grid()
 
 
 def test_the_grid_of_context_parallelism_holds_everything_with_both_exchanges() -> None:
-    assert len(CONTEXT) >= 40
-    for exchange in ("all_gather", "all_to_all"):
+    assert len(CONTEXT) >= 60
+    for exchange in EXCHANGES:
         cases = [case for case in CONTEXT if case["context_exchange"] == exchange]
         assert {c["c"] for c in cases} == {2, 4}
         assert {c["recompute"] for c in cases} == {"full", "selective", "none"}
         assert {c["schedule"] for c in cases} == {"1f1b", "interleaved", "zb-h1"}
         for field in ("attention", "data_parallel", "sharded_optimizer", "exchange"):
-            assert len({c[field] for c in cases}) == 2
+            assert len({c[field] for c in cases}) == (1 if (exchange, field) == ("ring", "attention") else 2)
         for size in ("p", "t", "d"):
             assert len({c[size] for c in cases}) >= 2
         assert any("kv_heads" in c for c in cases)
@@ -283,7 +286,7 @@ def test_parity_with_context_parallelism_of_the_rest(part: int, references: Refe
 def test_parity_with_context_parallelism_and_overlap(part: int, references: References) -> None:
     """Also on four stages in a V, and with layers that are not evenly divided."""
     context = {"seq": 16, "hidden": 32, "heads": 8, "c": (2, 2, 4, 4)[part], "exchange": "overlapped"}
-    context |= {"context_exchange": ("all_gather", "all_to_all")[part % 2]}
+    context |= {"context_exchange": EXCHANGES[part % 3], "attention": "sdpa"}
     vs = {"p": 2, "v": 2, "d": 1, "B": 4, "schedule": "zb-v", "data_parallel": "torch", "sharded_optimizer": True}
     uneven = {"p": 2, "d": 1, "B": 4, "layers": 5, "pipeline_layout": "Ett|tttL", "recompute": "selective"}
     cases = [overlapped(case) for case in CONTEXT[part::4]]
