@@ -9,7 +9,7 @@ Every field has a sentence about itself, which command-line help and documentati
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
@@ -427,7 +427,7 @@ class TrainingConfig:
         absent = {item.name for item in known if item.metadata["later"] and values[item.name] == item.default}
         return {name: value for name, value in values.items() if name not in absent}
 
-    @property
+    @cached_property
     def local_model(self) -> ModelConfig:
         """The model with as many tokens of a sequence as a context rank has, s/c: for all but attention's keys."""
         c = self.parallel.c

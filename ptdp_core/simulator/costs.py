@@ -291,7 +291,7 @@ class CostModel:
         model, parallel = config.local_model, config.parallel
         b, t = parallel.b, parallel.t
         group = tensor_group(t, self.cluster.gpus_per_node)
-        context = operators.Context(parallel.c, parallel.context_exchange)
+        context = operators.Context.of(parallel)
         core: dict[str, Any] = {"scores": parallel.writes_scores, "context": context}
         how = core | {"sequence_parallel": parallel.sequence_parallel}
         layer_forward = operators.layer_forward(model, b, t, **how)
@@ -333,10 +333,10 @@ class CostModel:
         All-gathers, reduce-scatters and all-to-alls are waited for. Around a ring each GPU attends to one part while it
         passes another one on, and waits for as long as the messages take longer.
         """
-        parallel, model = config.parallel, config.local_model
+        parallel = config.parallel
         if parallel.c == 1:
             return 0.0, 0.0, 0.0
-        attention = model, parallel.b, parallel.t, False, operators.Context(parallel.c, parallel.context_exchange)
+        attention = config.local_model, parallel.b, parallel.t, False, operators.Context.of(parallel)
         forward, backward = operators.attention_core_forward(*attention), operators.attention_core_backward(*attention)
         calls = context_passes(config)
         return (

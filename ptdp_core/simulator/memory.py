@@ -69,10 +69,11 @@ def attention_core_bytes(config: TrainingConfig) -> int:
     model, parallel = config.local_model, config.parallel
     if not parallel.writes_scores:
         return 0
-    context = Context(parallel.c, parallel.context_exchange)
+    context = Context.of(parallel)
     scores = (5 if model.dropout else 2) * parallel.b * context.scores(model)
-    whole = 4 * config.model.seq * parallel.b * context.heads(model.hidden)
-    return (scores + (whole if model.query_groups < model.heads else 0)) // parallel.t
+    shared = model.query_groups < model.heads
+    copies = 4 * config.model.seq * parallel.b * context.heads(model.hidden) if shared else 0
+    return (scores + copies) // parallel.t
 
 
 def exchanged_bytes(config: TrainingConfig) -> int:
@@ -81,9 +82,10 @@ def exchanged_bytes(config: TrainingConfig) -> int:
     Keys and values of the whole sequence and their gradients, or of a ring those that come and go, or what is sent in
     an all-to-all, and received.
     """
-    model, parallel = config.local_model, config.parallel
+    parallel = config.parallel
     if parallel.c == 1:
         return 0
+    model = config.local_model
     own = 2 * 2 * model.seq * parallel.b * model.query_groups * model.head_size
     sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
     both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.hidden)
@@ -144,8 +146,7 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, software: Softwar
     if parallel.recompute == "full":
         recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
     in_mlp = 2 * model.seq * parallel.b * (model.mlp_outputs + model.mlp_width) // t
-    context = Context(parallel.c, parallel.context_exchange)
-    scores = 2 * parallel.b * context.scores(model) if parallel.writes_scores else 0
+    scores = 2 * parallel.b * Context.of(parallel).scores(model) if parallel.writes_scores else 0
     in_attention = exchanged_bytes(config) + scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
     if parallel.recompute == "selective":
         in_attention += attention_core_bytes(config)

@@ -20,7 +20,7 @@ attention is one kernel forward and three backward (FlashAttention): products wi
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ptdp_core.config import ModelConfig, padded_vocab
+from ptdp_core.config import ModelConfig, ParallelConfig, padded_vocab
 from ptdp_core.layout import (
     ALL_REDUCE,
     FP32,
@@ -52,6 +52,11 @@ class Context(NamedTuple):
     c: int = 1
     exchange: str = "all_gather"
 
+    @staticmethod
+    def of(parallel: ParallelConfig) -> "Context":
+        """That of a configuration."""
+        return ALONE if parallel.c == 1 else Context(parallel.c, parallel.context_exchange)
+
     def blocks(self, s: int) -> tuple[tuple[int, int], ...]:
         """The products of attention for s local tokens: the queries and the keys of each, on the first context rank.
 
@@ -71,6 +76,8 @@ class Context(NamedTuple):
 
     def scores(self, model: ModelConfig) -> int:
         """Elements of the scores that the tensor ranks with one GPU's tokens compute together, of one sequence."""
+        if self.c == 1:
+            return model.heads * model.seq**2
         return self.heads(model.heads) * sum(queries * keys for queries, keys in self.blocks(model.seq))
 
     def longest(self, s: int) -> int:
