@@ -9,6 +9,7 @@ from ptdp_core.engine.context import by_rank, in_order, own_chunks
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.ring_attention import seen
 from ptdp_core.engine.rng_tracker import RNGTracker
+from ptdp_core.launch import preflight
 from ptdp_core.launch.local import launch
 from tests.ptdp_core.engine import jobs
 
@@ -76,3 +77,13 @@ def test_the_chunks_of_a_rank_have_masks_of_their_own() -> None:
     case: dict[str, Any] = {"c": 2, "B": 1, "layers": 1, "seq": 16, "dropout": 0.5}
     for seeds in launch(jobs.seeds_of_attention, 2, (case,), timeout=60):
         assert len(seeds) == len(set(seeds)) == 2
+
+
+def test_on_a_gpu_a_ring_needs_elements_of_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "local_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(preflight, "select", lambda *_: None)
+    settings = jobs.settings_of({"c": 2, "B": 1, "attention": "sdpa", "context_exchange": "ring", "dtype": "fp32"})
+    with pytest.raises(
+        ValueError, match="'ring' with dtype='fp32' on a GPU.*needs one of bf16, fp16; try dtype='bf16'"
+    ):
+        preflight.preflight(settings)
