@@ -84,6 +84,6 @@ def test_on_a_gpu_a_ring_needs_elements_of_16_bits(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(preflight, "select", lambda *_: None)
     settings = jobs.settings_of({"c": 2, "B": 1, "attention": "sdpa", "context_exchange": "ring", "dtype": "fp32"})
     with pytest.raises(
-        ValueError, match="'ring' with dtype='fp32' on a GPU.*needs one of bf16, fp16; try dtype='bf16'"
+        ValueError, match=r"'ring' with dtype='fp32' on a GPU.*needs one of bf16, fp16; try dtype='bf16'"
     ):
         preflight.preflight(settings)
