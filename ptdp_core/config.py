@@ -1,13 +1,15 @@
 """One description of a training run, for the simulator, the emulation and the engine.
 
 The paper's letters are the field names (Section 3.1): (p, t, d) the pipeline-, tensor- and data-parallel sizes, v model
-chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself, which
-command-line help and documentation show, and says what it may be (`fields.py`). Everything is checked when it is made;
-an impossible value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
+chunks per device, b the microbatch size, B the global batch size; c is the context-parallel size, which came later.
+Every field has a sentence about itself, which command-line help and documentation show, and says what it may be
+(`fields.py`). Everything is checked when it is made; an impossible value raises
+`ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
@@ -21,8 +23,8 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
-    "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
-    "ep": "expert parallelism is not modelled; p, t, d and sequence_parallel are",
+    "cp": "context parallelism is the letter c here; try c",
+    "ep": "expert parallelism is not modelled; p, t, c and d are",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
@@ -136,11 +138,23 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class ParallelConfig:
-    """How one training iteration is spread over n = p*t*d GPUs and carried out (Sections 2 to 4)."""
+    """How one training iteration is spread over n = p*t*c*d GPUs and carried out (Sections 2 to 4)."""
 
     p: int = counted("Pipeline-parallel size: stages that the layers are divided into.", 1)
     t: int = counted("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
     d: int = counted("Data-parallel size: replicas of the model.", 1)
+    c: int = counted(
+        "Context-parallel size: GPUs that share each sequence, with two of its 2c chunks each; 2c divides s.",
+        1,
+        later=True,
+    )
+    context_exchange: str = described(
+        "How context-parallel GPUs attend to others' chunks: 'all_gather' of keys and values, 'ring', which passes "
+        "them on while it attends, or 'all_to_all', by which each gets all of the sequence for 1/c of its heads.",
+        "all_gather",
+        choices=("all_gather", "ring", "all_to_all"),
+        later=True,
+    )
     v: int = counted("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
     b: int = counted("Microbatch size in sequences.", 1)
     B: int = counted("Global batch size in sequences, a multiple of d*b.", 1)
@@ -198,7 +212,10 @@ class ParallelConfig:
         "local",
         choices=("local", "torch", "zero2", "zero3"),
     )
-    sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
+    sharded_optimizer: bool = described(
+        "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
+        False,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -209,6 +226,10 @@ class ParallelConfig:
             raise ConfigurationError(
                 f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
                 f"parallelism; try d={self.n}"
+            )
+        if self.data_parallel == "zero3" and self.c > 1:
+            raise ConfigurationError(
+                f"data_parallel='zero3' with c={self.c}; needs c=1, the baseline keeps sequences whole; try d={self.n}"
             )
         if self.data_parallel == "zero3" and self.sharded_optimizer:
             raise ConfigurationError(
@@ -265,8 +286,13 @@ class ParallelConfig:
 
     @property
     def n(self) -> int:
-        """GPUs used: n = p*t*d (Section 3.1)."""
-        return self.p * self.t * self.d
+        """GPUs used: n = p*t*d (Section 3.1), with context parallelism p*t*c*d."""
+        return self.p * self.t * self.c * self.d
+
+    @property
+    def weight_replicas(self) -> int:
+        """GPUs that hold the same weights, over which gradients are reduced and the optimizer's states sharded: d*c."""
+        return self.d * self.c
 
     @property
     def sequence_shards(self) -> int:
@@ -308,11 +334,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide heads={model.heads}; needs whole attention heads on every tensor "
                 f"rank; try t={largest_divisor(model.heads, parallel.t)}"
             )
-        if model.seq % parallel.sequence_shards:
-            raise ConfigurationError(
-                f"seq={model.seq} is not divisible by t={parallel.t} with sequence_parallel=True; needs equal parts of "
-                f"the sequence; try seq={(model.seq // parallel.t + 1) * parallel.t}, or sequence_parallel=false"
-            )
+        self._check_sequence()
         if model.query_groups % parallel.t:
             raise ConfigurationError(
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
@@ -323,6 +345,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
+        self._check_exchange()
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
             held = sum(stage_sizes(parallel.pipeline_layout))
@@ -343,6 +366,37 @@ class TrainingConfig:
             raise ConfigurationError(
                 f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
                 f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
+            )
+
+    def _check_sequence(self) -> None:
+        """Raise ConfigurationError unless ranks that share a sequence get equal parts of it."""
+        seq, parallel = self.model.seq, self.parallel
+        c, t = parallel.c, parallel.t
+        if c > 1 and seq % (2 * c):
+            raise ConfigurationError(
+                f"seq={seq} is not divisible by 2*c={2 * c}; needs two equal chunks of the sequence on every context "
+                f"rank; try seq={(seq // (2 * c) + 1) * 2 * c}"
+            )
+        if seq % (c * parallel.sequence_shards):
+            sizes, whole = (f"t={t}", t) if c == 1 else (f"c*t={c * t}", 2 * c * t)
+            raise ConfigurationError(
+                f"seq={seq} is not divisible by {sizes} with sequence_parallel=True; needs equal parts of "
+                f"the sequence; try seq={(seq // whole + 1) * whole}, or sequence_parallel=false"
+            )
+
+    def _check_exchange(self) -> None:
+        """Raise ConfigurationError unless attention's exchange between context ranks can be done."""
+        parallel, heads = self.parallel, self.model.query_groups // self.parallel.t
+        if parallel.c > 1 and parallel.context_exchange == "ring" and parallel.writes_scores:
+            raise ConfigurationError(
+                f"context_exchange='ring' with attention={parallel.attention!r}, whose softmax needs all scores of a "
+                "query at once; needs fused attention; try attention='sdpa', or context_exchange='all_gather'"
+            )
+        if parallel.context_exchange == "all_to_all" and heads % parallel.c:
+            raise ConfigurationError(
+                f"c={parallel.c} with context_exchange='all_to_all' does not divide the {heads} key/value heads of a "
+                f"tensor rank; needs whole heads on every context rank; try c={largest_divisor(heads, parallel.c)}, or "
+                "context_exchange='all_gather'"
             )
 
     @classmethod
@@ -373,6 +427,12 @@ class TrainingConfig:
         absent = {item.name for item in known if item.metadata["later"] and values[item.name] == item.default}
         return {name: value for name, value in values.items() if name not in absent}
 
+    @cached_property
+    def local_model(self) -> ModelConfig:
+        """The model with as many tokens of a sequence as a context rank has, s/c: for all but attention's keys."""
+        c = self.parallel.c
+        return self.model if c == 1 else _shortened(self.model, c)
+
     @property
     def tied_ranks(self) -> tuple[int, int] | None:
         """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table."""
@@ -389,6 +449,12 @@ class TrainingConfig:
     def padded_vocab(self) -> int:
         """`padded_vocab` of this model on t tensor ranks."""
         return padded_vocab(self.model.vocab, self.parallel.t)
+
+
+@lru_cache(maxsize=256)
+def _shortened(model: ModelConfig, c: int) -> ModelConfig:
+    """The model with 1/c of the sequence."""
+    return replace(model, seq=model.seq // c)
 
 
 def in_todays_words(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""The PTD-P engine: trains GPT models with pipeline, tensor and data parallelism, in strict optimizer semantics.
+"""The PTD-P engine: trains GPTs with pipeline, tensor, context and data parallelism, in strict optimizer semantics.
 
     settings, sections      the configuration of a training run; TOML, overrides
     report                  the log of a training run
-    groups                  process groups along the axes pp, dp and tp of the rank grid
+    groups                  process groups along the axes pp, dp, cp and tp of the rank grid
     parameters              the parts of parameters that a rank holds, with values that do not depend on the layout
     rng_tracker             dropout masks that do not depend on the layout
     tensor_parallel         f and g, split linears, embedding and loss (Section 2.3)
+    context, ring_attention what attention exchanges between the context ranks that share a sequence
     weight_gradients        linears' weight gradients: deferred for zero-bubble schedules, added up inside the GEMM
     model, recompute        GPT in chunks of layers; activation recomputation (Section 3.5)
     p2p                     messages between stages (Section 4.1)

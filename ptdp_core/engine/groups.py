@@ -1,4 +1,4 @@
-"""Process groups of the p*t*d ranks of `layout.RankGrid`, along its axes pp, dp and tp (Section 3.1).
+"""Process groups of the p*t*c*d ranks of `layout.RankGrid`, along its axes pp, dp, cp and tp (Section 3.1).
 
 There is no global state: a rank makes one `Groups` object and passes it to everything that communicates.
 """
@@ -23,6 +23,21 @@ FULL_MESH = 128
 # torch 2.13 renamed these two, and warns about the old names on every rank.
 gather_flat = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter_flat = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+@dataclass(frozen=True)
+class PassedOn:
+    """A tensor on its way to the next rank of an axis, and the one that comes from the rank before."""
+
+    sent: torch.Tensor  # alive until it has been sent
+    received: torch.Tensor
+    works: Sequence[dist.Work]
+
+    def wait(self) -> torch.Tensor:
+        """Wait for both, and return the tensor received."""
+        for work in self.works:
+            work.wait()
+        return self.received
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,23 @@ class Axis:
         work.wait()
         return out
 
+    def all_to_all(self, parts: torch.Tensor) -> torch.Tensor:
+        """Send `parts[i]` to rank i of an axis of several ranks; the result has at i what rank i sent here."""
+        self.calls["all_to_all"] += 1
+        out = torch.empty_like(parts, memory_format=torch.contiguous_format)
+        dist.all_to_all_single(out, parts.contiguous(), group=self.group)
+        return out
+
+    def start_to_pass_on(self, x: torch.Tensor) -> "PassedOn":
+        """Start to send `x` to the next rank of an axis of several, and to receive that of the rank before."""
+        self.calls["pass_on"] += 1
+        received, following, before = torch.empty_like(x), (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        pair = [  # receive first: gloo asks the peer for its message, and should not ask behind ours
+            dist.P2POp(dist.irecv, received, group=self.group, group_peer=before),
+            dist.P2POp(dist.isend, x, group=self.group, group_peer=following),
+        ]
+        return PassedOn(x, received, dist.batch_isend_irecv(pair))
+
     def part(self, x: torch.Tensor) -> torch.Tensor:
         """This rank's 1/size of the flattened `x`, which is a view if `x` is contiguous."""
         return x.reshape(-1).chunk(self.size)[self.rank]
@@ -89,6 +121,9 @@ class Axis:
 @dataclass(frozen=True)
 class Groups:
     """Everything a rank needs to communicate: its axes, its device, and two more groups along the pipeline.
+
+    `dp` are the d*c ranks that hold the same parameters, over which gradients are reduced: those along the grid's dp
+    and cp. Of them the c of `cp` share the sequences of a replica.
 
     `up` carries messages to higher pipeline ranks, `down` those to lower ranks. With one group for both, NCCL would let
     a pending receive hold up a later send to the same peer, and overlapped exchanges would deadlock.
@@ -100,46 +135,68 @@ class Groups:
     device: torch.device
     up: dist.ProcessGroup | None = None
     down: dist.ProcessGroup | None = None
+    cp: Axis = field(default_factory=lambda: Axis("cp"))
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> "Groups":
-        """One rank and no process group: p = t = d = 1."""
+        """One rank and no process group: p = t = c = d = 1."""
         return cls(Axis("pp"), Axis("dp"), Axis("tp"), torch.device(device))
 
     @classmethod
     def create(cls, parallel: ParallelConfig, device: torch.device | str = "cpu") -> "Groups":
         """Make the groups of this rank. Every rank of the default process group, which is initialised, calls this.
 
-        Raises `ValueError` if the default group does not have p*t*d ranks.
+        Raises `ValueError` if the default group does not have p*t*c*d ranks.
         """
         check_world_size(dist.get_world_size(), parallel)
-        grid = RankGrid.of(parallel)
-        here = grid.coordinates(dist.get_rank())
-        pipeline = grid.pipeline(here.dp, here.tp)
+        grid, rank = RankGrid.of(parallel), dist.get_rank()
+        here = grid.coordinates(rank)
+
+        def axis(name: str, *along: str) -> Axis:
+            ranks = grid.group(*along, **here)
+            return Axis(name, ranks.index(rank), len(ranks), _group(ranks))
+
+        pipeline = grid.group("pp", **here)
         return cls(
-            pp=Axis("pp", here.pp, grid.p, _group(pipeline)),
-            dp=Axis("dp", here.dp, grid.d, _group(grid.data_group(here.pp, here.tp))),
-            tp=Axis("tp", here.tp, grid.t, _group(grid.tensor_group(here.pp, here.dp))),
+            pp=axis("pp", "pp"),
+            dp=axis("dp", "dp", "cp"),
+            tp=axis("tp", "tp"),
             device=torch.device(device),
             up=_group(pipeline),
             down=_group(pipeline),
+            cp=axis("cp", "cp"),
         )
 
     @property
     def grid(self) -> RankGrid:
         """The grid of all ranks."""
-        return RankGrid(self.pp.size, self.tp.size, self.dp.size)
+        return RankGrid.sized(self.pp.size, self.tp.size, self.dp.size // self.cp.size, self.cp.size)
+
+    @property
+    def replica(self) -> int:
+        """The data-parallel rank, from 0 to d - 1: on which sequences of a batch this process trains."""
+        return self.dp.rank // self.cp.size
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes, in the order in which their communicators are made."""
+        return self.pp, self.dp, self.tp, self.cp
+
+    def rank_at(self, pp: int) -> int:
+        """The global rank on pipeline rank pp at this process's place of the other axes."""
+        return self.grid.rank(pp=pp, dp=self.replica, cp=self.cp.rank, tp=self.tp.rank)
 
     @property
     def rank(self) -> int:
         """This process's global rank."""
-        return self.grid.rank(self.pp.rank, self.dp.rank, self.tp.rank)
+        return self.rank_at(self.pp.rank)
 
 
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So each rank makes its own 5 groups, and not all groups of the grid, which are 1,040 for the paper's 3,072 ranks.
+    So each rank makes its own 5 groups (6 with c > 1), and not all groups of the grid, which are 1,040 for the paper's
+    3,072 ranks.
     """
     if len(ranks) == 1:
         return None

@@ -32,6 +32,12 @@ def preflight(settings: Settings, *, thorough: bool = True) -> Settings:
         )
     device = local_device(settings.engine.device)
     select(settings.kernels, device)
+    shared, dtype = settings.parallel.c > 1 and settings.parallel.context_exchange, settings.engine.dtype
+    if shared == "ring" and device.type == "cuda" and dtype not in ("bf16", "fp16"):
+        raise ValueError(
+            f"context_exchange='ring' with dtype={dtype!r} on a GPU, whose fused attention has 16-bit elements only; "
+            "needs one of bf16, fp16; try dtype='bf16', or context_exchange='all_gather'"
+        )
     # Of ranks that torchrun started it is known how many are here, of srun's only that this one is.
     here = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "WORLD_SIZE" in os.environ else settings.parallel.n
     check_memory(settings, device, here)

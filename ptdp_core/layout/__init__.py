@@ -1,6 +1,6 @@
 """Where everything is and who sends what. The engine, the simulator and Figures 2, 5 and 9 are built on this package.
 
-    grid            `RankGrid`: the p*t*d ranks and their groups (Section 3.1)
+    grid            `RankGrid`: the p*t*c*d ranks and their groups (Section 3.1)
     stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)
     parameters      every parameter by name, and the `ShardSpec` of a tensor rank's part (Section 2.3)
     communication   collectives of a layer and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
@@ -20,15 +20,17 @@ from ptdp_core.layout.communication import (
     Transfer,
     all_reduces,
     boundary_transfers,
+    context_passes,
     embedding_passes,
     gather_transfers,
     layer_passes,
     logits_passes,
     recomputation_gathers,
+    recomputed_context_passes,
     stage_passes,
     step_collectives,
 )
-from ptdp_core.layout.grid import Coordinates, RankGrid, node_of
+from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.parameters import (
     COLUMN,
     OUTPUT,
@@ -58,7 +60,6 @@ __all__ = [
     "WORD_EMBEDDING",
     "Boundary",
     "Collective",
-    "Coordinates",
     "Parameter",
     "PassCollectives",
     "RankGrid",
@@ -69,6 +70,7 @@ __all__ = [
     "boundary_transfers",
     "chunk_layers",
     "chunk_parameters",
+    "context_passes",
     "elements_held",
     "embedding_parameters",
     "embedding_passes",
@@ -80,6 +82,7 @@ __all__ = [
     "rank_elements",
     "rank_kinds",
     "recomputation_gathers",
+    "recomputed_context_passes",
     "stage_layers",
     "stage_passes",
     "step_collectives",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import fsum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ptdp_core.config import TrainingConfig
 from ptdp_core.formulas import layer_weights
@@ -16,11 +16,13 @@ from ptdp_core.layout import (
     Boundary,
     Collective,
     RankGrid,
+    context_passes,
     layer_parameters,
     layer_passes,
     rank_elements,
     rank_kinds,
     recomputation_gathers,
+    recomputed_context_passes,
     stage_layers,
     table_elements,
 )
@@ -209,7 +211,7 @@ class CostModel:
         weight's gradient, for as long as the shorter of both lasts. With sequence parallelism the reduce-scatter does,
         and the all-gather of the input overlaps with the GEMM for the input's gradient.
         """
-        model, b, t = config.model, config.parallel.b, config.parallel.t
+        model, b, t = config.local_model, config.parallel.b, config.parallel.t
         calls = layer_passes(model, b, t).backward
         if not self.software.overlapped_all_reduce or not calls:
             return 0.0
@@ -286,15 +288,17 @@ class CostModel:
 
     def _layer_times(self, config: TrainingConfig) -> StageTimes:
         """The times of a stage of one layer, without what is restored for its recomputation."""
-        model, parallel = config.model, config.parallel
+        model, parallel = config.local_model, config.parallel
         b, t = parallel.b, parallel.t
         group = tensor_group(t, self.cluster.gpus_per_node)
-        how = {"sequence_parallel": parallel.sequence_parallel, "scores": parallel.writes_scores}
+        context = operators.Context.of(parallel)
+        core: dict[str, Any] = {"scores": parallel.writes_scores, "context": context}
+        how = core | {"sequence_parallel": parallel.sequence_parallel}
         layer_forward = operators.layer_forward(model, b, t, **how)
         layer_backward = operators.layer_backward(model, b, t, **how)
         if not parallel.fused:
             layer_forward += operators.unfused_forward(model, b, t, **how)
-            layer_backward += operators.unfused_backward(model, b, t, scores=parallel.writes_scores)
+            layer_backward += operators.unfused_backward(model, b, t, **core)
         weight_gradients = operators.layer_weight_gradients(model, b, t)
         if parallel.fp8_recipe != "none":
             layer_forward = fp8.linears_in_fp8(layer_forward) + fp8.input_casting(config)
@@ -303,25 +307,58 @@ class CostModel:
         weights_and_tensors = layer_weights(model) / t, len(layer_parameters(model, 0))
         layer_backward = self._accumulated(config, layer_backward, *weights_and_tensors)
         hidden = self._hidden(config, group)
+        if parallel.c > 1:
+            layer_forward += operators.exchange_forward(model, b, t, context)
+            layer_backward += operators.exchange_backward(model, b, t, context)
         backward, recompute = self.seconds(layer_backward, group, hidden), 0.0
         if parallel.recompute == "full":
             recompute = self.seconds(layer_forward + operators.RECOMPUTATION_BACKWARD, group)
         elif parallel.recomputes_attention:
             # In the midst of the layer's backward pass, whose work may hide the host's time for it.
-            core = operators.attention_core_forward(model, b, t)
+            again = operators.attention_core_forward(model, b, t, **core) + operators.RECOMPUTATION_BACKWARD
             if not parallel.fused:
-                core += operators.unfused_attention_core_forward(model, b, t)
-            again = core + operators.RECOMPUTATION_BACKWARD
+                again += operators.unfused_attention_core_forward(model, b, t, context)
             recompute = self.seconds(layer_backward + again, group, hidden) - backward
         if parallel.recompute == "full" or parallel.recomputes_attention:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
+        waits = self.context_waits(config)
+        forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
         return StageTimes(self.cluster.microbatch_host_time, forward, recompute, backward, weight_gradient=weights)
+
+    def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
+        """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
+
+        All-gathers, reduce-scatters and all-to-alls are waited for. Around a ring each GPU attends to one part while it
+        passes another one on, and waits for as long as the messages take longer.
+        """
+        parallel = config.parallel
+        if parallel.c == 1:
+            return 0.0, 0.0, 0.0
+        attention = config.local_model, parallel.b, parallel.t, False, operators.Context.of(parallel)
+        forward, backward = operators.attention_core_forward(*attention), operators.attention_core_backward(*attention)
+        calls = context_passes(config)
+        return (
+            self._context_wait(config, calls.forward, forward),
+            self._context_wait(config, calls.backward, backward),
+            self._context_wait(config, recomputed_context_passes(config), forward),
+        )
+
+    def _context_wait(self, config: TrainingConfig, calls: Sequence[Collective], attention: operators.Work) -> float:
+        c, exchange, cluster = config.parallel.c, config.parallel.context_exchange, self.cluster
+        group = data_group(config.parallel.t, c, cluster.gpus_per_node)
+        sizes = [cluster.element_bytes * call.elements for call in calls]
+        if exchange != "ring":
+            seconds = self.network.all_to_all if exchange == "all_to_all" else self.network.one_way
+            return fsum(seconds(group, size) for size in sizes)
+        attends = fsum(self.kernels.attention(*each) for each in attention.attention) / c
+        step = self.network.message(sum(sizes) / c, group.nodes > 1, 1)
+        return (c - 1) * max(0.0, step - attends)
 
     def _end_times(self, config: TrainingConfig) -> Iterator[StageTimes]:
         """The times that the embedding adds to the first stage, and logits and loss to the last one."""
-        model, b, t = config.model, config.parallel.b, config.parallel.t
+        model, b, t = config.local_model, config.parallel.b, config.parallel.t
         sequence = {"sequence_parallel": config.parallel.sequence_parallel}
         loss = sequence | {"fused_loss": self.software.fused_cross_entropy}
         group = tensor_group(t, self.cluster.gpus_per_node)
@@ -353,7 +390,7 @@ class CostModel:
     def boundaries_between_nodes(self, config: TrainingConfig) -> list[bool]:
         """For each boundary between two stages, whether its messages leave the node; cached."""
         parallel = config.parallel
-        key = (parallel.t, parallel.d, parallel.p, parallel.v, definition(parallel.schedule).placement)
+        key = (parallel.n, parallel.p, parallel.v, definition(parallel.schedule).placement)
         if key not in self._boundaries:
             grid, pairs = RankGrid.of(parallel), parallel.placement.boundaries
             leaving = {pair: grid.leaves_node(*pair, self.cluster.gpus_per_node) for pair in set(pairs)}
@@ -384,16 +421,16 @@ class CostModel:
         return fsum(stages[stage].backward for stage in config.parallel.placement.stages[rank])
 
     def data_parallel(self, config: TrainingConfig, parameters: float, last_backward: float) -> float:
-        """Exposed seconds of reducing a GPU's gradients over its d replicas before the optimizer step.
+        """Exposed seconds of reducing a GPU's gradients over its d*c replicas before the optimizer step.
 
         'local' is exposed in full; 'torch' overlaps with the last microbatch's backward pass, whose time is given. A
         sharded optimizer reduce-scatters the gradients, which is the first half of a ring's all-reduce. 'zero2' does so
         after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
-        if parallel.d == 1:
+        if parallel.weight_replicas == 1:
             return 0.0
-        group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
+        group = data_group(parallel.t, parallel.weight_replicas, self.cluster.gpus_per_node)
         reduce = self.network.gradient_all_reduce(group, self.gradient_bytes * parameters)
         if parallel.sharded_optimizer:
             reduce /= 2
@@ -405,7 +442,7 @@ class CostModel:
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
-        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.d > 1 else 0.0
+        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.weight_replicas > 1 else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
@@ -428,12 +465,13 @@ class CostModel:
     def weight_gather(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
         parallel = config.parallel
-        if parallel.d == 1 or not parallel.sharded_optimizer:
+        if parallel.weight_replicas == 1 or not parallel.sharded_optimizer:
             return 0.0
-        group = data_group(parallel.t, parallel.d, self.cluster.gpus_per_node)
+        group = data_group(parallel.t, parallel.weight_replicas, self.cluster.gpus_per_node)
         return self.network.gradient_all_reduce(group, self.cluster.element_bytes * parameters) / 2
 
     def optimizer(self, config: TrainingConfig, parameters: float) -> float:
-        """Seconds of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/d."""
-        updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters
+        """Seconds of the Adam step over a GPU's parameters, of which a sharded optimizer updates 1/(d*c)."""
+        parallel = config.parallel
+        updated = parameters / parallel.weight_replicas if parallel.sharded_optimizer else parameters
         return self.kernels.streamed(self.cluster.optimizer_bytes * updated)

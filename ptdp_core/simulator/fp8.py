@@ -56,18 +56,18 @@ def input_casting(config: TrainingConfig) -> Work:
 
     With sequence parallelism the two h between layers are cast before they are gathered, 1/t on each rank.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.hidden + model.mlp_width)
 
 
 def gradient_casting(config: TrainingConfig) -> Work:
     """The work to cast the gradients of the four linears' outputs: 2h + (c + u)/t elements a token (`operators`)."""
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.qkv_width + model.mlp_outputs)
 
 
 def _casting(config: TrainingConfig, between: float, inside: float) -> Work:
-    recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.model.seq * config.parallel.b
+    recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.local_model.seq * config.parallel.b
     elements = tokens * (between + inside / config.parallel.t)
     return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=LINEARS * recipe.kernels)
 
@@ -78,7 +78,7 @@ def saved_bytes(config: TrainingConfig) -> int:
     The inputs of the MLP's and attention's first linears and of the MLP's second one are kept in FP8 in place of bf16.
     Attention keeps its result in bf16, and the projection that in FP8 beside it.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     if parallel.fp8_recipe == "none":
         return 0
     kept, tokens = RECIPES[parallel.fp8_recipe].kept, model.seq * parallel.b

@@ -11,6 +11,7 @@ from ptdp_core.schedules import MESSAGES_AT_ONCE, definition
 from ptdp_core.simulator.cluster import Cluster
 from ptdp_core.simulator.fp8 import saved_bytes
 from ptdp_core.simulator.kernels import FP16_BYTES
+from ptdp_core.simulator.operators import Context
 from ptdp_core.simulator.software import PAPER, Software
 
 FP32_GRADIENT_BYTES = FP32_BYTES = 4
@@ -36,7 +37,8 @@ def layer_input_bytes(config: TrainingConfig) -> int:
 
     With sequence parallelism a GPU has 1/t of it.
     """
-    return 2 * config.model.seq * config.parallel.b * config.model.hidden // config.parallel.sequence_shards
+    model, parallel = config.local_model, config.parallel
+    return 2 * model.seq * parallel.b * model.hidden // parallel.sequence_shards
 
 
 def layer_intermediate_bytes(config: TrainingConfig) -> int:
@@ -48,7 +50,7 @@ def layer_intermediate_bytes(config: TrainingConfig) -> int:
     2(c + h + u + f)/(ht), the letters being those of `operators`, and without dropout there are no masks. Where no
     scores are written, a sum of exponentials in fp32 is kept for each query. What FP8 saves is in `fp8.saved_bytes`.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     tokens = model.seq * parallel.b
     between = (10 if model.dropout else 8) * tokens * model.hidden
     inside = 2 * tokens * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
@@ -64,12 +66,30 @@ def attention_core_bytes(config: TrainingConfig) -> int:
     dropout 2as/(ht). If heads share keys and values, copies of these for each head, 4/t. Nothing if no scores are
     written.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     if not parallel.writes_scores:
         return 0
-    scores = (5 if model.dropout else 2) * parallel.b * model.heads * model.seq**2
-    copies = 4 * model.seq * parallel.b * model.hidden if model.query_groups < model.heads else 0
+    context = Context.of(parallel)
+    scores = (5 if model.dropout else 2) * parallel.b * context.scores(model)
+    shared = model.query_groups < model.heads
+    copies = 4 * config.model.seq * parallel.b * context.heads(model.hidden) if shared else 0
     return (scores + copies) // parallel.t
+
+
+def exchanged_bytes(config: TrainingConfig) -> int:
+    """Bytes of context parallelism's exchange in the backward pass of a layer's attention; 0 if c = 1.
+
+    Keys and values of the whole sequence and their gradients, or of a ring those that come and go, or what is sent in
+    an all-to-all, and received.
+    """
+    parallel = config.parallel
+    if parallel.c == 1:
+        return 0
+    model = config.local_model
+    own = 2 * 2 * model.seq * parallel.b * model.query_groups * model.head_size
+    sizes = {"all_gather": 2 * parallel.c * own, "ring": 4 * own}
+    both = 2 * 2 * model.seq * parallel.b * (model.qkv_width + model.hidden)
+    return sizes.get(parallel.context_exchange, both) // parallel.t
 
 
 def layer_kept_bytes(config: TrainingConfig) -> int:
@@ -103,7 +123,7 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
     GPT (in general 8 + 2(c + h + u + f)/(ht)), and on the last stage those of the output layer. Recomputation changes
     nothing: W uses what I has recomputed. Nor does sequence parallelism: W uses the inputs that I has gathered.
     """
-    model, t = config.model, config.parallel.t
+    model, t = config.local_model, config.parallel.t
     tokens = model.seq * config.parallel.b
     unit, widths = tokens * model.hidden, model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width
     logits = 2 * unit + 2 * tokens * config.padded_vocab // t if computes_loss else 0
@@ -119,15 +139,15 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, software: Softwar
     attention core. With sequence parallelism gradients between layers are
     1/t, but a linear's whole input and the gradient of it, or of the whole output, are there beside them.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     shards = parallel.sequence_shards
     unit, t = model.seq * parallel.b * model.hidden, parallel.t
     recomputed = 0
     if parallel.recompute == "full":
         recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
     in_mlp = 2 * model.seq * parallel.b * (model.mlp_outputs + model.mlp_width) // t
-    scores = 2 * parallel.b * model.heads * model.seq**2 if parallel.writes_scores else 0
-    in_attention = scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
+    scores = 2 * parallel.b * Context.of(parallel).scores(model) if parallel.writes_scores else 0
+    in_attention = exchanged_bytes(config) + scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
     if parallel.recompute == "selective":
         in_attention += attention_core_bytes(config)
     gathered = 4 * unit if shards > 1 else 0
@@ -163,13 +183,14 @@ def rank_memory(
     (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
     length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
     """
-    updated = parameters / config.parallel.d if config.parallel.sharded_optimizer else parameters  # ZeRO-1
-    boundary, pipelined = layer_input_bytes(config), config.parallel.p > 1
-    buffers = MESSAGES_AT_ONCE[definition(config.parallel.schedule).exchanges]
+    parallel = config.parallel
+    updated = parameters / parallel.weight_replicas if parallel.sharded_optimizer else parameters  # ZeRO-1
+    boundary, pipelined = layer_input_bytes(config), parallel.p > 1
+    buffers = MESSAGES_AT_ONCE[definition(parallel.schedule).exchanges]
     weight, gradient, optimizer = state_bytes(cluster.element_bytes, software)
     states = {
         "weights": round(weight * parameters),
-        "gradients": round(gradient * (updated if config.parallel.data_parallel == "zero2" else parameters)),
+        "gradients": round(gradient * (updated if parallel.data_parallel == "zero2" else parameters)),
         "optimizer": round(optimizer * updated),
     }
     backward = {

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from math import fsum
 
 from ptdp_core.config import ParallelConfig, TrainingConfig
 from ptdp_core.layout import (
     GRADIENT,
     Boundary,
+    context_passes,
     layer_passes,
     rank_elements,
     rank_kinds,
     recomputation_gathers,
+    recomputed_context_passes,
     step_collectives,
     whole_elements,
 )
@@ -204,9 +207,10 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
     """Bytes one GPU sends in an iteration, by use, on the rank that sends most: exact counts times sizes.
 
     'tensor' are the collectives of the transformer layers (Section 3.2), of scatter/gather, those that gather
-    distributed inputs of recomputed blocks, and that of gradients with sequence parallelism.
+    distributed inputs of recomputed blocks, and that of gradients with sequence parallelism. 'context', with c > 1, are
+    those of attention over the context-parallel group.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     t, m, placement = parallel.t, parallel.m, parallel.placement
     boundary, layer = Boundary.of(config), layer_passes(model, parallel.b, t, parallel.sequence_parallel)
     repeated = layer.forward if parallel.recompute == "full" else ()
@@ -224,13 +228,18 @@ def _traffic(config: TrainingConfig, cluster: Cluster, gradient_bytes: int) -> d
             "tensor": cluster.element_bytes * (m * (sum(chunks) * per_layer + regathered) + messages * per_message)
             + gradient_bytes * fsum(call.sent(t) for call in once if call.group == "tp"),
             "data": fsum(
-                (gradient_bytes if call.element == GRADIENT else cluster.element_bytes) * call.sent(parallel.d)
+                (gradient_bytes if call.element == GRADIENT else cluster.element_bytes)
+                * call.sent(parallel.weight_replicas)
                 for call in once
                 if call.group == "dp"
             ),
             "embedding": gradient_bytes * fsum(call.sent(2) for call in once if call.group == "embedding"),
         }
         sent = {use: max(size, rank[use]) for use, size in sent.items()}
+    if parallel.c > 1:
+        calls = (*chain(*context_passes(config)), *recomputed_context_passes(config))
+        exchanged = fsum(call.sent(parallel.c) for call in calls)
+        sent["context"] = cluster.element_bytes * m * exchanged * max(map(sum, kinds.chunks))
     return {use: round(size) for use, size in sent.items()}
 
 

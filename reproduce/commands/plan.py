@@ -28,10 +28,11 @@ may be left out: then they are the table's, and the paper's own configuration is
 
 First the paper's takeaways: (1) tensor parallelism up to the GPUs of a node, then pipeline
 parallelism; (2) the smallest model-parallel size M = t*p that fits in memory, then data parallelism;
-(3) the best microbatch size. Then the best of all legal configurations with p*t*d equal to the GPUs
+(3) the best microbatch size. Then the best of all legal configurations with p*t*c*d equal to the GPUs
 given that fit in memory, by simulated time: p, t, d, v, b; 1F1B, interleaved or a schedule with split
-backward passes; full, selective or no recomputation; sequence parallelism; a sharded optimizer. What
-cannot be among the best (its least possible time is too long) is not simulated; how many is said.
+backward passes; full, selective or no recomputation; sequence parallelism; a sharded optimizer; from
+8,192 tokens on context parallelism (c). What cannot be among the best (its least possible time is too
+long) is not simulated; how many is said.
 
 What leaves less memory free than --headroom is marked tight, and comes after all that leaves more. Of times
 within 2% of the fastest, what leaves more tenths of the memory free comes first.
@@ -56,7 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
              ("seq", "s", "sequence length in tokens"), ("vocab", "V", "vocabulary size"))  # fmt: skip
     for size, letter, meaning in sizes:
         parser.add_argument(f"--{size}", type=int, metavar=letter, help=f"{meaning} of a model of your own")
-    parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*d")
+    parser.add_argument("--gpus", type=int, metavar="n", help="GPUs, all of which are used: n = p*t*c*d")
     parser.add_argument("--batch", metavar="B", help="global batch size: sequences, or tokens as 4M (4 x 1024 x 1024)")
     options.add_cluster(parser)
     parser.add_argument(

@@ -57,6 +57,8 @@ MISTAKES = {
     "lr=-1.0": r"lr=-1.0 is too small; needs lr >= 0",
     "timeout=0": r"timeout=0 is not positive; needs timeout > 0; try timeout=30",
     "bucket_mib=0": r"bucket_mib=0 is not positive; needs bucket_mib > 0",
+    "c=2 context_exchange=ring attention=sdpa dropout=0.1": r"dropout=0.1 with context_exchange='ring', whose "
+    r"attention drops nothing; needs dropout=0; try dropout=0, or context_exchange='all_gather'",
     "dropout=1.0": r"dropout=1.0 is no probability below 1; needs 0 <= dropout < 1; try 0.1",
     "beta2=1.0": r"beta2=1.0 is out of range; needs 0 <= beta2 < 1; try 0.9",
     "loss_scale=big": r"loss_scale='big' is no scale; needs a positive number or 'dynamic'; try 8192",

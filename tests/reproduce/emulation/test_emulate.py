@@ -102,6 +102,7 @@ def test_overlapped_and_split_backward_passes(able):
         ({"gpus_per_node": 0}, {"p": 2, "B": 2}, "gpus_per_node=0 is not positive; needs gpus_per_node >= 1"),
         ({"gpus_per_node": 1, "iterations": 0}, {"p": 2, "B": 2}, "iterations=0 is not positive"),
         ({"gpus_per_node": 1}, {"d": 2, "B": 2, "data_parallel": "zero3"}, "data_parallel='zero3' is not emulated"),
+        ({"gpus_per_node": 1}, {"c": 2, "B": 2}, "c=2 is not emulated; needs c=1"),
     ],
 )
 def test_what_cannot_be_emulated(arguments, parallel, message):
