@@ -81,6 +81,20 @@ class Axis:
         work.wait()
         return out
 
+    def all_to_all(
+        self, x: torch.Tensor, sent: Sequence[int] | None = None, received: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Send `sent[i]` rows of x to rank i of the axis, one block after the other, and return those received.
+
+        Without the counts every rank sends and receives equally many.
+        """
+        if self.size == 1:
+            return x
+        self.calls["all_to_all"] += 1
+        out = x.new_empty(x.size(0) if received is None else sum(received), *x.shape[1:])
+        dist.all_to_all_single(out, x.contiguous(), received, sent, group=self.group)
+        return out
+
     def part(self, x: torch.Tensor) -> torch.Tensor:
         """This rank's 1/size of the flattened `x`, which is a view if `x` is contiguous."""
         return x.reshape(-1).chunk(self.size)[self.rank]
@@ -92,6 +106,9 @@ class Groups:
 
     `up` carries messages to higher pipeline ranks, `down` those to lower ranks. With one group for both, NCCL would let
     a pending receive hold up a later send to the same peer, and overlapped exchanges would deadlock.
+
+    The ranks of `ep` hold different experts and exchange tokens, those of `edp` hold the same experts: without expert
+    parallelism they are the data-parallel replicas.
     """
 
     pp: Axis
@@ -100,6 +117,8 @@ class Groups:
     device: torch.device
     up: dist.ProcessGroup | None = None
     down: dist.ProcessGroup | None = None
+    ep: Axis = field(default_factory=lambda: Axis("ep"))
+    edp: Axis = field(default_factory=lambda: Axis("edp"))
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> "Groups":
@@ -116,13 +135,17 @@ class Groups:
         grid = RankGrid.of(parallel)
         here = grid.coordinates(dist.get_rank())
         pipeline = grid.pipeline(here.dp, here.tp)
+        dp = Axis("dp", here.dp, grid.d, _group(grid.data_group(here.pp, here.tp)))
+        ep, edp = _expert_axes(parallel, grid, dp)
         return cls(
             pp=Axis("pp", here.pp, grid.p, _group(pipeline)),
-            dp=Axis("dp", here.dp, grid.d, _group(grid.data_group(here.pp, here.tp))),
+            dp=dp,
             tp=Axis("tp", here.tp, grid.t, _group(grid.tensor_group(here.pp, here.dp))),
             device=torch.device(device),
             up=_group(pipeline),
             down=_group(pipeline),
+            ep=ep,
+            edp=edp,
         )
 
     @property
@@ -136,10 +159,22 @@ class Groups:
         return self.grid.rank(self.pp.rank, self.dp.rank, self.tp.rank)
 
 
+def _expert_axes(parallel: ParallelConfig, grid: RankGrid, dp: Axis) -> tuple[Axis, Axis]:
+    """The axes `ep` and `edp` of this rank; without expert parallelism replicas of experts are those of all else."""
+    if parallel.e == 1:
+        return Axis("ep"), dp
+    rank, sizes = dist.get_rank(), (parallel.e, parallel.expert_tensor_ranks)
+    others, same = grid.expert_group(rank, *sizes), grid.expert_data_group(rank, *sizes)
+    return (
+        Axis("ep", others.index(rank), len(others), _group(others)),
+        Axis("edp", same.index(rank), len(same), _group(same)),
+    )
+
+
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So each rank makes its own 5 groups, and not all groups of the grid, which are 1,040 for the paper's 3,072 ranks.
+    So each rank makes its own 5 groups, with expert parallelism 7, and not all groups of the grid, which are 1,040 for the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None

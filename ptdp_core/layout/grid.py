@@ -62,6 +62,27 @@ class RankGrid:
         """The p ranks that a tensor goes through, in the order of their stages."""
         return tuple(self.rank(pp, dp, tp) for pp in range(self.p))
 
+    def expert_group(self, rank: int, e: int, etp: int) -> tuple[int, ...]:
+        """The e ranks among which this one's experts' tokens are exchanged, in the order of their experts.
+
+        The d*t ranks of a pipeline rank are regrouped for experts, in Megatron-LM's order: the etp ranks that share an
+        expert are neighbours, then come the e ranks of other experts, then the replicas. With etp = t an expert group
+        is e consecutive data ranks of one tensor rank.
+        """
+        first, local = self._of_pipeline_rank(rank)
+        replica, tensor = local // (e * etp), local % etp
+        return tuple(first + (replica * e + ep) * etp + tensor for ep in range(e))
+
+    def expert_data_group(self, rank: int, e: int, etp: int) -> tuple[int, ...]:
+        """The d*t/(e*etp) ranks that hold the same part of the same experts as this one."""
+        first, local = self._of_pipeline_rank(rank)
+        return tuple(range(first + local % (e * etp), first + self.d * self.t, e * etp))
+
+    def _of_pipeline_rank(self, rank: int) -> tuple[int, int]:
+        """The first rank of a rank's pipeline rank, and the rank's number in it."""
+        local = rank % (self.d * self.t)
+        return rank - local, local
+
     def tensor_groups(self) -> tuple[tuple[int, ...], ...]:
         """All p*d tensor-parallel groups."""
         return tuple(self.tensor_group(pp, dp) for pp in range(self.p) for dp in range(self.d))
