@@ -57,3 +57,25 @@ def test_one_rank(tmp_path: Path) -> None:
         {"schedule": "gpipe"},
     ]
     check([EVERYTHING | {"B": 4} | way for way in ways], tmp_path)
+
+
+LAYOUTS: list[dict[str, Any]] = [
+    {"d": 2, "e": 2},
+    {"d": 2, "e": 1},
+    {"d": 2, "e": 2, "data_parallel": "torch", "bucket_mib": 0.002, "sharded_optimizer": True, "overlapped_gather": True},
+    {"t": 2, "recompute": "none"},
+    {"t": 2, "sequence_parallel": True, "overlapped_all_reduce": True},
+    {"p": 2, "recompute": "none", "schedule": "zb-h1"},
+    {"p": 2, "t": 1, "d": 2, "e": 2, "exchange": "overlapped", "sharded_optimizer": True},
+    {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "sharded_optimizer": True},
+    {"t": 2, "d": 2, "e": 2, "data_parallel": "torch", "fused_accumulation": True, "bucket_mib": 0.002},
+    {"d": 4, "e": 4, "capacity_factor": 0.5, "b": 2, "B": 8},
+    {"d": 4, "e": 2, "sharded_optimizer": True, "recompute": "selective"},
+    {"d": 4, "e": 2, "capacity_factor": 1.0, "data_parallel": "torch", "router": "sigmoid"},
+    {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
+    {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},
+]  # fmt: skip
+
+
+def test_layouts(tmp_path: Path) -> None:
+    check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS], tmp_path)
