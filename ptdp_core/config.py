@@ -79,6 +79,11 @@ class ModelConfig:
     )
     tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
     bias: bool = described("Whether linear layers have biases.", True, later=True)
+    qk_norm: bool = described(
+        "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
+        False,
+        later=True,
+    )
     experts: int = counted("Experts in place of an MLP; 0: none.", 0, later=True)
     experts_per_token: int = counted("Experts of a token, k.", 0, later=True)
     expert_ffn_hidden: int = counted("Width of an expert; 0: that of the MLP.", 0, later=True)

@@ -119,7 +119,7 @@ class Build:
 
 
 class Norm(nn.Module):
-    """Layer normalisation over H, or RMSNorm: alike on every tensor rank (Section 2.3), or on its part of the sequence.
+    """Layer normalisation over H (of a head over D), or RMSNorm: alike on every tensor rank (Section 2.3), or on its part of the sequence.
 
     An RMSNorm has no bias.
     """
@@ -131,7 +131,7 @@ class Norm(nn.Module):
         self.bias = build.make(f"{name}.bias") if build.model.norm == "layernorm" else None
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Normalise x over H; the result has its shape."""
+        """Normalise x over its last dimension; the result has its shape."""
         if self.bias is None:
             return functional.rms_norm(x_SBH, self.weight.shape, self.weight, EPSILON)
         return self.ops.layer_norm(x_SBH, self.weight, self.bias, EPSILON)
@@ -152,6 +152,9 @@ class Attention(nn.Module):
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
         self.qkv = ColumnParallelLinear(build.make, f"{name}.qkv", STD, *shared)
+        self.norms = (
+            nn.ModuleList(Norm(build, f"{name}.{own}_norm") for own in ("query", "key")) if model.qk_norm else None
+        )
         self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
@@ -160,6 +163,8 @@ class Attention(nn.Module):
         (s, b, _), d = qkv_SBF.shape, self.build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
         q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
+        if self.norms is not None:
+            q_SND, k_SND = (norm(x) for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
         if self.build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
         core = partial(self._with_sdpa if self.build.attention == "sdpa" else self._with_operators, b=b)

@@ -128,6 +128,7 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
     return (
         *norm_parameters(model, f"{name}.attention_norm"),
         *linear("attention.qkv", h, model.qkv_width, COLUMN),
+        *(_query_key_norms(model, f"{name}.attention") if model.qk_norm else ()),
         *linear("attention.projection", h, h, ROW),
         *norm_parameters(model, f"{name}.mlp_norm"),
         *(
@@ -159,10 +160,18 @@ def expert_parameters(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
     )
 
 
-def norm_parameters(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
-    """The parameters of a layer norm (weight and bias) or of an RMSNorm (weight)."""
+def norm_parameters(
+    model: ModelConfig, name: str, size: int | None = None, partial: bool = False
+) -> tuple[Parameter, ...]:
+    """The parameters of a layer norm (weight and bias) or of an RMSNorm (weight), over h or `size`."""
     parts = ("weight",) if model.norm == "rmsnorm" else ("weight", "bias")
-    return tuple(Parameter(f"{name}.{part}", (model.hidden,)) for part in parts)
+    return tuple(Parameter(f"{name}.{part}", (size or model.hidden,), partial=partial) for part in parts)
+
+
+def _query_key_norms(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
+    """The norms of queries and of keys, which all heads share, so that a tensor rank has a part of the gradients."""
+    names = (f"{name}.query_norm", f"{name}.key_norm")
+    return tuple(part for own in names for part in norm_parameters(model, own, model.head_size, partial=True))
 
 
 def embedding_parameters(model: ModelConfig, t: int) -> tuple[Parameter, ...]:

@@ -17,7 +17,7 @@ from reproduce.tools import generation, hugging_face
 def export_weights(checkpoint: str | Path, out: Path) -> Settings:
     """Write a checkpoint's weights as `config.json` and `model.safetensors`, in the precision that it trained in.
 
-    Returns its settings. Raises `ValueError` if there is no such checkpoint, or the model is neither GPT-2 nor Llama.
+    Returns its settings. Raises `ValueError` if there is no such checkpoint, or the model has no name there.
     """
     trainer = generation.load(checkpoint, torch.device("cpu"))
     weights = {}
