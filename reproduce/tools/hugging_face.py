@@ -213,11 +213,15 @@ def _expert_fields(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `ModelConfig` that a mixture of experts has more than a Llama."""
     if kind == LLAMA:
         return {}
-    common = {"experts_per_token": config["num_experts_per_tok"], "auxiliary_loss": config["router_aux_loss_coef"]}
+    common = {
+        # transformers 5 writes one name for both kinds, and published files of Qwen3 have their own.
+        "experts": config["num_experts" if "num_experts" in config else "num_local_experts"],
+        "experts_per_token": config["num_experts_per_tok"],
+        "auxiliary_loss": config["router_aux_loss_coef"],
+    }
     if kind == MIXTRAL:
-        return common | {"experts": config["num_local_experts"], "router": "softmax_after"}
+        return common | {"router": "softmax_after"}
     return common | {
-        "experts": config["num_experts"],
         "expert_ffn_hidden": config["moe_intermediate_size"],
         "router": "softmax_after" if config["norm_topk_prob"] else "softmax_before",
         "dense_layers": len(config.get("mlp_only_layers") or ()),

@@ -47,4 +47,4 @@ def import_weights(folder: Path, save: Path, seq: int | None = None) -> tuple[Se
 
 def _without_padding(local: LocalParameter) -> torch.Tensor:
     """A parameter of a run with t = 1 as a view without the rows that pad the vocabulary."""
-    return local.tensor.narrow(local.shard.parameter.split or 0, 0, local.shard.stop)
+    return local.tensor.narrow(local.shard.parameter.dimension, 0, local.shard.stop)
