@@ -30,7 +30,8 @@ class TrainStep:
     """The results of a step.
 
     `loss` is the mean over the whole batch, and `norm` the gradient's before clipping; both are equal on all ranks.
-    `step` counts from 1. `lr` and `scale` are the learning rate and loss scale that the step used.
+    `step` counts from 1. `lr` and `scale` are the learning rate and loss scale that the step used. `dropped` counts the
+    pairs of a token and an expert that were beyond a capacity, in all layers of all replicas.
     """
 
     step: int
@@ -40,6 +41,7 @@ class TrainStep:
     skipped: bool
     scale: float
     run: BatchResult
+    dropped: int = 0
 
 
 class Trainer:
@@ -111,11 +113,19 @@ class Trainer:
         loss, run = self.forward_backward(batch)
         result = self.optimizer.step(lr, self.done + 1, loss)
         self.done += 1
-        return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run)
+        return TrainStep(self.done, result.loss, result.norm, lr, result.skipped, scale, run, self._dropped())
 
     def restore(self, done: int, seed: int) -> None:
         """Go on after `done` steps. Seed and step are the whole state of the random streams."""
         self.done, self.rng.seed = done, seed
+
+    def _dropped(self) -> int:
+        """What the experts of all ranks dropped in the batch; tensor ranks, who drop alike, count once."""
+        if not self.routing.capacity_factor:
+            return 0
+        total = torch.tensor(self.routing.dropped, device=self.groups.device)
+        self.groups.dp.all_reduce(total)
+        return int(self.groups.pp.all_reduce(total).item())
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.

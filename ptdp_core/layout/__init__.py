@@ -11,6 +11,7 @@ Standard library only; it knows the configuration and nothing of torch, times or
 from ptdp_core.layout.communication import (
     ACTIVATION,
     ALL_REDUCE,
+    ALL_TO_ALL,
     FP32,
     GRADIENT,
     WEIGHT,
@@ -21,6 +22,7 @@ from ptdp_core.layout.communication import (
     all_reduces,
     boundary_transfers,
     embedding_passes,
+    expert_passes,
     gather_transfers,
     layer_passes,
     logits_passes,
@@ -49,6 +51,7 @@ from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_l
 __all__ = [
     "ACTIVATION",
     "ALL_REDUCE",
+    "ALL_TO_ALL",
     "COLUMN",
     "FP32",
     "GRADIENT",
@@ -72,6 +75,7 @@ __all__ = [
     "elements_held",
     "embedding_parameters",
     "embedding_passes",
+    "expert_passes",
     "gather_transfers",
     "layer_parameters",
     "layer_passes",

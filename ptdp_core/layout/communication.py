@@ -24,14 +24,15 @@ from ptdp_core.layout.parameters import (
 from ptdp_core.layout.stages import rank_kinds, stage_layers
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
+ALL_TO_ALL = "all_to_all"
 ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 
 
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
-    The group is 'tp', 'dp', or 'embedding' (the pipeline ranks of the two stages that share the embedding). `elements`
-    is the size of the whole tensor. `element` is the kind of its elements: 'activation' (or its gradient), 'weight',
+    The group is 'tp', 'dp', 'ep', or 'embedding' (the pipeline ranks of the two stages that share the embedding).
+    `elements` is the size of the whole tensor, of an all-to-all that of one rank's input. `element` is the kind of its elements: 'activation' (or its gradient), 'weight',
     'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the precision.
     """
 
@@ -98,6 +99,19 @@ def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = F
     return PassCollectives(
         (call.gathered, call.scattered) * forward, (call.gathered, call.gathered, call.scattered) * backward
     )
+
+
+def expert_passes(model: ModelConfig, b: int, e: int) -> PassCollectives:
+    """The all-to-alls of a layer of experts: tokens go to the ranks of their k experts and back, and so do gradients.
+
+    Every rank of an expert-parallel group sends its s*b*k rows of h, its own experts' among them, if none is dropped;
+    those that it receives depend on the routing, but for the sum over the group. The exchange of the E numbers of
+    tokens before each dispatch is left out.
+    """
+    if e == 1:
+        return PassCollectives((), ())
+    sent = Collective(ALL_TO_ALL, "ep", model.seq * b * model.experts_per_token * model.hidden, ACTIVATION)
+    return PassCollectives((sent, sent), (sent, sent))
 
 
 def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collective, ...]:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 import ptdp_core.engine.groups as groups_module
 from kernels import select
 from ptdp_core.config import ModelConfig, ParallelConfig
+from ptdp_core.engine.errors import DivergedError
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.settings import EngineSettings, OptimizerSettings, Settings
 from ptdp_core.engine.trainer import Trainer
@@ -494,6 +495,26 @@ def losses_and_norms(beat: Any, case: dict[str, Any]) -> list[tuple[float, float
     settings, groups, trainer = make(case)
     results = [trainer.step(feed(settings, groups, data)) for data in batches(settings.parallel.B)]
     return [(r.loss, r.norm) for r in results]
+
+
+def dropped(beat: Any, case: dict[str, Any]) -> list[int]:
+    """How many pairs of a token and an expert each step dropped."""
+    settings, groups, trainer = make(case)
+    return [trainer.step(feed(settings, groups, data)).dropped for data in batches(settings.parallel.B)]
+
+
+def poisoned_expert(beat: Any, case: dict[str, Any]) -> str:
+    """What a step says on this rank, when a gradient of the first data rank's experts is infinite."""
+    settings, groups, trainer = make(case)
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B)[0]))
+    if groups.dp.rank == 0:
+        entry = next(entry for entry in trainer.buffer.entries if entry.shard.parameter.stacked)
+        trainer.buffer.main_grad(entry)[0, 0, 0] = torch.inf
+    try:
+        trainer.optimizer.step(1e-3)
+    except DivergedError as error:
+        return str(error)
+    return ""
 
 
 def trained(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float]]]:

@@ -10,6 +10,7 @@ import torch
 
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.launch.local import launch
+from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes
 from tests.ptdp_core.engine import jobs, serial, serial_later
 from tests.ptdp_core.engine.test_parity import TOLERANCE
 
@@ -79,3 +80,122 @@ LAYOUTS: list[dict[str, Any]] = [
 
 def test_layouts(tmp_path: Path) -> None:
     check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS], tmp_path)
+
+
+def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
+    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
+    return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
+
+
+def test_a_checkpoint_goes_on_at_another_number_of_expert_ranks(tmp_path: Path) -> None:
+    case = EVERYTHING | {"B": 4, "auxiliary_loss": 0.0}
+    saved = case | {"t": 2, "d": 2, "e": 2, "sharded_optimizer": True}
+    expected = run(jobs.save_and_go_on, saved, str(tmp_path), False)[0]
+    assert run(jobs.load_and_go_on, saved, str(tmp_path))[0][0] == expected
+    for layout in ({}, {"d": 4, "e": 4}, {"p": 2, "t": 2, "d": 1}, {"d": 4, "e": 2, "sharded_optimizer": True}):
+        losses, _ = run(jobs.load_and_go_on, case | layout, str(tmp_path))[0]
+        assert losses == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"d": 4, "e": 2, "B": 8},
+        {"d": 2, "e": 2, "recompute": "full", "B": 4},
+        {"t": 2, "d": 2, "e": 2, "sequence_parallel": True, "B": 8},
+        {"p": 2, "d": 2, "e": 2, "B": 4},
+    ],
+)
+def test_tokens_are_exchanged_as_the_layout_says(case: dict[str, Any]) -> None:
+    """Calls and bytes of the all-to-alls of every rank, where every token goes to all experts."""
+    case = {"recompute": "none"} | MIXTURE | {"experts_per_token": 4, "layers": 2} | case
+    settings, size = jobs.settings_of(case), 8
+    model, par = settings.model, settings.parallel
+    passes, again = expert_passes(model, par.b, par.e), par.recompute == "full"
+    runs = par.m * model.layers // par.p * (2 if again else 1)  # of a layer's forward pass
+    calls = [*passes.forward * runs, *passes.backward * (runs // (2 if again else 1))]
+    for counted in run(jobs.communicated, case):
+        # Before every dispatch each rank says how many tokens are for each expert, in integers of 8 bytes.
+        assert counted["ep all_to_all calls"] == len(calls) + runs
+        assert counted["ep all_to_all bytes"] == sum(call.elements for call in calls) * size + runs * model.experts * 8
+
+
+def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:
+    case = MIXTURE | {"layers": 2, "d": 4, "e": 4, "B": 4, "recompute": "none"}
+    model = jobs.settings_of(case).model
+    sent = sum(counted["ep all_to_all bytes"] for counted in run(jobs.communicated, case))
+    each = sum(call.elements for calls in expert_passes(model, 1, 4) for call in calls)
+    assert sent == 4 * model.layers * (each + model.experts) * 8
+
+
+def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
+    case = MIXTURE | {"layers": 2, "d": 4, "e": 2, "B": 4, "recompute": "none"}
+    model = jobs.settings_of(case).model
+    parts = chunk_parameters(model, range(2), 1)
+    stacked = sum(part.shard(1, 0, 2, 0).elements for part in parts if part.stacked)
+    others = sum(part.shard(1, 0).elements for part in parts if not part.stacked)
+    for counted in run(jobs.communicated, case):
+        assert counted["edp all_reduce bytes"] == stacked * 8
+        assert counted["dp all_reduce bytes"] == others * 8
+
+
+@pytest.mark.parametrize("layout", [{}, {"p": 2, "d": 2, "e": 2}, {"t": 2}], ids=["one", "p d e", "t"])
+def test_dropped_tokens_are_counted(layout: dict[str, Any]) -> None:
+    """Every token chooses all experts, of which each takes 3 of its 4."""
+    case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.75, "B": 4, "dense_layers": 1}
+    microbatches, layers = 4, 3
+    for counts in run(jobs.dropped, case | layout):
+        assert counts == [microbatches * layers * 4 * (jobs.SEQ - 3)] * jobs.STEPS
+    assert run(jobs.dropped, case | layout | {"capacity_factor": 1.0})[0] == [0] * jobs.STEPS
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_experts_learn_in_mixed_precision(dtype: str) -> None:
+    """The losses are those of fp32, as far as the precision goes; two ways to add gradients agree."""
+    case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
+    exact = run(jobs.losses_and_norms, case | {"dtype": "fp32"})[0]
+    for fused in (False, True):
+        rows = run(jobs.losses_and_norms, case | {"dtype": dtype, "fused_accumulation": fused})[0]
+        for ours, theirs in zip(rows, exact, strict=True):
+            assert ours == pytest.approx(theirs, rel=2e-2)
+
+
+def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks() -> None:
+    case = EVERYTHING | {"d": 2, "e": 2, "B": 4}
+    for text in run(jobs.poisoned_expert, case):
+        assert "gradient norm nan at step 1" in text
+
+
+def test_groups_of_experts_are_regrouped_data_ranks() -> None:
+    grid = RankGrid(2, 2, 4)
+    groups = {grid.expert_group(rank, 2, 2) for rank in range(grid.n)}
+    assert (0, 2) in groups  # tensor rank 0 of data ranks 0 and 1
+    assert sorted(rank for group in groups for rank in group) == list(range(grid.n))
+    assert grid.expert_data_group(0, 2, 2) == (0, 4)
+    assert grid.expert_data_group(11, 2, 2) == (11, 15)
+    assert grid.expert_group(5, 4, 1) == (4, 5, 6, 7)  # without tensor parallelism in experts, neighbours
+    assert grid.expert_data_group(5, 4, 1) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ({"data_parallel": "zero3"}, "experts=4 with data_parallel='zero3'; needs 'local' or 'torch'"),
+        ({"t": 2, "etp": 1}, "etp=1 with t=2 is simulated only"),
+    ],
+)
+def test_what_the_engine_cannot_do_with_experts(case: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jobs.settings_of(MIXTURE | case)
+
+
+def test_the_balance_is_mixtral_s() -> None:
+    """Of one layer; `transformers` takes the mean over all layers before it multiplies, and computes in fp32."""
+    mixtral = pytest.importorskip("transformers.models.mixtral.modeling_mixtral", reason="needs transformers")
+    trainer = jobs.make(MIXTURE)[2]
+    router = trainer.chunks[0].layers[0].mlp.router
+    x = torch.randn(64, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    logits = x @ router.weight.T
+    expected = mixtral.load_balancing_loss_func((logits,), 4, 2)
+    scores = logits.softmax(-1)
+    assert router._balance(scores, scores.topk(2).indices).item() == pytest.approx(expected.item(), rel=1e-6)
