@@ -22,7 +22,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
     "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
-    "ep": "expert parallelism is not modelled; p, t, d and sequence_parallel are",
+    "ep": "expert parallelism is the letter e here; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
@@ -84,15 +84,31 @@ class ModelConfig:
         False,
         later=True,
     )
-    experts: int = counted("Experts in place of an MLP; 0: none.", 0, later=True)
-    experts_per_token: int = counted("Experts of a token, k.", 0, later=True)
-    expert_ffn_hidden: int = counted("Width of an expert; 0: that of the MLP.", 0, later=True)
-    shared_expert_ffn_hidden: int = counted("Width of the expert of all tokens; 0: none.", 0, later=True)
-    dense_layers: int = counted("First layers that have an MLP.", 0, later=True)
-    router: str = described(
-        "Scores.", "softmax_after", choices=("softmax_after", "softmax_before", "sigmoid"), later=True
+    experts: int = counted(
+        "Experts, E: MLPs without biases in place of each layer's MLP, of which a router chooses some for each token; "
+        "0: none.",
+        0,
+        later=True,
     )
-    auxiliary_loss: float = described("Coefficient of the load-balancing loss.", 0.0, least=0, later=True)
+    experts_per_token: int = counted("Experts that the router chooses for a token, k.", 2, later=True)
+    expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of an MLP.", 0, later=True)
+    shared_expert_ffn_hidden: int = counted(
+        "Width of one more expert, which all tokens go through; 0: there is none.", 0, later=True
+    )
+    dense_layers: int = counted("First layers, which have an MLP and no experts.", 0, later=True)
+    router: str = described(
+        "Weights of a token's experts: 'softmax_after' over the chosen ones' scores, 'softmax_before' over all scores, "
+        "or 'sigmoid' of each score, over their sum.",
+        "softmax_after",
+        choices=("softmax_after", "softmax_before", "sigmoid"),
+        later=True,
+    )
+    auxiliary_loss: float = described(
+        "Coefficient of the load-balancing loss (Fedus et al. 2021, equation 4), which the reported loss leaves out.",
+        0.0,
+        least=0,
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -106,11 +122,31 @@ class ModelConfig:
                 f"kv_heads={self.kv_heads} does not divide heads={self.heads}; needs equal groups of query heads; "
                 f"try kv_heads={largest_divisor(self.heads, self.kv_heads)}"
             )
+        self._check_experts()
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigurationError(
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
                 "halves are turned together; try positions='learned'"
             )
+
+    def _check_experts(self) -> None:
+        """Raise ConfigurationError for a router that has too few experts, and for fields that need experts."""
+        if self.experts and self.experts_per_token > self.experts:
+            raise ConfigurationError(
+                f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs as many experts or more; "
+                f"try experts_per_token={self.experts}"
+            )
+        if self.experts and self.dense_layers >= self.layers:
+            raise ConfigurationError(
+                f"dense_layers={self.dense_layers} of layers={self.layers} leave none for experts={self.experts}; "
+                f"needs fewer; try dense_layers={self.layers - 1}"
+            )
+        own = ("experts_per_token", "expert_ffn_hidden", "shared_expert_ffn_hidden", "dense_layers", "auxiliary_loss")
+        for name in () if self.experts else own:
+            if getattr(self, name) != getattr(type(self), name):
+                raise ConfigurationError(
+                    f"{name}={getattr(self, name)} without experts; needs a model with experts; try experts=8"
+                )
 
     @property
     def head_size(self) -> int:
@@ -144,9 +180,11 @@ class ModelConfig:
 
     @property
     def expert_width(self) -> int:
+        """Inputs of an expert's second linear: `expert_ffn_hidden`, or as an MLP's."""
         return self.expert_ffn_hidden or self.mlp_width
 
     def has_experts(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, has experts in place of an MLP."""
         return self.experts > 0 and layer >= self.dense_layers
 
     @property
@@ -220,9 +258,14 @@ class ParallelConfig:
         choices=("local", "torch", "zero2", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
-    e: int = counted("Expert-parallel size.", 1, later=True)
-    etp: int = counted("Tensor-parallel size inside experts; 0: t.", 0, later=True)
-    capacity_factor: float = described("Capacity factor; 0: dropless.", 0.0, least=0, later=True)
+    e: int = counted("Expert-parallel size: GPUs that share the experts; e*etp divides d*t.", 1, later=True)
+    etp: int = counted("Tensor-parallel size of experts; 0: t.", 0, later=True)
+    capacity_factor: float = described(
+        "Tokens that an expert takes of a microbatch, the first ones, over their mean number; 0: all.",
+        0.0,
+        least=0,
+        later=True,
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -294,6 +337,7 @@ class ParallelConfig:
 
     @property
     def expert_tensor_ranks(self) -> int:
+        """GPUs that share each expert: `etp`, or t."""
         return self.etp or self.t
 
     @property
@@ -351,6 +395,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
+        self._check_experts()
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
             held = sum(stage_sizes(parallel.pipeline_layout))
@@ -372,6 +417,34 @@ class TrainingConfig:
                 f"checkpoint_layers={parallel.checkpoint_layers} with {self.layers_per_chunk} layers in a model chunk; "
                 f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
             )
+
+    def _check_experts(self) -> None:
+        """Raise ConfigurationError unless every rank gets an equal part of the experts."""
+        model, parallel = self.model, self.parallel
+        for name, default in (("e", 1), ("etp", 0), ("capacity_factor", 0.0)):
+            value = getattr(parallel, name)
+            if not model.experts and value != default:
+                raise ConfigurationError(f"{name}={value} without experts; needs a model with experts; try experts=8")
+        if not model.experts:
+            return
+        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.d * parallel.t
+        if model.experts % e:
+            raise ConfigurationError(
+                f"e={e} does not divide experts={model.experts}; needs equally many experts on every rank; "
+                f"try e={largest_divisor(model.experts, e)}"
+            )
+        if ranks % (e * etp):
+            raise ConfigurationError(
+                f"e*etp={e}*{etp} does not divide d*t={ranks}; needs whole groups of experts among the ranks of a "
+                f"stage; try e={largest_divisor(max(1, ranks // etp), e)}"
+            )
+        widths = {"expert_ffn_hidden": model.expert_width, "shared_expert_ffn_hidden": model.shared_expert_ffn_hidden}
+        for (name, width), size in zip(widths.items(), (etp, parallel.t), strict=True):
+            if width % size:
+                raise ConfigurationError(
+                    f"{name}={width} is not divisible by {size} tensor ranks; needs equal parts of an expert on each; "
+                    f"try {name}={-(-width // size) * size}"
+                )
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainingConfig":
