@@ -14,19 +14,36 @@ def parameters(model: ModelConfig) -> int:
 
     In general, with c = `qkv_width`, f = `mlp_width` and u = `mlp_outputs` (f, or 2f with a gate), a layer has
     ch + h^2 + uh + fh weights, c + h + u + h biases, and two norms of h weights (and h biases). There is one more norm
-    at the end, which equation 2 leaves out; so it is left out here for a GPT.
+    at the end, which equation 2 leaves out; so it is left out here for a GPT. A layer of experts has a router, E experts
+    and perhaps a shared one in place of the MLP, and none of them a bias.
     """
     h, c, u = model.hidden, model.qkv_width, model.mlp_outputs
     norm = h if model.norm == "rmsnorm" else 2 * h
     biases = c + h + u + h if model.bias else 0
     layer = layer_weights(model) + biases + 2 * norm
+    if model.qk_norm:
+        layer += 2 * model.head_size * norm // h
+    mlp = h * (u + model.mlp_width) + (u + h if model.bias else 0)
+    experts = expert_layers(model) * (expert_weights(model, model.experts) - mlp)
     tables = model.vocab * (1 if model.tied_embeddings else 2) + (model.seq if model.positions == "learned" else 0)
-    return model.layers * layer + tables * h + (0 if model.is_gpt else norm)
+    return model.layers * layer + experts + tables * h + (0 if model.is_gpt else norm)
 
 
 def layer_weights(model: ModelConfig) -> int:
     """Elements of the four matrices of a layer: 12h^2 of a GPT, in general h(c + h + u + f) (see `parameters`)."""
     return model.hidden * (model.qkv_width + model.hidden + model.mlp_outputs + model.mlp_width)
+
+
+def expert_layers(model: ModelConfig) -> int:
+    """The number of layers that have experts in place of an MLP."""
+    return model.layers - model.dense_layers if model.experts else 0
+
+
+def expert_weights(model: ModelConfig, experts: int) -> int:
+    """Elements of the router's matrix, of those of so many experts, and of those of a shared expert."""
+    gated = 2 if model.activation == "swiglu" else 1
+    widths = experts * model.expert_width + model.shared_expert_ffn_hidden
+    return model.hidden * (model.experts + (gated + 1) * widths)
 
 
 def flops_per_iteration(model: ModelConfig, B: int) -> int:
@@ -35,12 +52,12 @@ def flops_per_iteration(model: ModelConfig, B: int) -> int:
     This is the FLOP count behind every teraFLOP/s in the paper. It counts GEMMs only, and the extra forward pass. For
     models other than a GPT it is the same count: 4 forward passes' worth for a layer, 3 for the logits.
     """
-    return 4 * model.layers * layer_forward_flops(model, B) + logit_flops(model, B)
+    return 4 * forward_flops(model, B) + logit_flops(model, B)
 
 
 def model_flops_per_iteration(model: ModelConfig, B: int) -> int:
     """FLOPs of one iteration without the recomputed forward pass: 3 instead of 4 passes per layer (Appendix)."""
-    return 3 * model.layers * layer_forward_flops(model, B) + logit_flops(model, B)
+    return 3 * forward_flops(model, B) + logit_flops(model, B)
 
 
 def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> int:
@@ -48,8 +65,17 @@ def hardware_flops_per_iteration(model: ModelConfig, B: int, recompute: str) -> 
 
     'full' repeats a layer's forward pass, which makes eq. (3), 'selective' its attention core, 'none' nothing.
     """
-    repeated = {"full": layer_forward_flops(model, B), "selective": attention_core_flops(model, B), "none": 0}
-    return model_flops_per_iteration(model, B) + model.layers * repeated[recompute]
+    core = model.layers * attention_core_flops(model, B)
+    return (
+        model_flops_per_iteration(model, B) + {"full": forward_flops(model, B), "selective": core, "none": 0}[recompute]
+    )
+
+
+def forward_flops(model: ModelConfig, B: int) -> int:
+    """FLOPs of all layers' forward pass; of experts those that a token's k experts take."""
+    mlp = model.hidden * (model.mlp_outputs + model.mlp_width)
+    experts = expert_layers(model) * (expert_weights(model, model.experts_per_token) - mlp)
+    return model.layers * layer_forward_flops(model, B) + 2 * B * model.seq * experts
 
 
 def layer_forward_flops(model: ModelConfig, B: int) -> int:

@@ -174,7 +174,8 @@ def _expert_axes(parallel: ParallelConfig, grid: RankGrid, dp: Axis) -> tuple[Ax
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So each rank makes its own 5 groups, with expert parallelism 7, and not all groups of the grid, which are 1,040 for the paper's 3,072 ranks.
+    So each rank makes its own 5 groups (7 with expert parallelism), and not all groups of the grid, which are 1,040 for
+    the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None

@@ -119,9 +119,9 @@ class Build:
 
 
 class Norm(nn.Module):
-    """Layer normalisation over H (of a head over D), or RMSNorm: alike on every tensor rank (Section 2.3), or on its part of the sequence.
+    """Layer normalisation over H, or RMSNorm: alike on every tensor rank (Section 2.3), or on its part of the sequence.
 
-    An RMSNorm has no bias.
+    A norm of queries or keys is over a head, D. An RMSNorm has no bias.
     """
 
     def __init__(self, build: Build, name: str) -> None:

@@ -308,7 +308,9 @@ class ParamAndGradBuffer:
             bucket.axis.calls["all_gather"] += 1
             whole, shard = self.param_data[bucket.start : bucket.stop], self.param_data[slice(*self.owned(bucket))]
             # A copy is sent, as the shard is a part of `whole`, which the gather writes.
-            bucket.gathering = gather_flat(whole, shard.clone(), group=bucket.axis.group, async_op=self.gather_in_background)
+            bucket.gathering = gather_flat(
+                whole, shard.clone(), group=bucket.axis.group, async_op=self.gather_in_background
+            )
 
     def gather_behind(self, modules: Iterable[nn.Module]) -> None:
         """Gather in the background from now on; each of these modules waits for its own parameters before it runs."""

@@ -122,22 +122,26 @@ def config_of(model: ModelConfig) -> dict[str, Any]:
             "layer_norm_epsilon": EPSILON,
             "tie_word_embeddings": True,
         }
-    return _experts_config(model) | {
-        "architectures": [ARCHITECTURES[kind]],
-        "model_type": kind,
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": model.query_groups,
-        "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
-        "max_position_embeddings": seq,
-        "vocab_size": vocab,
-        "hidden_act": "silu",
-        "rms_norm_eps": EPSILON,
-        "rope_theta": model.rope_theta,
-        "tie_word_embeddings": model.tied_embeddings,
-        "attention_bias": model.bias,
-    } | ({"mlp_bias": model.bias} if kind == LLAMA else {})
+    return (
+        _experts_config(model)
+        | {
+            "architectures": [ARCHITECTURES[kind]],
+            "model_type": kind,
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "num_key_value_heads": model.query_groups,
+            "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
+            "max_position_embeddings": seq,
+            "vocab_size": vocab,
+            "hidden_act": "silu",
+            "rms_norm_eps": EPSILON,
+            "rope_theta": model.rope_theta,
+            "tie_word_embeddings": model.tied_embeddings,
+            "attention_bias": model.bias,
+        }
+        | ({"mlp_bias": model.bias} if kind == LLAMA else {})
+    )
 
 
 def _experts_config(model: ModelConfig) -> dict[str, Any]:

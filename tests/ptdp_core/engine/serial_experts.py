@@ -42,7 +42,7 @@ def mixture(
     scores = torch.sigmoid(logits) if model.router == "sigmoid" else logits.softmax(-1)
     chosen = torch.zeros_like(scores)
     for token, row in enumerate(scores.tolist()):
-        for expert in sorted(range(e), key=lambda i: -row[i])[:k]:  # noqa: B023
+        for expert in sorted(range(e), key=lambda i: -row[i])[:k]:
             chosen[token, expert] = 1.0
     weights = scores * chosen
     if model.router == "softmax_after":

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.exact.ranks import Counts
 from ptdp_core.engine.optimizer import learning_rate
+from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
 from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes
 from tests.ptdp_core.engine import jobs, serial, serial_later
@@ -28,9 +30,7 @@ def serial_run(case: dict[str, Any]) -> dict[str, Any]:
     loss = partial(serial_later.loss, capacity_factor=s.parallel.capacity_factor)
     drop, data = serial.Dropout(0.0, []), jobs.batches(s.parallel.B)
     decay, clip = s.optimizer.weight_decay, s.optimizer.clip
-    return serial.train(
-        s.model, data, s.parallel.b, jobs.SEED, drop, rates, decay, clip, serial_later.initial, loss
-    )
+    return serial.train(s.model, data, s.parallel.b, jobs.SEED, drop, rates, decay, clip, serial_later.initial, loss)
 
 
 def check(cases: list[dict[str, Any]], folder: Path) -> None:
@@ -199,3 +199,22 @@ def test_the_balance_is_mixtral_s() -> None:
     expected = mixtral.load_balancing_loss_func((logits,), 4, 2)
     scores = logits.softmax(-1)
     assert router._balance(scores, scores.topk(2).indices).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case", [MIXTURE, EVERYTHING, EVERYTHING | {"activation": "gelu", "bias": True, "norm": "layernorm"}]
+)
+def test_parameters_are_those_of_the_layout(case: dict[str, Any]) -> None:
+    model = jobs.settings_of(case | {"qk_norm": True}).model
+    assert parameters(model) == sum(part.elements for part in chunk_parameters(model, range(model.layers), 1))
+
+
+def test_flops_are_those_of_the_gemms_that_run() -> None:
+    """Forward and backward of one batch, counted; every token has k experts, whichever they are."""
+    settings, groups, trainer = jobs.make(EVERYTHING | {"B": 2, "recompute": "none"})
+    with Counts(groups) as counts:
+        trainer.forward_backward(jobs.feed(settings, groups, jobs.batches(2)[0]))
+    model = settings.model
+    padding = 6 * 2 * jobs.SEQ * model.hidden * (128 - model.vocab)  # of the vocabulary
+    weighted = 3 * 2 * 2 * jobs.SEQ * model.experts_per_token * model.hidden * 3  # sums of experts, three layers
+    assert counts.flops == model_flops_per_iteration(model, 2) + padding + weighted

@@ -245,7 +245,7 @@ def in_fp64(theirs: torch.nn.Module) -> None:
     """RMSNorm and routers there compute in fp32 whatever the precision, which is changed here."""
 
     def route(x: torch.Tensor, forward: Any) -> Any:
-        exact = lambda x, dim, dtype=None: torch.softmax(x.double(), dim)  # noqa: ARG005, E731
+        exact = lambda x, dim, dtype=None: torch.softmax(x.double(), dim)  # noqa: E731
         with patch.object(torch.nn.functional, "softmax", exact), patch.object(torch.Tensor, "float", lambda x: x):
             return forward(x)
 
