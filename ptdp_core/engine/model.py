@@ -42,7 +42,7 @@ from ptdp_core.schedules import StagePlacement
 STD = 0.02
 EPSILON = 1e-5
 EMBEDDING_LAYER = -1  # the embedding's layer number in `RNGTracker`
-ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
+ATTENTION_SITE, PROJECTION_SITE, MLP_SITE, CHUNK_SITE = range(4)
 Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # attention, from queries, keys and values
 
 
@@ -213,7 +213,7 @@ class Attention(nn.Module):
             unseen = torch.ones(s, keys, dtype=torch.bool, device=scores.device).triu_(keys - s + 1)
             probs = build.ops.masked_softmax(scores, unseen, 1.0)
         if self.training and build.dropout:
-            build.rng.sharded(self.layer, ATTENTION_SITE)
+            build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
             probs = build.ops.dropout(probs, build.dropout, True)
         context_NSD = torch.bmm(probs.view(b * self.heads, s, keys), v_SND.transpose(0, 1))
         return context_NSD.transpose(0, 1)
@@ -226,7 +226,7 @@ class Attention(nn.Module):
         build, s, keys = self.build, q_SND.size(0), k_SND.size(0)
         dropout = build.dropout if self.training else 0.0
         if dropout:
-            build.rng.sharded(self.layer, ATTENTION_SITE)
+            build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
         q, k, v = (x.unflatten(1, (b, -1)).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
         mask = {"is_causal": True} if s == keys else {"attn_mask": causal_lower_right(s, keys)}
         shared = self.queries > 1

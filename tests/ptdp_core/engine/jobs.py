@@ -550,6 +550,44 @@ def narrow_gradients(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[
     return rows
 
 
+def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
+    """Of a batch of one microbatch: tensors that autograd would keep of gathered keys and values, of which it keeps
+    the places, and how often they were gathered."""
+    from ptdp_core.engine import context
+
+    hooks, places = context.saved_tensors_hooks, 0
+
+    def spied(pack: Any, unpack: Any) -> Any:
+        def noting(x: torch.Tensor) -> Any:
+            nonlocal places
+            kept = pack(x)
+            places += not isinstance(kept, torch.Tensor)
+            return kept
+
+        return hooks(noting, unpack)
+
+    context.saved_tensors_hooks = spied  # type: ignore[assignment,misc]
+    settings, groups, trainer = make(case)
+    groups.cp.calls.clear()
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    return places, groups.cp.calls["all_gather"]
+
+
+def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
+    """The random streams' seeds of the masks of attention in one pass of a model of one layer."""
+    settings, groups, trainer = make(case | {"recompute": "none"})
+    seeds: list[int] = []
+    sharded = trainer.rng.sharded
+
+    def noting(layer: int, site: int) -> None:
+        sharded(layer, site)
+        seeds.append(torch.initial_seed())
+
+    trainer.rng.sharded = noting  # type: ignore[method-assign]
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    return seeds
+
+
 def evaluated(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float], list[float]]]:
     """For each case its losses, those of evaluating each step's batch before and again after the next one was
     evaluated, and the losses of a run that evaluates nothing."""
