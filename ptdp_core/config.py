@@ -81,6 +81,15 @@ class ModelConfig:
     )
     tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
     bias: bool = described("Whether linear layers have biases.", True, later=True)
+    experts: int = counted("Experts in place of an MLP; 0: none.", 0, later=True)
+    experts_per_token: int = counted("Experts of a token, k.", 0, later=True)
+    expert_ffn_hidden: int = counted("Width of an expert; 0: that of the MLP.", 0, later=True)
+    shared_expert_ffn_hidden: int = counted("Width of the expert of all tokens; 0: none.", 0, later=True)
+    dense_layers: int = counted("First layers that have an MLP.", 0, later=True)
+    router: str = described(
+        "Scores.", "softmax_after", choices=("softmax_after", "softmax_before", "sigmoid"), later=True
+    )
+    auxiliary_loss: float = described("Coefficient of the load-balancing loss.", 0.0, least=0, later=True)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -129,6 +138,13 @@ class ModelConfig:
     def mlp_outputs(self) -> int:
         """Outputs of the MLP's first linear: `mlp_width`, with SwiGLU twice as many (gate and up)."""
         return self.mlp_width * (2 if self.activation == "swiglu" else 1)
+
+    @property
+    def expert_width(self) -> int:
+        return self.expert_ffn_hidden or self.mlp_width
+
+    def has_experts(self, layer: int) -> bool:
+        return self.experts > 0 and layer >= self.dense_layers
 
     @property
     def is_gpt(self) -> bool:
@@ -213,6 +229,9 @@ class ParallelConfig:
         choices=("local", "torch", "zero2", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
+    e: int = counted("Expert-parallel size.", 1, later=True)
+    etp: int = counted("Tensor-parallel size inside experts; 0: t.", 0, later=True)
+    capacity_factor: float = described("Capacity factor; 0: dropless.", 0.0, least=0, later=True)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -290,6 +309,10 @@ class ParallelConfig:
     def weight_replicas(self) -> int:
         """GPUs that hold the same weights, over which gradients are reduced and a sharded optimizer is: d*c."""
         return self.d * self.c
+
+    @property
+    def expert_tensor_ranks(self) -> int:
+        return self.etp or self.t
 
     @property
     def sequence_shards(self) -> int:

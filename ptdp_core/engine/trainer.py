@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ptdp_core.engine.evaluation import Evaluator
+from ptdp_core.engine.experts import Routing
 from ptdp_core.engine.groups import Groups
 from ptdp_core.engine.model import Build, Operators, build_chunks
 from ptdp_core.engine.optimizer import Optimizer, learning_rate
@@ -58,9 +59,12 @@ class Trainer:
         check_order(program)
         self.schedule = program.schedule
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
-        self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients)
+        self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep)
+        self.routing = Routing(groups.ep, parallel.capacity_factor, 1.0 / parallel.m)
         self.chunks = build_chunks(
-            Build.of(settings, self.store, ops, self.rng, groups.cp), self.schedule.placement, groups.pp.rank
+            Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
+            self.schedule.placement,
+            groups.pp.rank,
         )
         self.buffer = ParamAndGradBuffer(
             self.store.parameters,
@@ -91,6 +95,7 @@ class Trainer:
     def forward_backward(self, batch: Callable[[int], Batch]) -> tuple[torch.Tensor, BatchResult]:
         """Loss (a scalar on the device) and reduced main gradients of one batch, without an optimizer step."""
         self.buffer.zero()
+        self.routing.begin(self.optimizer.scale.value / self.schedule.m)
         run = self.executor.run(batch, self.optimizer.scale.value)
         self.buffer.finish()
         return self._mean_loss(list(run.losses.values())), run

@@ -24,7 +24,9 @@ class Parameter:
 
     `split` is the dimension that tensor parallelism divides, None if every tensor rank holds all of it; `padded` is
     the size along it with padding (the vocabulary's). `tied` marks a word embedding that is also the output layer,
-    and `copy` the second copy of it that the last stage holds where the first stage is on another rank.
+    and `copy` the second copy of it that the last stage holds where the first stage is on another rank. `stacked` marks
+    the matrices of all experts [E, outputs, inputs], which expert parallelism divides; `split` is then of each matrix.
+    `partial` marks what every tensor rank holds whole, though each computes a part of the gradient.
     """
 
     name: str
@@ -33,6 +35,13 @@ class Parameter:
     padded: int | None = None
     tied: bool = False
     copy: bool = False
+    stacked: bool = False
+    partial: bool = False
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the tensor that `split` is, 0 for a tensor that is not split."""
+        return (self.split or 0) + self.stacked
 
     @property
     def elements(self) -> int:
@@ -44,18 +53,26 @@ class Parameter:
         """Whether it is a weight matrix or a table, to which weight decay applies, and not a bias or a layer norm's."""
         return len(self.shape) > 1
 
-    def shard(self, t: int, tp: int) -> "ShardSpec":
-        """The part that tensor rank tp of t holds. Raises ConfigurationError if t does not divide it."""
+    def shard(self, t: int, tp: int, e: int = 1, ep: int = 0) -> "ShardSpec":
+        """The part that tensor rank tp of t holds, of experts also expert rank ep of e.
+
+        Raises ConfigurationError if t or e does not divide it.
+        """
         if self.split is None:
             return ShardSpec(self, self.shape, 0, self.shape[0])
-        whole = self.shape[self.split]
+        whole = self.shape[self.dimension]
         padded = self.padded or whole
         if padded % t:
             raise ConfigurationError(f"t={t} does not divide {padded} of {self.name}; needs equal slices; try t=1")
         size = padded // t
         start = min(tp * size, whole)
-        shape = (*self.shape[: self.split], size, *self.shape[self.split + 1 :])
-        return ShardSpec(self, shape, start, min(start + size, whole))
+        shape = (*self.shape[: self.dimension], size, *self.shape[self.dimension + 1 :])
+        if not self.stacked:
+            return ShardSpec(self, shape, start, min(start + size, whole))
+        if self.shape[0] % e:
+            raise ConfigurationError(f"e={e} does not divide experts={self.shape[0]}; needs equal parts; try e=1")
+        experts = self.shape[0] // e
+        return ShardSpec(self, (experts, *shape[1:]), start, start + size, ep * experts)
 
 
 @dataclass(frozen=True)
@@ -63,13 +80,15 @@ class ShardSpec:
     """The part of a parameter that one tensor rank holds, a tensor of `shape`.
 
     Along `parameter.split` it is the slice [start, stop) of the whole, followed by `padding` rows of zeros. A parameter
-    that is not split is held whole; [start, stop) is then its first dimension.
+    that is not split is held whole; [start, stop) is then its first dimension. Of stacked matrices it is this slice of
+    those from number `first_expert` on.
     """
 
     parameter: Parameter
     shape: tuple[int, ...]
     start: int
     stop: int
+    first_expert: int = 0
 
     @property
     def elements(self) -> int:
@@ -79,7 +98,7 @@ class ShardSpec:
     @property
     def padding(self) -> int:
         """The number of rows along the split dimension beyond the end of the whole tensor."""
-        return self.shape[self.parameter.split or 0] - (self.stop - self.start)
+        return self.shape[self.parameter.dimension] - (self.stop - self.start)
 
     def counts(self, tp: int) -> bool:
         """Whether sums over all ranks, such as the gradient norm, count this part on tensor rank tp.
@@ -95,7 +114,8 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
 
     The rows of qkv are one group of query heads after the other, each with its key and its value head behind it, so
     that a tensor rank's slice is whole groups. In a gated MLP the rows of `up` are those of W_gate and W_up in turn,
-    so that any slice has as many of both.
+    so that any slice has as many of both. Layers from number `dense_layers` on have experts in place of the MLP, if
+    the model has any.
     """
     h, name = model.hidden, f"layers.{layer}"
 
@@ -110,8 +130,32 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
         *linear("attention.qkv", h, model.qkv_width, COLUMN),
         *linear("attention.projection", h, h, ROW),
         *norm_parameters(model, f"{name}.mlp_norm"),
-        *linear("mlp.up", h, model.mlp_outputs, COLUMN),
-        *linear("mlp.down", model.mlp_width, h, ROW),
+        *(
+            expert_parameters(model, f"{name}.mlp")
+            if model.has_experts(layer)
+            else (*linear("mlp.up", h, model.mlp_outputs, COLUMN), *linear("mlp.down", model.mlp_width, h, ROW))
+        ),
+    )
+
+
+def expert_parameters(model: ModelConfig, name: str) -> tuple[Parameter, ...]:
+    """The parameters of a mixture of experts: the router, all experts in two tensors, and the shared expert if any.
+
+    None of them has a bias.
+    """
+    h, experts, gated = model.hidden, model.experts, 2 if model.activation == "swiglu" else 1
+    width, shared = model.expert_width, model.shared_expert_ffn_hidden
+    own = (
+        Parameter(f"{name}.router.weight", (experts, h), partial=True),
+        Parameter(f"{name}.experts.up.weight", (experts, gated * width, h), COLUMN, stacked=True),
+        Parameter(f"{name}.experts.down.weight", (experts, h, width), ROW, stacked=True),
+    )
+    if not shared:
+        return own
+    return (
+        *own,
+        Parameter(f"{name}.shared.up.weight", (gated * shared, h), COLUMN),
+        Parameter(f"{name}.shared.down.weight", (h, shared), ROW),
     )
 
 

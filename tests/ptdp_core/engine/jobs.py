@@ -96,7 +96,9 @@ def local_part(whole: torch.Tensor, entry: Any) -> torch.Tensor:
     if shard.parameter.split is None:
         return whole.reshape(-1)
     out = torch.zeros(entry.parameter.shape, dtype=whole.dtype)
-    split, rows = shard.parameter.split, shard.stop - shard.start
+    split, rows = shard.parameter.dimension, shard.stop - shard.start
+    if shard.parameter.stacked:
+        whole = whole.narrow(0, shard.first_expert, len(out))
     out.narrow(split, 0, rows).copy_(whole.narrow(split, shard.start, rows))
     return out.reshape(-1)
 
@@ -145,7 +147,7 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
     out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
@@ -171,7 +173,7 @@ def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
         groups[layout] = groups.get(layout) or groups_of(settings_of(case))
         rows.append(measure(case, groups[layout]))
     return rows
