@@ -1,13 +1,15 @@
 """One description of a training run, for the simulator, the emulation and the engine.
 
 The paper's letters are the field names (Section 3.1): (p, t, d) the pipeline-, tensor- and data-parallel sizes, v model
-chunks per device, b the microbatch size, B the global batch size. Every field has a sentence about itself, which
-command-line help and documentation show, and says what it may be (`fields.py`). Everything is checked when it is made;
-an impossible value raises `ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
+chunks per device, b the microbatch size, B the global batch size; c is the context-parallel size, which came later.
+Every field has a sentence about itself, which command-line help and documentation show, and says what it may be
+(`fields.py`). Everything is checked when it is made; an impossible value raises
+`ConfigurationError("<field>=<value> ...; needs <rule>; try <fix>")`.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
@@ -21,8 +23,8 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
-    "cp": "context parallelism is not modelled; p, t, d and sequence_parallel are",
-    "ep": "expert parallelism is the letter e here; try e",
+    "cp": "the letter here is c; try c",
+    "ep": "the letter here is e; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
@@ -79,32 +81,26 @@ class ModelConfig:
     )
     tied_embeddings: bool = described("Whether the output layer is the word embedding.", True, later=True)
     bias: bool = described("Whether linear layers have biases.", True, later=True)
+    head_dim: int = counted("Size of an attention head; 0: h/a.", 0, later=True)
     qk_norm: bool = described(
         "Whether every head's queries and keys are normalised, as by `norm`, before they meet (Qwen3).",
         False,
         later=True,
     )
-    experts: int = counted(
-        "Experts, E: MLPs without biases in place of each layer's MLP, of which a router chooses some for each token; "
-        "0: none.",
-        0,
-        later=True,
-    )
-    experts_per_token: int = counted("Experts that the router chooses for a token, k.", 2, later=True)
-    expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of an MLP.", 0, later=True)
-    shared_expert_ffn_hidden: int = counted(
-        "Width of one more expert, which all tokens go through; 0: there is none.", 0, later=True
-    )
-    dense_layers: int = counted("First layers, which have an MLP and no experts.", 0, later=True)
+    experts: int = counted("Experts of a layer, E, in its MLP's place; 0: none.", 0, later=True)
+    experts_per_token: int = counted("Experts that a token goes through, k; at most E.", 0, later=True)
+    expert_ffn_hidden: int = counted("Width of an expert between its two linears; 0: that of the MLP.", 0, later=True)
+    shared_expert_ffn_hidden: int = counted("Width of an expert that every token goes through; 0: none.", 0, later=True)
+    dense_layers: int = counted("First layers that keep their MLP; the simulator has none.", 0, later=True)
     router: str = described(
-        "Weights of a token's experts: 'softmax_after' over the chosen ones' scores, 'softmax_before' over all scores, "
-        "or 'sigmoid' of each score, over their sum.",
+        "Weights of a token's experts: 'softmax_after' over the outputs of the k chosen, 'softmax_before' over all E, "
+        "of which the k are used as they are, 'sigmoid' of each of the k over their sum.",
         "softmax_after",
         choices=("softmax_after", "softmax_before", "sigmoid"),
         later=True,
     )
     auxiliary_loss: float = described(
-        "Coefficient of the load-balancing loss (Fedus et al. 2021, equation 4), which the reported loss leaves out.",
+        "Coefficient of the loss that balances the experts (Fedus et al. 2021, equation 4); loss lines leave it out.",
         0.0,
         least=0,
         later=True,
@@ -112,7 +108,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.hidden % self.heads:
+        if not self.head_dim and self.hidden % self.heads:
             raise ConfigurationError(
                 f"hidden={self.hidden} is not divisible by heads={self.heads}; needs equal heads; "
                 f"try heads={largest_divisor(self.hidden, self.heads)}"
@@ -122,36 +118,26 @@ class ModelConfig:
                 f"kv_heads={self.kv_heads} does not divide heads={self.heads}; needs equal groups of query heads; "
                 f"try kv_heads={largest_divisor(self.heads, self.kv_heads)}"
             )
-        self._check_experts()
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigurationError(
                 f"positions='rotary' with heads of size hidden/heads={self.head_size}; needs an even size, whose "
                 "halves are turned together; try positions='learned'"
             )
-
-    def _check_experts(self) -> None:
-        """Raise ConfigurationError for a router that has too few experts, and for fields that need experts."""
-        if self.experts and self.experts_per_token > self.experts:
+        if self.experts and not 1 <= self.experts_per_token <= self.experts:
             raise ConfigurationError(
-                f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs as many experts or more; "
-                f"try experts_per_token={self.experts}"
+                f"experts_per_token={self.experts_per_token} of experts={self.experts}; needs 1 to {self.experts}; "
+                f"try experts_per_token={min(2, self.experts)}"
             )
-        if self.experts and self.dense_layers >= self.layers:
-            raise ConfigurationError(
-                f"dense_layers={self.dense_layers} of layers={self.layers} leave none for experts={self.experts}; "
-                f"needs fewer; try dense_layers={self.layers - 1}"
-            )
-        own = ("experts_per_token", "expert_ffn_hidden", "shared_expert_ffn_hidden", "dense_layers", "auxiliary_loss")
-        for name in () if self.experts else own:
-            if getattr(self, name) != getattr(type(self), name):
-                raise ConfigurationError(
-                    f"{name}={getattr(self, name)} without experts; needs a model with experts; try experts=8"
-                )
 
     @property
     def head_size(self) -> int:
-        """Size of an attention head, h/a."""
-        return self.hidden // self.heads
+        """Size of an attention head: `head_dim`, or h/a."""
+        return self.head_dim or self.hidden // self.heads
+
+    @property
+    def attention_width(self) -> int:
+        """Inputs of attention's projection: all heads, h unless `head_dim` says otherwise."""
+        return self.heads * self.head_size
 
     @property
     def query_groups(self) -> int:
@@ -165,8 +151,8 @@ class ModelConfig:
 
     @property
     def qkv_width(self) -> int:
-        """Outputs of the query-key-value linear: h of queries, and a key and a value head for each group."""
-        return self.hidden + 2 * self.query_groups * self.head_size
+        """Outputs of the query-key-value linear: queries of all heads, and a key and a value head for each group."""
+        return self.attention_width + 2 * self.query_groups * self.head_size
 
     @property
     def mlp_width(self) -> int:
@@ -176,15 +162,30 @@ class ModelConfig:
     @property
     def mlp_outputs(self) -> int:
         """Outputs of the MLP's first linear: `mlp_width`, with SwiGLU twice as many (gate and up)."""
-        return self.mlp_width * (2 if self.activation == "swiglu" else 1)
+        return self.mlp_width * self.branches
+
+    @property
+    def branches(self) -> int:
+        """Outputs of an MLP's first linear for each of its width: 1, with SwiGLU 2 (gate and up)."""
+        return 2 if self.activation == "swiglu" else 1
 
     @property
     def expert_width(self) -> int:
-        """Inputs of an expert's second linear: `expert_ffn_hidden`, or as an MLP's."""
+        """Inputs of an expert's second linear: `expert_ffn_hidden`, or those of the MLP."""
         return self.expert_ffn_hidden or self.mlp_width
 
+    @property
+    def common_width(self) -> int:
+        """Width of the MLP that all tokens of a layer go through: with experts that of the shared one, if any."""
+        return self.shared_expert_ffn_hidden if self.experts else self.mlp_width
+
+    @property
+    def common_outputs(self) -> int:
+        """Outputs of the first linear of that MLP."""
+        return self.common_width * self.branches
+
     def has_experts(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, has experts in place of an MLP."""
+        """Whether a layer, counted from 0, has experts in its MLP's place."""
         return self.experts > 0 and layer >= self.dense_layers
 
     @property
@@ -195,11 +196,23 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class ParallelConfig:
-    """How one training iteration is spread over n = p*t*d GPUs and carried out (Sections 2 to 4)."""
+    """How one training iteration is spread over n = p*t*c*d GPUs and carried out (Sections 2 to 4)."""
 
     p: int = counted("Pipeline-parallel size: stages that the layers are divided into.", 1)
     t: int = counted("Tensor-parallel size: GPUs that share each layer; it divides the attention heads.", 1)
     d: int = counted("Data-parallel size: replicas of the model.", 1)
+    c: int = counted(
+        "Context-parallel size: GPUs that share each sequence, with two of its 2c chunks each; 2c divides s.",
+        1,
+        later=True,
+    )
+    context_exchange: str = described(
+        "How context-parallel GPUs attend to others' chunks: 'all_gather' of keys and values, 'ring', which passes "
+        "them on while it attends, or 'all_to_all', by which each gets all of the sequence for 1/c of its heads.",
+        "all_gather",
+        choices=("all_gather", "ring", "all_to_all"),
+        later=True,
+    )
     v: int = counted("Model chunks on each device; more than 1 if the schedule interleaves (Section 2.2.2).", 1)
     b: int = counted("Microbatch size in sequences.", 1)
     B: int = counted("Global batch size in sequences, a multiple of d*b.", 1)
@@ -258,12 +271,19 @@ class ParallelConfig:
         choices=("local", "torch", "zero2", "zero3"),
     )
     sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
-    e: int = counted("Expert-parallel size: GPUs that share the experts; e*etp divides d*t.", 1, later=True)
-    etp: int = counted("Tensor-parallel size of experts; 0: t.", 0, later=True)
+    e: int = counted("Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.", 1, later=True)
+    etp: int = counted("Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.", 0, later=True)
     capacity_factor: float = described(
-        "Tokens that an expert takes of a microbatch, the first ones, over their mean number; 0: all.",
+        "Most tokens of a rank's microbatch that an expert takes, over the mean; the others skip it. 0: it takes all "
+        "(dropless).",
         0.0,
         least=0,
+        later=True,
+    )
+    expert_imbalance: float = described(
+        "Tokens of the busiest expert-parallel rank over the mean, 1 to 1.5 or so; simulated only.",
+        1.0,
+        least=1,
         later=True,
     )
 
@@ -276,6 +296,10 @@ class ParallelConfig:
             raise ConfigurationError(
                 f"data_parallel='zero3' with p={self.p}, t={self.t}; needs p=1 and t=1, the baseline has no model "
                 f"parallelism; try d={self.n}"
+            )
+        if self.data_parallel == "zero3" and self.c > 1:
+            raise ConfigurationError(
+                f"data_parallel='zero3' with c={self.c}; needs c=1, the baseline keeps sequences whole; try d={self.n}"
             )
         if self.data_parallel == "zero3" and self.sharded_optimizer:
             raise ConfigurationError(
@@ -332,13 +356,28 @@ class ParallelConfig:
 
     @property
     def n(self) -> int:
-        """GPUs used: n = p*t*d (Section 3.1)."""
-        return self.p * self.t * self.d
+        """GPUs used: n = p*t*d (Section 3.1), with context parallelism p*t*c*d."""
+        return self.p * self.t * self.c * self.d
+
+    @property
+    def weight_replicas(self) -> int:
+        """GPUs that hold the same weights, over which gradients are reduced and a sharded optimizer is: d*c."""
+        return self.d * self.c
 
     @property
     def expert_tensor_ranks(self) -> int:
-        """GPUs that share each expert: `etp`, or t."""
+        """Ranks that share each expert: `etp`, or t."""
         return self.etp or self.t
+
+    @property
+    def whole_experts(self) -> bool:
+        """Whether tensor ranks, which share all other matrices, have experts of their own (etp = 1)."""
+        return self.expert_tensor_ranks < self.t
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same part of the same experts: d*c*t/(e*etp)."""
+        return self.weight_replicas * self.t // (self.e * self.expert_tensor_ranks)
 
     @property
     def sequence_shards(self) -> int:
@@ -380,11 +419,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide heads={model.heads}; needs whole attention heads on every tensor "
                 f"rank; try t={largest_divisor(model.heads, parallel.t)}"
             )
-        if model.seq % parallel.sequence_shards:
-            raise ConfigurationError(
-                f"seq={model.seq} is not divisible by t={parallel.t} with sequence_parallel=True; needs equal parts of "
-                f"the sequence; try seq={(model.seq // parallel.t + 1) * parallel.t}, or sequence_parallel=false"
-            )
+        self._check_sequence()
         if model.query_groups % parallel.t:
             raise ConfigurationError(
                 f"t={parallel.t} does not divide kv_heads={model.query_groups}; needs whole key/value heads on every "
@@ -395,6 +430,7 @@ class TrainingConfig:
                 f"t={parallel.t} does not divide ffn_hidden={model.mlp_width}; needs equal parts of the MLP on every "
                 f"tensor rank; try t={largest_divisor(model.mlp_width, parallel.t)}"
             )
+        self._check_exchange()
         self._check_experts()
         chunks = parallel.p * parallel.v
         if parallel.pipeline_layout:
@@ -418,33 +454,78 @@ class TrainingConfig:
                 f"needs at most as many; try checkpoint_layers={self.layers_per_chunk}"
             )
 
+    def _check_sequence(self) -> None:
+        """Raise ConfigurationError unless ranks that share a sequence get equal parts of it."""
+        seq, parallel = self.model.seq, self.parallel
+        c, t = parallel.c, parallel.t
+        if c > 1 and seq % (2 * c):
+            raise ConfigurationError(
+                f"seq={seq} is not divisible by 2*c={2 * c}; needs two equal chunks of the sequence on every context "
+                f"rank; try seq={(seq // (2 * c) + 1) * 2 * c}"
+            )
+        if seq % (c * parallel.sequence_shards):
+            sizes, whole = (f"t={t}", t) if c == 1 else (f"c*t={c * t}", 2 * c * t)
+            raise ConfigurationError(
+                f"seq={seq} is not divisible by {sizes} with sequence_parallel=True; needs equal parts of "
+                f"the sequence; try seq={(seq // whole + 1) * whole}, or sequence_parallel=false"
+            )
+
+    def _check_exchange(self) -> None:
+        """Raise ConfigurationError unless attention's exchange between context ranks can be done."""
+        parallel, heads = self.parallel, self.model.query_groups // self.parallel.t
+        if parallel.c > 1 and parallel.context_exchange == "ring" and parallel.writes_scores:
+            raise ConfigurationError(
+                f"context_exchange='ring' with attention={parallel.attention!r}, whose softmax needs all scores of a "
+                "query at once; needs fused attention; try attention='sdpa', or context_exchange='all_gather'"
+            )
+        if parallel.context_exchange == "all_to_all" and heads % parallel.c:
+            raise ConfigurationError(
+                f"c={parallel.c} with context_exchange='all_to_all' does not divide the {heads} key/value heads of a "
+                f"tensor rank; needs whole heads on every context rank; try c={largest_divisor(heads, parallel.c)}, or "
+                "context_exchange='all_gather'"
+            )
+
     def _check_experts(self) -> None:
-        """Raise ConfigurationError unless every rank gets an equal part of the experts."""
+        """Raise ConfigurationError unless the experts can be divided among the ranks."""
         model, parallel = self.model, self.parallel
-        for name, default in (("e", 1), ("etp", 0), ("capacity_factor", 0.0)):
-            value = getattr(parallel, name)
-            if not model.experts and value != default:
-                raise ConfigurationError(f"{name}={value} without experts; needs a model with experts; try experts=8")
+        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
         if not model.experts:
+            if (e, parallel.etp, parallel.capacity_factor) != (1, 0, 0):
+                raise ConfigurationError(
+                    f"e={e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model without "
+                    "experts; needs experts; try e=1"
+                )
             return
-        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.d * parallel.t
         if model.experts % e:
             raise ConfigurationError(
-                f"e={e} does not divide experts={model.experts}; needs equally many experts on every rank; "
+                f"e={e} does not divide experts={model.experts}; needs as many on every rank; "
                 f"try e={largest_divisor(model.experts, e)}"
+            )
+        if etp not in (1, parallel.t) or (etp != parallel.t and not parallel.sequence_parallel):
+            raise ConfigurationError(
+                f"etp={etp} with t={parallel.t}, sequence_parallel={parallel.sequence_parallel}; needs etp=t, or 1 "
+                f"with sequence_parallel; try etp={parallel.t}"
             )
         if ranks % (e * etp):
             raise ConfigurationError(
-                f"e*etp={e}*{etp} does not divide d*t={ranks}; needs whole groups of experts among the ranks of a "
-                f"stage; try e={largest_divisor(max(1, ranks // etp), e)}"
+                f"e={e} with etp={etp} does not divide d*c*t={ranks} ranks; needs whole groups; "
+                f"try e={largest_divisor(ranks // etp, e)}"
             )
-        widths = {"expert_ffn_hidden": model.expert_width, "shared_expert_ffn_hidden": model.shared_expert_ffn_hidden}
-        for (name, width), size in zip(widths.items(), (etp, parallel.t), strict=True):
-            if width % size:
-                raise ConfigurationError(
-                    f"{name}={width} is not divisible by {size} tensor ranks; needs equal parts of an expert on each; "
-                    f"try {name}={-(-width // size) * size}"
-                )
+        if model.expert_width % etp:
+            raise ConfigurationError(
+                f"etp={etp} does not divide expert_ffn_hidden={model.expert_width}; needs equal parts of each expert; "
+                f"try t={largest_divisor(model.expert_width, etp)}"
+            )
+        if model.shared_expert_ffn_hidden % parallel.t:
+            raise ConfigurationError(
+                f"t={parallel.t} does not divide shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}; needs "
+                f"equal parts of it; try t={largest_divisor(model.shared_expert_ffn_hidden, parallel.t)}"
+            )
+        if parallel.data_parallel == "zero3":
+            raise ConfigurationError(
+                "data_parallel='zero3' with experts; needs another, the baseline has no axis for experts; "
+                "try data_parallel='local'"
+            )
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainingConfig":
@@ -475,6 +556,12 @@ class TrainingConfig:
         return {name: value for name, value in values.items() if name not in absent}
 
     @property
+    def local_model(self) -> ModelConfig:
+        """The model with as many tokens of a sequence as a context rank has, s/c: for all but attention's keys."""
+        c = self.parallel.c
+        return self.model if c == 1 else _shortened(self.model, c)
+
+    @property
     def tied_ranks(self) -> tuple[int, int] | None:
         """The pipeline ranks of a tied embedding's two uses, which may be one rank; None with one stage or table."""
         return self.parallel.placement.tied_ranks if self.model.tied_embeddings else None
@@ -490,6 +577,12 @@ class TrainingConfig:
     def padded_vocab(self) -> int:
         """`padded_vocab` of this model on t tensor ranks."""
         return padded_vocab(self.model.vocab, self.parallel.t)
+
+
+@lru_cache(maxsize=256)
+def _shortened(model: ModelConfig, c: int) -> ModelConfig:
+    """The model with 1/c of the sequence."""
+    return replace(model, seq=model.seq // c)
 
 
 def in_todays_words(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,13 @@ from ptdp_core.engine.settings import Settings
 from ptdp_core.engine.trainer import Trainer
 
 # The index of a c10d operator's argument that holds this rank's input, if that is not the first one.
-INPUT_ARGUMENT = dict.fromkeys(
-    ("_allgather_base_", "_reduce_scatter_base_", "allgather_", "reduce_scatter_", "alltoall_base_"), 1
-)
+INPUT_ARGUMENT = {
+    "_allgather_base_": 1,
+    "_reduce_scatter_base_": 1,
+    "alltoall_base_": 1,
+    "allgather_": 1,
+    "reduce_scatter_": 1,
+}
 NAMES = {
     "allreduce_": "all_reduce",
     "_allgather_base_": "all_gather",
@@ -33,7 +37,7 @@ NAMES = {
 def group_names(groups: Groups) -> dict[str, str]:
     """The axis or lane of each process group of a rank, by the name that PyTorch gave the group."""
     lanes = {"up": groups.up, "down": groups.down}
-    named = {axis.name: axis.group for axis in (groups.pp, groups.dp, groups.tp, groups.ep, groups.edp)} | lanes
+    named = {axis.name: axis.group for axis in groups.axes} | lanes
     return {group.group_name: name for name, group in named.items() if group is not None}
 
 

@@ -1,4 +1,4 @@
-"""Process groups of the p*t*d ranks of `layout.RankGrid`, along its axes pp, dp and tp (Section 3.1).
+"""Process groups of the p*t*c*d ranks of `layout.RankGrid`, along its axes pp, dp, cp and tp (Section 3.1).
 
 There is no global state: a rank makes one `Groups` object and passes it to everything that communicates.
 """
@@ -104,6 +104,9 @@ class Axis:
 class Groups:
     """Everything a rank needs to communicate: its axes, its device, and two more groups along the pipeline.
 
+    `dp` are the d*c ranks that hold the same parameters, over which gradients are reduced: those along the grid's dp
+    and cp. Of them the c of `cp` share the sequences of a replica.
+
     `up` carries messages to higher pipeline ranks, `down` those to lower ranks. With one group for both, NCCL would let
     a pending receive hold up a later send to the same peer, and overlapped exchanges would deadlock.
 
@@ -117,33 +120,38 @@ class Groups:
     device: torch.device
     up: dist.ProcessGroup | None = None
     down: dist.ProcessGroup | None = None
+    cp: Axis = field(default_factory=lambda: Axis("cp"))
     ep: Axis = field(default_factory=lambda: Axis("ep"))
     edp: Axis = field(default_factory=lambda: Axis("edp"))
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> "Groups":
-        """One rank and no process group: p = t = d = 1."""
+        """One rank and no process group: p = t = c = d = 1."""
         return cls(Axis("pp"), Axis("dp"), Axis("tp"), torch.device(device))
 
     @classmethod
     def create(cls, parallel: ParallelConfig, device: torch.device | str = "cpu") -> "Groups":
         """Make the groups of this rank. Every rank of the default process group, which is initialised, calls this.
 
-        Raises `ValueError` if the default group does not have p*t*d ranks.
+        Raises `ValueError` if the default group does not have p*t*c*d ranks.
         """
         check_world_size(dist.get_world_size(), parallel)
-        grid = RankGrid.of(parallel)
-        here = grid.coordinates(dist.get_rank())
-        pipeline = grid.pipeline(here.dp, here.tp)
-        dp = Axis("dp", here.dp, grid.d, _group(grid.data_group(here.pp, here.tp)))
+        grid, rank = RankGrid.of(parallel), dist.get_rank()
+        here = grid.coordinates(rank)
+
+        def axis(name: str, *along: str) -> Axis:
+            return _axis(name, rank, grid.group(*along, **here))
+
+        pipeline, dp = grid.group("pp", **here), axis("dp", "dp", "cp")
         ep, edp = _expert_axes(parallel, grid, dp)
         return cls(
-            pp=Axis("pp", here.pp, grid.p, _group(pipeline)),
+            pp=axis("pp", "pp"),
             dp=dp,
-            tp=Axis("tp", here.tp, grid.t, _group(grid.tensor_group(here.pp, here.dp))),
+            tp=axis("tp", "tp"),
             device=torch.device(device),
             up=_group(pipeline),
             down=_group(pipeline),
+            cp=axis("cp", "cp"),
             ep=ep,
             edp=edp,
         )
@@ -151,31 +159,50 @@ class Groups:
     @property
     def grid(self) -> RankGrid:
         """The grid of all ranks."""
-        return RankGrid(self.pp.size, self.tp.size, self.dp.size)
+        return RankGrid.sized(self.pp.size, self.tp.size, self.dp.size // self.cp.size, self.cp.size)
+
+    @property
+    def replica(self) -> int:
+        """The data-parallel rank, from 0 to d - 1: on which sequences of a batch this process trains."""
+        return self.dp.rank // self.cp.size
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes, in the order in which their communicators are made."""
+        own = () if self.edp is self.dp else (self.ep, self.edp)
+        return self.pp, self.dp, self.tp, self.cp, *own
+
+    def rank_at(self, pp: int) -> int:
+        """The global rank on pipeline rank pp at this process's place of the other axes."""
+        return self.grid.rank(pp=pp, dp=self.replica, cp=self.cp.rank, tp=self.tp.rank)
 
     @property
     def rank(self) -> int:
         """This process's global rank."""
-        return self.grid.rank(self.pp.rank, self.dp.rank, self.tp.rank)
+        return self.rank_at(self.pp.rank)
 
 
 def _expert_axes(parallel: ParallelConfig, grid: RankGrid, dp: Axis) -> tuple[Axis, Axis]:
-    """The axes `ep` and `edp` of this rank; without expert parallelism replicas of experts are those of all else."""
-    if parallel.e == 1:
+    """The axes `ep` and `edp` of this rank; if experts are as all else, so are their replicas."""
+    if parallel.e == 1 and not parallel.whole_experts:
         return Axis("ep"), dp
     rank, sizes = dist.get_rank(), (parallel.e, parallel.expert_tensor_ranks)
-    others, same = grid.expert_group(rank, *sizes), grid.expert_data_group(rank, *sizes)
     return (
-        Axis("ep", others.index(rank), len(others), _group(others)),
-        Axis("edp", same.index(rank), len(same), _group(same)),
+        _axis("ep", rank, grid.expert_group(rank, *sizes)),
+        _axis("edp", rank, grid.expert_data_group(rank, *sizes)),
     )
+
+
+def _axis(name: str, rank: int, ranks: Sequence[int]) -> Axis:
+    """The axis along these ranks, as this one of them sees it."""
+    return Axis(name, ranks.index(rank), len(ranks), _group(ranks))
 
 
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup | None:
     """A process group of these ranks, or None if there is only one. Only the ranks of the group call this.
 
-    So each rank makes its own 5 groups (7 with expert parallelism), and not all groups of the grid, which are 1,040 for
-    the paper's 3,072 ranks.
+    So each rank makes its own 5 groups (6 with c > 1, with experts 2 more), and not all groups of the grid, which are
+    1,040 for the paper's 3,072 ranks.
     """
     if len(ranks) == 1:
         return None

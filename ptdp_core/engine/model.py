@@ -18,8 +18,10 @@ from typing import Protocol
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
 
 from ptdp_core.config import ModelConfig
+from ptdp_core.engine.context import attend, own_chunks, to_heads, to_sequence
 from ptdp_core.engine.experts import MixtureOfExperts, Routing, activated
 from ptdp_core.engine.groups import Axis
 from ptdp_core.engine.parameters import ParameterStore
@@ -42,13 +44,15 @@ from ptdp_core.schedules import StagePlacement
 STD = 0.02
 EPSILON = 1e-5
 EMBEDDING_LAYER = -1  # the embedding's layer number in `RNGTracker`
-ATTENTION_SITE, PROJECTION_SITE, MLP_SITE = range(3)
+ATTENTION_SITE, PROJECTION_SITE, MLP_SITE, CHUNK_SITE = range(4)
+Core = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # attention, from queries, keys and values
 
 
 class Operators(Protocol):
     """The fused operators that a model needs (Section 4.2); `kernels.Kernels` documents them and has them all."""
 
     def causal_softmax(self, scores: torch.Tensor, scale: float) -> torch.Tensor: ...
+    def masked_softmax(self, scores: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor: ...
     def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor: ...
     def bias_dropout_add(
         self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, p: float, training: bool
@@ -74,12 +78,23 @@ class Build:
     recompute_attention: bool = False  # of each layer's attention core only queries, keys and values are kept
     sequence_parallel: bool = False
     pipeline_layout: str = ""
+    cp: Axis = field(default_factory=lambda: Axis("cp"))
+    context_exchange: str = "all_gather"
 
     @classmethod
     def of(
-        cls, settings: Settings, store: ParameterStore, ops: Operators, rng: RNGTracker, routing: Routing
+        cls,
+        settings: Settings,
+        store: ParameterStore,
+        ops: Operators,
+        rng: RNGTracker,
+        routing: Routing | None = None,
+        cp: Axis | None = None,
     ) -> "Build":
-        """For a run with these settings, on the rank whose parameters `store` makes."""
+        """For a run with these settings, on the rank whose parameters `store` makes.
+
+        `routing` is for experts, `cp` its context-parallel axis.
+        """
         parallel = settings.parallel
         return cls(
             settings.model,
@@ -87,7 +102,7 @@ class Build:
             store,
             ops,
             rng,
-            routing,
+            routing or Routing(),
             dropout=settings.engine.dropout,
             recompute_layers=settings.recompute_layers,
             distribute_block_inputs=parallel.distribute_checkpointed_activations,
@@ -95,6 +110,8 @@ class Build:
             recompute_attention=settings.recompute_attention,
             sequence_parallel=parallel.sequence_parallel,
             pipeline_layout=parallel.pipeline_layout,
+            cp=cp or Axis("cp"),
+            context_exchange=parallel.context_exchange,
         )
 
     @cached_property
@@ -106,15 +123,23 @@ class Build:
         """Seed the next draw for a tensor between layers: equal on all tensor ranks, or this rank's part of it."""
         (self.rng.sharded if self.sequence_parallel else self.rng.replicated)(layer, site)
 
+    @property
+    def exchanges_heads(self) -> bool:
+        """Whether attention is over the whole sequence, by 1/c of a tensor rank's heads."""
+        return self.cp.size > 1 and self.context_exchange == "all_to_all"
+
     @cached_property
     def rotary(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines [S, 1, D/2] of the rotary angles: one table for all layers of a rank.
+        """Cosines and sines [S, 1, D/2] of the rotary angles: one table for all layers of a rank, of its tokens.
 
         The angles s * theta^(-2i/D) are computed in fp32, as by the code with which published models were trained.
         """
         model, device = self.model, self.make.device
         halves = torch.arange(0, model.head_size, 2, device=device).float() / model.head_size
-        angles = torch.outer(torch.arange(model.seq, device=device).float(), 1.0 / model.rope_theta**halves)
+        positions = torch.arange(model.seq, device=device).float()
+        if self.cp.size > 1 and not self.exchanges_heads:
+            positions = own_chunks(positions, self.cp, 0)
+        angles = torch.outer(positions, 1.0 / model.rope_theta**halves)
         return angles.cos().to(self.make.dtype).unsqueeze(1), angles.sin().to(self.make.dtype).unsqueeze(1)
 
 
@@ -147,7 +172,8 @@ class Attention(nn.Module):
     def __init__(self, build: Build, name: str, layer: int) -> None:
         super().__init__()
         self.build, self.layer, model = build, layer, build.model
-        self.heads = model.heads // build.tp.size
+        self.exchanges_heads = build.exchanges_heads
+        self.heads = model.heads // build.tp.size // (build.cp.size if self.exchanges_heads else 1)
         self.queries = model.heads // model.query_groups  # how many queries share a key and a value
         out_std = STD / sqrt(2 * model.layers)
         shared = build.tp, build.sequence_parallel, model.bias
@@ -158,8 +184,13 @@ class Attention(nn.Module):
         self.projection = RowParallelLinear(build.make, f"{name}.projection", out_std, *shared)
 
     def forward(self, x_SBH: torch.Tensor) -> torch.Tensor:
-        """Attend over the whole sequence; x and the result are [S, B, H], with sequence parallelism [S/t, B, H]."""
-        qkv_SBF = self.qkv(x_SBH)
+        """Attend over the whole sequence; x and the result are [S, B, H], with sequence parallelism [S/t, B, H].
+
+        With context parallelism these have S/c tokens in place of S.
+        """
+        build, qkv_SBF = self.build, self.qkv(x_SBH)
+        if self.exchanges_heads:
+            qkv_SBF = to_heads(qkv_SBF, build.cp)
         (s, b, _), d = qkv_SBF.shape, self.build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
         q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
@@ -167,10 +198,14 @@ class Attention(nn.Module):
             q_SND, k_SND = (norm(x) for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
         if self.build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
-        core = partial(self._with_sdpa if self.build.attention == "sdpa" else self._with_operators, b=b)
-        again = self.build.recompute_attention
+        core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
+        if build.cp.size > 1 and not self.exchanges_heads:
+            repeated = build.recompute_attention or build.recompute_layers > 0
+            core = partial(attend, core, cp=build.cp, keeps_part=not repeated)
+        again = build.recompute_attention
         context_SND = recomputed(core, q_SND, k_SND, v_SND) if again else core(q_SND, k_SND, v_SND)
-        return self.projection(context_SND.reshape(s, b, self.heads * d))
+        context_SBF = context_SND.reshape(s, b, self.heads * d)
+        return self.projection(to_sequence(context_SBF, build.cp) if self.exchanges_heads else context_SBF)
 
     def _turned(self, x_SND: torch.Tensor) -> torch.Tensor:
         """Rotary positions (Su et al. 2021): turn elements i and i + D/2 of each head by position * theta^(-2i/D)."""
@@ -179,29 +214,41 @@ class Attention(nn.Module):
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
     def _with_operators(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
-        """The paper's way: two batched GEMMs around one fused operator for mask and softmax (Section 4.2)."""
-        build, (s, _, d) = self.build, q_SND.shape
+        """The paper's way: two batched GEMMs around one fused operator for mask and softmax (Section 4.2).
+
+        Of fewer queries than keys the last one sees the last key, the one before all but that, and so on.
+        """
+        build, (s, _, d), keys = self.build, q_SND.shape, k_SND.size(0)
         if self.queries > 1:
             k_SND, v_SND = (x.repeat_interleave(self.queries, 1) for x in (k_SND, v_SND))
         # Scaled inside the product, which sums in fp32: an unscaled score above 65504 is inf in fp16.
         unread = q_SND.new_empty(1, 1, 1)  # baddbmm wants a tensor to add, and with beta=0 does not read it
         scores_NSS = torch.baddbmm(unread, q_SND.transpose(0, 1), k_SND.permute(1, 2, 0), beta=0, alpha=1 / sqrt(d))
-        probs = build.ops.causal_softmax(scores_NSS.view(b, self.heads, s, s), 1.0)
+        scores = scores_NSS.view(b, self.heads, s, keys)
+        if s == keys:
+            probs = build.ops.causal_softmax(scores, 1.0)
+        else:
+            unseen = torch.ones(s, keys, dtype=torch.bool, device=scores.device).triu_(keys - s + 1)
+            probs = build.ops.masked_softmax(scores, unseen, 1.0)
         if self.training and build.dropout:
-            build.rng.sharded(self.layer, ATTENTION_SITE)
+            build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
             probs = build.ops.dropout(probs, build.dropout, True)
-        context_NSD = torch.bmm(probs.view(b * self.heads, s, s), v_SND.transpose(0, 1))
+        context_NSD = torch.bmm(probs.view(b * self.heads, s, keys), v_SND.transpose(0, 1))
         return context_NSD.transpose(0, 1)
 
     def _with_sdpa(self, q_SND: torch.Tensor, k_SND: torch.Tensor, v_SND: torch.Tensor, b: int) -> torch.Tensor:
-        """PyTorch's fused attention, which never writes the [S, S] scores to memory; it came after the paper."""
-        build, s = self.build, q_SND.size(0)
+        """PyTorch's fused attention, which never writes the [S, S] scores to memory; it came after the paper.
+
+        Fewer queries than keys are the last ones (see `_with_operators`).
+        """
+        build, s, keys = self.build, q_SND.size(0), k_SND.size(0)
         dropout = build.dropout if self.training else 0.0
         if dropout:
-            build.rng.sharded(self.layer, ATTENTION_SITE)
-        q, k, v = (x.view(s, b, -1, x.size(-1)).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
+            build.rng.sharded(self.layer, ATTENTION_SITE if s == keys else CHUNK_SITE + keys // s)
+        q, k, v = (x.unflatten(1, (b, -1)).permute(1, 2, 0, 3) for x in (q_SND, k_SND, v_SND))
+        mask = {"is_causal": True} if s == keys else {"attn_mask": causal_lower_right(s, keys)}
         shared = self.queries > 1
-        context = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, enable_gqa=shared)
+        context = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, enable_gqa=shared, **mask)
         return context.permute(2, 0, 1, 3)
 
 
@@ -272,7 +319,7 @@ class Chunk(nn.Module):
     `forward(x, tokens_BS, labels_BS)` returns the next stage's x, or, in the last chunk, the microbatch's mean loss.
     `received` says whether x comes from another pipeline rank, `sent` whether the output goes to another one. With
     scatter/gather (Section 4.1) such a tensor is flat, and this tensor rank has 1/t of it; otherwise it is [S, B, H],
-    with sequence parallelism [S/t, B, H].
+    with sequence parallelism [S/t, B, H]. With context parallelism x and the mean loss are of this rank's S/c tokens.
     `word` is a tied embedding's weight [V/t, H], given to the last chunk if the first one is on the same rank.
     """
 
@@ -326,7 +373,7 @@ class Chunk(nn.Module):
         build, scattered = self.build, self.build.boundary.is_scattered
         if self.is_first:
             assert tokens_BS is not None
-            x = self._embed(tokens_BS)
+            x = self._embed(tokens_BS if build.cp.size == 1 else own_chunks(tokens_BS, build.cp, 1))
         assert x is not None
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
@@ -337,7 +384,7 @@ class Chunk(nn.Module):
             x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)
         if self.is_last:
             assert labels_BS is not None
-            return self._loss(x, labels_BS)
+            return self._loss(x, labels_BS if build.cp.size == 1 else own_chunks(labels_BS, build.cp, 1))
         return split(x, build.tp) if self.sent and scattered else x
 
     def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -356,7 +403,9 @@ class Chunk(nn.Module):
         sequence_parallel = build.sequence_parallel
         x_SBH = embed(tokens_BS.T, self.word, build.tp, sequence_parallel)
         if self.position is not None:
-            position_SH = self.position.chunk(build.tp.size)[build.tp.rank] if sequence_parallel else self.position
+            position_SH = self.position if build.cp.size == 1 else own_chunks(self.position, build.cp, 0)
+            if sequence_parallel:
+                position_SH = position_SH.chunk(build.tp.size)[build.tp.rank]
             x_SBH = x_SBH + position_SH.unsqueeze(1)
         if self.training and build.dropout:
             build.draw_between_layers(EMBEDDING_LAYER, 0)
@@ -364,7 +413,7 @@ class Chunk(nn.Module):
         return x_SBH
 
     def _loss(self, x_SBH: torch.Tensor, labels_BS: torch.Tensor) -> torch.Tensor:
-        """The microbatch's mean loss, a scalar."""
+        """The mean loss of the microbatch's tokens on this rank, a scalar."""
         return cross_entropy(self._logits(x_SBH), labels_BS.T, self.build.model.vocab, self.build.tp).mean()
 
     def _logits(self, x_SBH: torch.Tensor) -> torch.Tensor:

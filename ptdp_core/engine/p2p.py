@@ -62,13 +62,13 @@ class P2PCommunicator:
     def connect(self, program: Program) -> None:
         """Create the communicators that a training step uses, by sending one element over each; all ranks call this.
 
-        First the groups of the three axes all-reduce an element. The pipeline's group carries blocking exchanges and
+        First the groups of the axes all-reduce an element. The pipeline's group carries blocking exchanges and
         the gradient of the tied embedding; the data-parallel group may be used in the middle of a backward pass. Then,
         for an overlapped program, each pair of pipeline ranks sends an element on each lane that it uses. All ranks
         follow the order of `channels`, in which no two ranks wait for each other and half of the pairs go at once.
         """
         pp, element = self.groups.pp, torch.zeros(1, device=self.groups.device)
-        for axis in (pp, self.groups.dp, self.groups.tp):
+        for axis in self.groups.axes:
             if axis.size > 1:
                 dist.all_reduce(element, group=axis.group)
         for source, destination in channels(program) if program.mode == "overlapped" else ():

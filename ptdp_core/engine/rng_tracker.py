@@ -2,9 +2,10 @@
 
 Before each random operator the default generator is seeded from (seed, step, microbatch, layer, site); for a tensor
 that is split over tensor-parallel ranks, from the tensor rank, too. So the masks of replicated tensors are equal on all
-tensor ranks, and those of split tensors differ. A mask is the same for every p, v, d and schedule, in a recomputed
-forward pass, and after a restart, which needs to know only (seed, step). The mask of a split tensor depends on t: that
-of the attention always, with sequence parallelism all of them.
+tensor ranks, and those of split tensors differ. Context ranks, which have other tokens, have other masks. A mask is the
+same for every p, v, d and schedule, in a recomputed forward pass, and after a restart, which needs to know only (seed,
+step). The mask of a split tensor depends on t: that of the attention always, with sequence parallelism all of them. All
+depend on c.
 """
 
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class RNGTracker:
     seed: int
     device: torch.device
     tp_rank: int = 0
+    cp_rank: int = 0
     step: int = 0
     microbatch: int = 0
 
@@ -43,13 +45,14 @@ class RNGTracker:
 
     def replicated(self, layer: int, site: int) -> None:
         """Seed the next draw, for a tensor that is equal on all tensor ranks."""
-        self._seed(_mix(self.seed, self.step, self.microbatch, layer, site, 0))
+        self._seed(layer, site, 0)
 
     def sharded(self, layer: int, site: int) -> None:
         """Seed the next draw, for this tensor rank's part of a split tensor."""
-        self._seed(_mix(self.seed, self.step, self.microbatch, layer, site, 1 + self.tp_rank))
+        self._seed(layer, site, 1 + self.tp_rank)
 
-    def _seed(self, value: int) -> None:
+    def _seed(self, layer: int, site: int, part: int) -> None:
+        value = _mix(self.seed, self.step, self.microbatch, layer, site, part + (self.cp_rank << 32))
         if self.device.type == "cuda":
             torch.cuda.manual_seed(value)
         else:

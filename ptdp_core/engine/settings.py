@@ -177,6 +177,11 @@ def check(settings: Settings) -> None:
         raise ConfigurationError(
             f"fp8_recipe={parallel.fp8_recipe!r} is simulated only; needs 'none' to train; try fp8_recipe='none'"
         )
+    if parallel.c > 1 and parallel.context_exchange == "ring":
+        raise ConfigurationError(
+            f"c={parallel.c} with context_exchange='ring' is simulated only; needs another to train; "
+            "try context_exchange='all_gather'"
+        )
     if parallel.data_parallel == "zero2":
         raise ConfigurationError(
             "data_parallel='zero2' is simulated only; needs another to train; try data_parallel='torch'"
@@ -211,10 +216,6 @@ def check(settings: Settings) -> None:
 
 def _check_experts(model: ModelConfig, parallel: ParallelConfig) -> None:
     """Raise `ConfigurationError` for experts that only the simulator knows."""
-    if model.experts and parallel.data_parallel == "zero3":
-        raise ConfigurationError(
-            f"experts={model.experts} with data_parallel='zero3'; needs 'local' or 'torch'; try data_parallel='torch'"
-        )
     if model.experts and parallel.expert_tensor_ranks != parallel.t:
         raise ConfigurationError(
             f"etp={parallel.etp} with t={parallel.t} is simulated only; needs experts that all tensor ranks share; "
@@ -223,11 +224,13 @@ def _check_experts(model: ModelConfig, parallel: ParallelConfig) -> None:
 
 
 def check_world_size(world: int, parallel: ParallelConfig) -> None:
-    """Raise `ConfigurationError` unless the world has n = p*t*d ranks (Section 3.1)."""
+    """Raise `ConfigurationError` unless the world has n = p*t*d ranks (Section 3.1), with c > 1 p*t*c*d."""
     if world != parallel.n:
+        letters = "ptcd" if parallel.c > 1 else "ptd"
+        product, sizes = "*".join(letters), "*".join(str(getattr(parallel, letter)) for letter in letters)
         raise ConfigurationError(
-            f"ranks={world} for p*t*d={parallel.p}*{parallel.t}*{parallel.d}={parallel.n}; needs as many ranks as "
-            f"p*t*d; try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
+            f"ranks={world} for {product}={sizes}={parallel.n}; needs as many ranks as {product}; "
+            f"try --ranks {parallel.n} (torchrun --nproc-per-node {parallel.n}), or another d"
         )
 
 

@@ -55,7 +55,7 @@ class Trainer:
         parallel, engine = settings.parallel, settings.engine
         dtype = TORCH_DTYPES[engine.dtype]
         self.done = 0
-        self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank)
+        self.rng = RNGTracker(engine.seed, groups.device, groups.tp.rank, groups.cp.rank)
         overlap = parallel.data_parallel == "torch"
         program = lower(build(parallel.schedule, parallel.p, parallel.m, parallel.v), engine.exchange)
         check_order(program)
@@ -64,7 +64,9 @@ class Trainer:
         self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep)
         self.routing = Routing(groups.ep, parallel.capacity_factor, 1.0 / parallel.m)
         self.chunks = build_chunks(
-            Build.of(settings, self.store, ops, self.rng, self.routing), self.schedule.placement, groups.pp.rank
+            Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
+            self.schedule.placement,
+            groups.pp.rank,
         )
         self.buffer = ParamAndGradBuffer(
             self.store.parameters,
@@ -81,13 +83,14 @@ class Trainer:
             self.buffer.gather_behind(module for chunk in self.chunks for module in chunk.modules())
         self.optimizer = Optimizer(self.buffer, groups, settings.optimizer)
         self.p2p = P2PCommunicator(groups, Boundary.of(settings.training).message_shape, dtype)
+        self._replica, self._replicas = groups.replica, parallel.d
         self._last = last_backward(program, groups.pp.rank)
         self.executor = Executor(program, self.chunks, self.p2p, groups, self._before, record)
         self.evaluator = Evaluator(program, self.chunks, self.p2p, groups.pp.rank)
 
     def _before(self, action: Action) -> None:
         """Prepare a pass: set the random streams' microbatch, and announce a chunk's last backward pass."""
-        self.rng.begin(self.done, action.microbatch * self.groups.dp.size + self.groups.dp.rank)
+        self.rng.begin(self.done, action.microbatch * self._replicas + self._replica)
         if action in self._last:
             self.buffer.expect_last(self.schedule.placement.chunk_of(action.stage))
 
@@ -130,7 +133,7 @@ class Trainer:
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.
 
-        All microbatches have equally many tokens, so a mean of means is the mean over all tokens.
+        All microbatches have equally many tokens, on every context rank: a mean of means is the mean over all tokens.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.groups.device)
         if losses:

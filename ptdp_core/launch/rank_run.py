@@ -69,7 +69,7 @@ def train(beat: Callable[[], None], settings: Settings, log_to_stderr: bool = Fa
         sequences = Sequences(tokens, settings.model.seq, settings.model.vocab, settings.engine.seed)
         training, validation = sequences.split(settings.run.validation)
         trainer = _trainer(settings, groups)
-        batches = Batches(training, settings.parallel, groups.dp.rank, device)
+        batches = Batches(training, settings.parallel, groups.replica, device)
         evaluation = _Evaluation(trainer, validation, settings, groups, report) if validation else None
         saver = None
         if settings.run.save or settings.run.load:
@@ -145,7 +145,7 @@ class _Evaluation:
         report: TrainingLog | None,
     ) -> None:
         self.trainer, self.every, self.B, self.report = trainer, settings.run.eval_every, settings.parallel.B, report
-        self.batches = Batches(validation, settings.parallel, groups.dp.rank, groups.device)
+        self.batches = Batches(validation, settings.parallel, groups.replica, groups.device)
         self.count = max(1, min(settings.run.eval_batches, validation.count // self.B))
         self.evaluated_step = -1
 

@@ -1,6 +1,6 @@
 """Where everything is and who sends what. The engine, the simulator and Figures 2, 5 and 9 are built on this package.
 
-    grid            `RankGrid`: the p*t*d ranks and their groups (Section 3.1)
+    grid            `RankGrid`: the p*t*c*d ranks and their groups (Section 3.1)
     stages          the layers of each stage, and of each pipeline rank's chunks (Section 2.2.2)
     parameters      every parameter by name, and the `ShardSpec` of a tensor rank's part (Section 2.3)
     communication   collectives of a layer and of a step, and messages between stages (Sections 2.3, 3.2 and 4.1)
@@ -21,16 +21,18 @@ from ptdp_core.layout.communication import (
     Transfer,
     all_reduces,
     boundary_transfers,
+    context_passes,
     embedding_passes,
     expert_passes,
     gather_transfers,
     layer_passes,
     logits_passes,
     recomputation_gathers,
+    recomputed_context_passes,
     stage_passes,
     step_collectives,
 )
-from ptdp_core.layout.grid import Coordinates, RankGrid, node_of
+from ptdp_core.layout.grid import RankGrid, node_of
 from ptdp_core.layout.parameters import (
     COLUMN,
     OUTPUT,
@@ -41,9 +43,12 @@ from ptdp_core.layout.parameters import (
     chunk_parameters,
     elements_held,
     embedding_parameters,
+    expert_elements,
+    layer_expert_elements,
     layer_parameters,
     rank_elements,
     table_elements,
+    usual_layer,
     whole_elements,
 )
 from ptdp_core.layout.stages import RankKinds, chunk_layers, rank_kinds, stage_layers
@@ -61,7 +66,6 @@ __all__ = [
     "WORD_EMBEDDING",
     "Boundary",
     "Collective",
-    "Coordinates",
     "Parameter",
     "PassCollectives",
     "RankGrid",
@@ -72,11 +76,14 @@ __all__ = [
     "boundary_transfers",
     "chunk_layers",
     "chunk_parameters",
+    "context_passes",
     "elements_held",
     "embedding_parameters",
     "embedding_passes",
+    "expert_elements",
     "expert_passes",
     "gather_transfers",
+    "layer_expert_elements",
     "layer_parameters",
     "layer_passes",
     "logits_passes",
@@ -84,9 +91,11 @@ __all__ = [
     "rank_elements",
     "rank_kinds",
     "recomputation_gathers",
+    "recomputed_context_passes",
     "stage_layers",
     "stage_passes",
     "step_collectives",
     "table_elements",
+    "usual_layer",
     "whole_elements",
 ]

@@ -16,24 +16,28 @@ from ptdp_core.layout.parameters import (
     COLUMN,
     ROW,
     Parameter,
-    layer_parameters,
+    expert_elements,
     rank_elements,
     table_elements,
+    usual_layer,
     whole_elements,
 )
 from ptdp_core.layout.stages import rank_kinds, stage_layers
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
-ALL_TO_ALL = "all_to_all"
+ALL_TO_ALL, RING = "all_to_all", "ring"
 ACTIVATION, WEIGHT, GRADIENT, FP32 = "activation", "weight", "gradient", "fp32"
 
 
 class Collective(NamedTuple):
     """One collective: its operation, its group, its size.
 
-    The group is 'tp', 'dp', 'ep', or 'embedding' (the pipeline ranks of the two stages that share the embedding).
-    `elements` is the size of the whole tensor, of an all-to-all that of one rank's input. `element` is the kind of its elements: 'activation' (or its gradient), 'weight',
-    'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the precision.
+    The group is 'tp', 'cp', 'dp' (with context parallelism the d*c ranks that hold the same weights), 'ep' (those with
+    different experts), 'edp' (those with the same experts), or 'embedding' (the pipeline ranks of the two stages that
+    share the embedding). `elements` is the size of the whole tensor, of an
+    all-to-all of what a rank holds. A 'ring' passes every rank's part on to all others, one neighbour at a time, as an
+    all-gather does, but each part is used and let go. `element` is the kind of its elements: 'activation' (or its
+    gradient), 'weight', 'gradient' (of a weight, as it is reduced), or 'fp32', which does not depend on the precision.
     """
 
     operation: str
@@ -47,7 +51,10 @@ class Collective(NamedTuple):
         return 2 if self.operation == ALL_REDUCE else 1
 
     def sent(self, ranks: int) -> float:
-        """Elements each of `ranks` sends on a ring: (k-1)/k of the tensor, twice for an all-reduce (Section 3.3.1)."""
+        """Elements each of `ranks` sends on a ring: (k-1)/k of the tensor, twice for an all-reduce (Section 3.3.1).
+
+        Of what it holds a rank sends as much in an all-to-all: all but its own part.
+        """
         return self.elements * self.rounds * (ranks - 1) / ranks
 
 
@@ -83,34 +90,41 @@ class _OfActivations(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def layer_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = False) -> PassCollectives:
+def layer_passes(
+    model: ModelConfig, b: int, t: int, sequence_parallel: bool = False, whole_experts: bool = False
+) -> PassCollectives:
     """The tensor-parallel collectives of a transformer layer (Section 2.3); none if t = 1.
 
     With sequence parallelism (Korthikanti et al. 2022) the input of a column-parallel matrix is gathered
     before it, and the partial sums of a row-parallel one are reduce-scattered; their gradients go the other way. Only
-    1/t of a gathered input is kept, so that the backward pass gathers it again for the weight's gradient.
+    1/t of a gathered input is kept, so that the backward pass gathers it again for the weight's gradient. Experts and
+    the one that all tokens share are one such pair; of `whole_experts` (etp = 1) tensor ranks send their own tokens.
     """
     if t == 1:
         return PassCollectives((), ())
     call = _OfActivations.of(model, b)
-    forward, backward = all_reduces(layer_parameters(model, 0))
+    routed = not whole_experts and not model.shared_expert_ffn_hidden
+    forward, backward = all_reduces(item for item in usual_layer(model) if routed or not item.stacked)
     if not sequence_parallel:
         return PassCollectives((call.reduced,) * forward, (call.reduced,) * backward)
+    again = backward - (model.experts > 0 and not whole_experts)  # what goes to experts is kept
     return PassCollectives(
-        (call.gathered, call.scattered) * forward, (call.gathered, call.gathered, call.scattered) * backward
+        (call.gathered, call.scattered) * forward,
+        (call.gathered, call.gathered, call.scattered) * again + (call.gathered, call.scattered) * (backward - again),
     )
 
 
-def expert_passes(model: ModelConfig, b: int, e: int) -> PassCollectives:
+def expert_passes(model: ModelConfig, b: int, e: int, shards: int = 1) -> PassCollectives:
     """The all-to-alls of a layer of experts: tokens go to the ranks of their k experts and back, and so do gradients.
 
-    Every rank of an expert-parallel group sends its s*b*k rows of h, its own experts' among them, if none is dropped;
-    those that it receives depend on the routing, but for the sum over the group. The exchange of the E numbers of
-    tokens before each dispatch is left out.
+    Every rank of an expert-parallel group sends k rows of h for each of its s*b tokens, or 1/`shards` of them, its own
+    experts' among them, if none is dropped; those that it receives depend on the routing, but for the sum over the
+    group. The exchange of the E numbers of tokens before each dispatch is left out.
     """
     if e == 1:
         return PassCollectives((), ())
-    sent = Collective(ALL_TO_ALL, "ep", model.seq * b * model.experts_per_token * model.hidden, ACTIVATION)
+    rows = model.seq * b * model.experts_per_token // shards
+    sent = Collective(ALL_TO_ALL, "ep", rows * model.hidden, ACTIVATION)
     return PassCollectives((sent, sent), (sent, sent))
 
 
@@ -118,7 +132,7 @@ def recomputation_gathers(config: TrainingConfig, layers: int) -> tuple[Collecti
     """The all-gathers that restore the inputs of recomputed blocks of which each tensor rank keeps 1/t.
 
     A chunk of `layers` layers needs one per block and microbatch, in the backward pass."""
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     if not parallel.distribute_checkpointed_activations:
         return ()
     return (_OfActivations.of(model, parallel.b).gathered,) * -(-layers // parallel.checkpoint_layers)
@@ -152,19 +166,59 @@ def logits_passes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = 
     return PassCollectives((per_token,) * 3, (call.reduced,))
 
 
+def context_passes(config: TrainingConfig) -> PassCollectives:
+    """The collectives of a layer's attention over the context-parallel group; none if c = 1.
+
+    Of the whole sequence's keys and values a rank keeps its own part. 'all_gather' gathers them before attention, and
+    again in the backward pass, whose gradients of them are reduce-scattered. A 'ring' passes them around in both
+    passes, in the backward pass with their gradients. An 'all_to_all' before attention cuts queries, keys and values by
+    heads in place of the sequence, one after it cuts its result back, and their gradients go the other way.
+    """
+    model, parallel = config.local_model, config.parallel
+    if parallel.c == 1:
+        return PassCollectives((), ())
+    tokens = model.seq * parallel.b
+    keys_and_values = parallel.c * tokens * 2 * model.query_groups * model.head_size // parallel.t
+
+    def call(operation: str, elements: int = keys_and_values) -> Collective:
+        return Collective(operation, "cp", elements, ACTIVATION)
+
+    if parallel.context_exchange == "all_gather":
+        return PassCollectives((call(ALL_GATHER),), (call(ALL_GATHER), call(REDUCE_SCATTER)))
+    if parallel.context_exchange == "ring":
+        return PassCollectives((call(RING),), (call(RING), call(RING)))
+    widths = model.qkv_width, model.attention_width
+    into, out_of = (call(ALL_TO_ALL, tokens * width // parallel.t) for width in widths)
+    return PassCollectives((into, out_of), (out_of, into))
+
+
+def recomputed_context_passes(config: TrainingConfig) -> tuple[Collective, ...]:
+    """The collectives of `context_passes` that a layer's recomputation repeats in the backward pass.
+
+    What a recomputed layer gathers is what its backward pass needs, so that 'all_gather' repeats none. The attention
+    core, which selective recomputation repeats, is between those of 'all_to_all'.
+    """
+    parallel = config.parallel
+    repeats = parallel.recompute == "full" and parallel.context_exchange != "all_gather"
+    return context_passes(config).forward if repeats else ()
+
+
 def stage_passes(config: TrainingConfig, stage: int) -> PassCollectives:
-    """The tensor-parallel collectives of activations in a stage's forward and backward pass of a microbatch.
+    """The collectives of activations in a stage's forward and backward pass of a microbatch, over tp and over cp.
 
     The backward pass includes the recomputed forward pass. Stage 0 also embeds; the last stage also computes logits
     and loss, whose reductions of single numbers per token are left out.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     stages = stage_layers(model.layers, parallel.p * parallel.v, parallel.pipeline_layout)
     sizes = model, parallel.b, parallel.t, parallel.sequence_parallel
-    layer, layers = layer_passes(*sizes), len(stages[stage])
+    layer, layers = layer_passes(*sizes, parallel.whole_experts), len(stages[stage])
     forward, backward = layer.forward * layers, layer.backward * layers
     if parallel.recompute == "full":
         backward += forward
+    context = context_passes(config)
+    forward += context.forward * layers
+    backward += (*recomputed_context_passes(config), *context.backward) * layers
     for end, passes in ((0, embedding_passes), (len(stages) - 1, logits_passes)):
         if stage == end:
             into, out_of = passes(*sizes)
@@ -182,8 +236,9 @@ def boundary_shape(model: ModelConfig, b: int, shards: int = 1) -> tuple[int, in
 class Boundary:
     """The tensor of one microbatch that one pipeline stage sends to the next, and its gradient, which is sent back.
 
-    `shape` is the tensor as a tensor rank holds it: [s, b, h], with sequence parallelism [s/t, b, h]. `shards` is the
-    number of parts that it is cut into to be sent: 1, or t where scatter/gather is in effect (Section 4.1).
+    `shape` is the tensor as a rank holds it: [s, b, h], with sequence parallelism [s/t, b, h]; with context parallelism
+    of s/c tokens in place of s. `shards` is the number of parts that it is cut into to be sent: 1, or t where
+    scatter/gather is in effect (Section 4.1).
     """
 
     shape: tuple[int, ...]
@@ -197,7 +252,7 @@ class Boundary:
         """
         parallel = config.parallel
         scattered = parallel.scatter_gather and parallel.p > 1 and not parallel.sequence_parallel
-        shape = boundary_shape(config.model, parallel.b, parallel.sequence_shards)
+        shape = boundary_shape(config.local_model, parallel.b, parallel.sequence_shards)
         return cls(shape, parallel.t if scattered else 1)
 
     @property
@@ -207,7 +262,7 @@ class Boundary:
 
     @property
     def elements(self) -> int:
-        """Elements of the tensor that a rank holds: bsh, with sequence parallelism bsh/t."""
+        """Elements of the tensor that a rank holds: bsh/c, with sequence parallelism bsh/(ct)."""
         return prod(self.shape)
 
     @property
@@ -229,31 +284,34 @@ class Boundary:
 def step_collectives(config: TrainingConfig) -> tuple[tuple[Collective, ...], ...]:
     """The collectives that each pipeline rank's GPUs run once an iteration, for gradients and the tied embedding.
 
-    With a sharded optimizer each replica gets a part of the reduced gradients and gathers the updated weights; with
-    ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. With
-    sequence parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from
-    its part of the sequence only, and the tensor-parallel group sums them.
+    Gradients are reduced over d replicas, with context parallelism over d*c ranks, each of which has them from its part
+    of the sequences. With a sharded optimizer each gets a part of the reduced gradients, and gathers the updated
+    weights; with ZeRO-2 it keeps that part only, and reduces the gradients of every microbatch. Experts' gradients are
+    reduced over the ranks that hold the same ones. With sequence
+    parallelism a tensor rank has the gradients of whole parameters (of layer norms, biases, positions) from its part of
+    the sequence only, and the tensor-parallel group sums them.
     """
     parallel, tied = config.parallel, set(config.tied_ranks or ())
     reductions = parallel.m if parallel.data_parallel == "zero2" else 1
     reducing = tied if len(tied) > 1 else set()
     embedding = Collective(ALL_REDUCE, "embedding", table_elements(config), GRADIENT)
 
-    def data_parallel(elements: int) -> tuple[Collective, ...]:
-        if parallel.d == 1:
+    def data_parallel(elements: int, group: str, replicas: int) -> tuple[Collective, ...]:
+        if replicas == 1 or not elements:
             return ()
         if parallel.sharded_optimizer:
             return (
-                *(Collective(REDUCE_SCATTER, "dp", elements, GRADIENT),) * reductions,
-                Collective(ALL_GATHER, "dp", elements, WEIGHT),
+                *(Collective(REDUCE_SCATTER, group, elements, GRADIENT),) * reductions,
+                Collective(ALL_GATHER, group, elements, WEIGHT),
             )
-        return (Collective(ALL_REDUCE, "dp", elements, GRADIENT),)
+        return (Collective(ALL_REDUCE, group, elements, GRADIENT),)
 
     kinds = rank_kinds(config.model.layers, parallel.placement, parallel.pipeline_layout)
-    elements, whole = rank_elements(config), whole_elements(config)
+    elements, experts, whole = rank_elements(config), expert_elements(config), whole_elements(config)
     by_kind = [
         (
-            *data_parallel(elements[pp]),
+            *data_parallel(elements[pp] - experts[pp], "dp", parallel.weight_replicas),
+            *data_parallel(experts[pp], "edp", parallel.expert_replicas),
             *((Collective(ALL_REDUCE, "tp", whole[pp], GRADIENT),) if parallel.sequence_shards > 1 else ()),
             *((embedding,) if pp in reducing else ()),
         )
@@ -285,21 +343,22 @@ def boundary_transfers(
 
     Every tensor rank sends to its peer: the whole tensor, or with scatter/gather 1/t of it (Section 4.1).
     """
-    share = _share(elements, grid.t) if scatter_gather else 0
+    t = grid.size("tp")
+    share = _share(elements, t) if scatter_gather else 0
     return tuple(
         Transfer(
-            grid.rank(pp, dp, tp),
-            grid.rank(following, dp, tp),
+            grid.rank(pp=pp, dp=dp, tp=tp),
+            grid.rank(pp=following, dp=dp, tp=tp),
             tp * share,
             (tp + 1) * share if scatter_gather else elements,
         )
-        for tp in range(grid.t)
+        for tp in range(t)
     )
 
 
 def gather_transfers(grid: RankGrid, pp: int, dp: int, elements: int) -> tuple[Transfer, ...]:
     """What the tensor ranks of receiving stage pp send one another until each has the whole tensor (Section 4.1)."""
-    share, group = _share(elements, grid.t), grid.tensor_group(pp, dp)
+    share, group = _share(elements, grid.size("tp")), grid.group("tp", pp=pp, dp=dp)
     return tuple(
         Transfer(source, destination, tp * share, (tp + 1) * share)
         for tp, source in enumerate(group)

@@ -129,7 +129,7 @@ def layer_parameters(model: ModelConfig, layer: int) -> tuple[Parameter, ...]:
         *norm_parameters(model, f"{name}.attention_norm"),
         *linear("attention.qkv", h, model.qkv_width, COLUMN),
         *(_query_key_norms(model, f"{name}.attention") if model.qk_norm else ()),
-        *linear("attention.projection", h, h, ROW),
+        *linear("attention.projection", model.attention_width, h, ROW),
         *norm_parameters(model, f"{name}.mlp_norm"),
         *(
             expert_parameters(model, f"{name}.mlp")
@@ -216,11 +216,16 @@ def elements_held(parameters: Iterable[Parameter], t: int) -> int:
     return sum(parameter.shard(t, 0).elements for parameter in parameters)
 
 
+def usual_layer(model: ModelConfig) -> tuple[Parameter, ...]:
+    """The parameters of a layer as most of the model's are: with experts, if it has any."""
+    return layer_parameters(model, model.dense_layers)
+
+
 @lru_cache(maxsize=256)
 def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
-    """The elements on a tensor rank: of a layer, the embedding, the output without and with a table of its own."""
+    """The elements on a tensor rank: of a layer but for experts, the embedding, the output without and with a table."""
     parts = (
-        layer_parameters(model, 0),
+        tuple(parameter for parameter in usual_layer(model) if not parameter.stacked),
         embedding_parameters(model, t),
         output_parameters(model, t, own_table=False),
         output_parameters(model, t, own_table=True),
@@ -232,15 +237,32 @@ def _elements_by_part(model: ModelConfig, t: int) -> tuple[int, int, int, int]:
 @lru_cache(maxsize=256)
 def _whole_elements_by_part(model: ModelConfig) -> tuple[int, int, int]:
     """The elements that every tensor rank holds whole: of a layer, the embedding and the output."""
-    parts = (layer_parameters(model, 0), embedding_parameters(model, 1), output_parameters(model, 1, True))
+    parts = (usual_layer(model), embedding_parameters(model, 1), output_parameters(model, 1, True))
     layer, embedding, output = (sum(item.elements for item in part if item.split is None) for part in parts)
     return layer, embedding, output
+
+
+def layer_expert_elements(config: TrainingConfig) -> int:
+    """The number of parameters of a layer's experts on one GPU: 1/(e*etp) of them, 0 without experts."""
+    model, parallel = config.model, config.parallel
+    if not model.experts:
+        return 0
+    stacks = (parameter.elements for parameter in usual_layer(model) if parameter.stacked)
+    return sum(stacks) // (parallel.e * parallel.expert_tensor_ranks)
+
+
+def expert_elements(config: TrainingConfig) -> list[int]:
+    """The number of parameters of experts on one GPU of each pipeline rank, which are among `rank_elements`."""
+    kinds = rank_kinds(config.model.layers, config.parallel.placement, config.parallel.pipeline_layout)
+    layer = layer_expert_elements(config)
+    return [layer * sum(kinds.chunks[kind]) for kind in kinds.of]
 
 
 def rank_elements(config: TrainingConfig) -> list[int]:
     """The number of parameters on one GPU of each pipeline rank, the tied copy of the embedding included."""
     model, parallel, placement = config.model, config.parallel, config.parallel.placement
     layer, embedding, output, output_and_table = _elements_by_part(model, parallel.t)
+    layer += layer_expert_elements(config)
     kinds = rank_kinds(model.layers, placement, config.parallel.pipeline_layout)
     by_kind = [layer * sum(chunks) for chunks in kinds.chunks]
     ranks = [by_kind[kind] for kind in kinds.of]

@@ -38,8 +38,8 @@ class Estimate:
       both. A cause is negative where it shortens the waiting: a rank that waits for the slowest stage anyway spends
       part of that time in its own messages, which are `pipeline_communication`
     - `peak_memory`: of the fullest GPU; `memory_bytes` splits it
-    - `traffic`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding'), the largest
-      over pipeline ranks
+    - `traffic`: bytes one GPU sends in an iteration, by use ('pipeline', 'tensor', 'data', 'embedding', and with
+      context parallelism 'context'), the largest over pipeline ranks
     - `timeline`: per pipeline rank what it does when, in seconds from the start of the iteration; only if asked for
     """
 

@@ -46,28 +46,28 @@ RECIPES = {
 }
 
 
-def linears_in_fp8(work: Work, count: int = LINEARS) -> Work:
+def linears_in_fp8(work: Work, count: int) -> Work:
     """The work with its first `count` products, which are those of linears, in FP8; without what casts for them."""
     return replace(work, gemms=work.gemms[count:], fp8_gemms=work.gemms[:count])
 
 
 def input_casting(config: TrainingConfig) -> Work:
-    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (h + f)/t elements a token.
+    """The work to cast the inputs of a layer's four linears in its forward pass: 2h + (w + f)/t elements a token.
 
     With sequence parallelism the two h between layers are cast before they are gathered, 1/t on each rank.
     """
-    model, parallel = config.model, config.parallel
-    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.hidden + model.mlp_width)
+    model, parallel = config.local_model, config.parallel
+    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.attention_width + model.common_width)
 
 
 def gradient_casting(config: TrainingConfig) -> Work:
     """The work to cast the gradients of the four linears' outputs: 2h + (c + u)/t elements a token (`operators`)."""
-    model, parallel = config.model, config.parallel
-    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.qkv_width + model.mlp_outputs)
+    model, parallel = config.local_model, config.parallel
+    return _casting(config, 2 * model.hidden / parallel.sequence_shards, model.qkv_width + model.common_outputs)
 
 
 def _casting(config: TrainingConfig, between: float, inside: float) -> Work:
-    recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.model.seq * config.parallel.b
+    recipe, tokens = RECIPES[config.parallel.fp8_recipe], config.local_model.seq * config.parallel.b
     elements = tokens * (between + inside / config.parallel.t)
     return Work(traffic_bytes=(recipe.read + recipe.written) * elements, kernels=LINEARS * recipe.kernels)
 
@@ -78,12 +78,13 @@ def saved_bytes(config: TrainingConfig) -> int:
     The inputs of the MLP's and attention's first linears and of the MLP's second one are kept in FP8 in place of bf16.
     Attention keeps its result in bf16, and the projection that in FP8 beside it.
     """
-    model, parallel = config.model, config.parallel
+    model, parallel = config.local_model, config.parallel
     if parallel.fp8_recipe == "none":
         return 0
     kept, tokens = RECIPES[parallel.fp8_recipe].kept, model.seq * parallel.b
     between = 2 * model.hidden / parallel.sequence_shards
-    return round(tokens * ((2 - kept) * (between + model.mlp_width / parallel.t) - kept * model.hidden / parallel.t))
+    inside, own = model.common_width / parallel.t, model.attention_width / parallel.t
+    return round(tokens * ((2 - kept) * (between + inside) - kept * own))
 
 
 def kernels(cluster: Cluster) -> KernelModel:

@@ -7,8 +7,13 @@ These are counts of Megatron-LM's operators in fp16 (2 bytes an element, 1 for a
     S = N              those that layer norms and dropout go over: N/t with sequence parallelism
     A = b*a*s*s/t      elements of the attention scores on one tensor rank
     L = s*b*V/t        elements of the logits on one tensor rank, V padded to a multiple of 128*t
-    c, f, u            outputs of the query-key-value linear, width of the MLP, outputs of its first linear: 3h, 4h and
-                       4h in a GPT (`ModelConfig.qkv_width`, `mlp_width`, `mlp_outputs`)
+    c, w, f, u         outputs of the query-key-value linear, inputs of the projection, width of the MLP, outputs of its
+                       first linear: 3h, h, 4h and 4h in a GPT (`ModelConfig.qkv_width`, `attention_width`,
+                       `common_width`, `common_outputs`). Of a layer with experts this is the MLP of the one that all
+                       tokens share, if there is one; `experts.py` has the others
+
+With context parallelism these functions get the model with the tokens of a GPU (`TrainingConfig.local_model`), and
+`Context`, whose c is the context-parallel size, says what attention computes beyond them.
 
 Whether a model is trained with dropout is `ModelConfig.dropout`. Where the scores are not written (`scores=False`),
 attention is one kernel forward and three backward (FlashAttention): products without the bytes of A.
@@ -23,9 +28,9 @@ from ptdp_core.layout import (
     FP32,
     Collective,
     embedding_passes,
-    layer_parameters,
     layer_passes,
     logits_passes,
+    usual_layer,
 )
 
 Gemm = tuple[int, int, int, int]  # M, N, K, batch
@@ -38,6 +43,44 @@ class FusedAttention(NamedTuple):
     seq: int
     head: int
     backward: bool
+
+
+class Context(NamedTuple):
+    """What context parallelism of size c makes of attention on a GPU, whose model has 1/c of the sequence.
+
+    The causal half of the scores is 1/c of all on every GPU, by whichever `exchange` (`ParallelConfig`).
+    """
+
+    c: int = 1
+    exchange: str = "all_gather"
+
+    def blocks(self, s: int) -> tuple[tuple[int, int], ...]:
+        """The products of attention for s local tokens: the queries and the keys of each, on the first context rank.
+
+        With 'all_gather' it has the first and the last of 2c chunks of queries, each against all keys up to its own.
+        Around a 'ring' come keys of which one half matters, or which matter to one half of the queries. With
+        'all_to_all' a GPU has the whole sequence.
+        """
+        if self.c == 1 or self.exchange == "all_to_all":
+            return ((self.c * s, self.c * s),)
+        if self.exchange == "all_gather":
+            return (s // 2, s // 2), (s // 2, self.c * s)
+        return (s, s), *((s, s // 2),) * (self.c - 1)
+
+    def heads(self, heads: int) -> int:
+        """How many of a tensor rank's heads a GPU computes."""
+        return heads // self.c if self.exchange == "all_to_all" else heads
+
+    def scores(self, model: ModelConfig) -> int:
+        """Elements of the scores that the tensor ranks with one GPU's tokens compute together, of one sequence."""
+        return self.heads(model.heads) * sum(queries * keys for queries, keys in self.blocks(model.seq))
+
+    def longest(self, s: int) -> int:
+        """The most keys of a product of attention for s local tokens."""
+        return max(keys for _, keys in self.blocks(s))
+
+
+ALONE = Context()
 
 
 @dataclass(frozen=True)
@@ -103,33 +146,45 @@ def _communicated(calls: tuple[Collective, ...]) -> Work:
     )
 
 
-def _sizes(model: ModelConfig, b: int, t: int, sequence_parallel: bool = False) -> tuple[float, float, float, float]:
+def _sizes(
+    model: ModelConfig, b: int, t: int, sequence_parallel: bool = False, context: Context = ALONE
+) -> tuple[float, float, float, float]:
     N = model.seq * b * model.hidden
-    return N, N / t if sequence_parallel else N, N / t, b * model.heads * model.seq**2 / t
+    return N, N / t if sequence_parallel else N, N / t, b * context.scores(model) / t
 
 
-def layer_forward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False, scores: bool = True) -> Work:
+def layer_forward(
+    model: ModelConfig,
+    b: int,
+    t: int,
+    *,
+    sequence_parallel: bool = False,
+    scores: bool = True,
+    context: Context = ALONE,
+    whole_experts: bool = False,
+) -> Work:
     """The forward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (g, Section 2.3).
 
     With sequence parallelism they are two all-gathers and two reduce-scatters.
     """
-    _, S, N_t, _ = _sizes(model, b, t, sequence_parallel)
+    _, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, turned = model.seq * b, _turned(model, b, t)
     gemms = tuple((tokens, n_out, n_in, 1) for n_in, n_out in _linears(model, t))
-    c, f, u = (tokens * width / t for width in (model.qkv_width, model.mlp_width, model.mlp_outputs))
+    c, f, u = (tokens * width / t for width in (model.qkv_width, model.common_width, model.common_outputs))
+    w = tokens * model.attention_width / t
     traffic = (
         2 * 4 * S  # norm: read, write
         + 2 * (6 + model.dropout) * S  # bias + dropout + add: two reads, write, mask
         + 4 * c * model.bias  # bias of query, key, value: read, write
         + 4 * turned  # rotary positions: read, write
-        + 4 * N_t  # context made contiguous
+        + 4 * w  # context made contiguous
         + 2 * (u + f)  # bias + GeLU, or SwiGLU: read, write
     )
-    kernels = 6 + model.bias + 2 * (turned > 0)
-    collectives = layer_passes(model, b, t, sequence_parallel).forward
+    kernels = 5 + (f > 0) + model.bias + 2 * (turned > 0)
+    collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).forward
     calls = MODULES + VIEWS + FUNCTIONS + PER_COLLECTIVE * len(collectives)
     outside = Work(gemms, traffic, kernels, host_calls=calls) + _communicated(collectives)
-    return outside + attention_core_forward(model, b, t, scores)
+    return outside + attention_core_forward(model, b, t, scores, context)
 
 
 def _turned(model: ModelConfig, b: int, t: int) -> float:
@@ -138,38 +193,90 @@ def _turned(model: ModelConfig, b: int, t: int) -> float:
     return model.seq * b * heads * model.head_size / t
 
 
-def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = True) -> Work:
+def attention_core_forward(model: ModelConfig, b: int, t: int, scores: bool = True, context: Context = ALONE) -> Work:
     """The part of `layer_forward` that selective recomputation repeats: scores, softmax, its dropout, over values.
 
     The paper's operators need a key and a value for each query head: those that heads share are copied first.
     """
-    _, _, _, A = _sizes(model, b, t)
-    s, head, heads = model.seq, model.head_size, b * model.heads // t
+    _, _, _, A = _sizes(model, b, t, context=context)
+    head, heads, blocks = model.head_size, context.heads(b * model.heads // t), context.blocks(model.seq)
     calls = CORE_MODULES + CORE_VIEWS + CORE_FUNCTIONS + RNG_FORK * model.dropout
     if not scores:
-        return Work(kernels=1, host_calls=calls, attention=(FusedAttention(2 * 2 * A * head, s, head, False),))
-    gemms = (
-        (s, s, head, heads),  # scores
-        (s, head, s, heads),  # over values
+        fused = FusedAttention(2 * 2 * _causal(model, b, t, context) * head, context.longest(model.seq), head, False)
+        return Work(kernels=len(blocks), host_calls=calls, attention=(fused,))
+    gemms = tuple(
+        gemm
+        for queries, keys in blocks
+        for gemm in (
+            (queries, keys, head, heads),  # scores
+            (queries, head, keys, heads),  # over values
+        )
     )
-    copied = _copied(model, b, t)
+    copied = _copied(model, b, t, context)
     traffic = (
         3 * A  # scale + causal mask + softmax: half of it read, all written
         + 5 * A * model.dropout  # attention dropout: read, write, mask
         + copied
     )
-    return Work(gemms, traffic, kernels=1 + model.dropout + 2 * (copied > 0), host_calls=calls)
+    kernels = len(blocks) * (1 + model.dropout) + 2 * (copied > 0)
+    return Work(gemms, traffic, kernels=kernels, host_calls=calls)
 
 
-def _copied(model: ModelConfig, b: int, t: int) -> float:
+def _causal(model: ModelConfig, b: int, t: int, context: Context) -> float:
+    """Elements of scores of which the causal mask hides half on a GPU: 1/c of the whole sequence's."""
+    return context.c * b * model.heads * model.seq**2 / t
+
+
+def _copied(model: ModelConfig, b: int, t: int, context: Context) -> float:
     """Bytes to copy keys and values for each of the heads that share them, or to sum their gradients; 0 if none do."""
     if model.query_groups == model.heads:
         return 0.0
-    return 2 * 2 * model.seq * b * (model.query_groups + model.heads) * model.head_size / t
+    heads = context.heads(b * (model.query_groups + model.heads))
+    return 2 * 2 * context.c * model.seq * heads * model.head_size / t
+
+
+def exchange_forward(model: ModelConfig, b: int, t: int, context: Context) -> Work:
+    """What a layer's attention copies around the exchange of context parallelism, which is not in `layer_forward`.
+
+    Gathered keys and values, and results, are put into the order of the sequence. Around a ring the result so far, in
+    fp32, is corrected by that of each further part. Before and after an all-to-all all that it sends is put in order.
+    """
+    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
+    if context.exchange == "all_gather":
+        return Work(traffic_bytes=4 * (context.c * own + N_t), kernels=2)
+    if context.exchange == "ring":
+        steps = context.c - 1
+        return Work(traffic_bytes=steps * 10 * N_t, kernels=steps, wide_bytes=steps * 8 * N_t)
+    return Work(traffic_bytes=2 * 4 * (own + 2 * N_t), kernels=4)
+
+
+def exchange_backward(model: ModelConfig, b: int, t: int, context: Context) -> Work:
+    """The backward pass of `exchange_forward`: keys and values are gathered again, or passed on with their gradients.
+
+    Around a ring the gradients of queries, keys and values are sums of those of each part.
+    """
+    own, N_t = _keys_and_values(model, b, t), model.seq * b * model.attention_width / t
+    if context.exchange == "all_gather":
+        return Work(traffic_bytes=4 * (2 * context.c * own + N_t), kernels=3)
+    if context.exchange == "ring":
+        steps = context.c - 1
+        return Work(traffic_bytes=steps * 6 * (own + N_t), kernels=2 * steps)
+    return exchange_forward(model, b, t, context)
+
+
+def _keys_and_values(model: ModelConfig, b: int, t: int) -> float:
+    """Elements of the keys and values of a GPU's tokens."""
+    return 2 * model.seq * b * model.query_groups * model.head_size / t
 
 
 def unfused_forward(
-    model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False, scores: bool = True
+    model: ModelConfig,
+    b: int,
+    t: int,
+    *,
+    sequence_parallel: bool = False,
+    scores: bool = True,
+    context: Context = ALONE,
 ) -> Work:
     """The additional bytes and kernels of a layer's forward pass without the fusions and the layout of Section 4.2."""
     _, S, _, _ = _sizes(model, b, t, sequence_parallel)
@@ -177,30 +284,33 @@ def unfused_forward(
     traffic, kernels = 4 * tokens * model.qkv_width / t, 3  # query, key, value transposed out of [b, s, a, h]
     # Bias, dropout (whose mask the fused kernel writes, too) and add apart; bias and GeLU apart.
     traffic += 2 * (4 * model.bias + (5 - 1) * model.dropout) * S
-    traffic += 4 * tokens * model.mlp_outputs / t * model.bias
+    traffic += 4 * tokens * model.common_outputs / t * model.bias
     kernels += 2 * (model.bias + model.dropout) + model.bias
-    if model.activation == "swiglu":  # silu and product apart
-        traffic += 4 * tokens * model.mlp_width / t
+    if model.activation == "swiglu" and model.common_width:  # silu and product apart
+        traffic += 4 * tokens * model.common_width / t
         kernels += 1
     if turned:  # halves negated and put together, times the sines, times the cosines, added
         traffic += (2 + 4 + 4 + 4 + 6 - 4) * turned
         kernels += 2 * 4
     outside = Work(traffic_bytes=traffic, kernels=kernels)
-    return outside + unfused_attention_core_forward(model, b, t) if scores else outside
+    return outside + unfused_attention_core_forward(model, b, t, context) if scores else outside
 
 
-def unfused_attention_core_forward(model: ModelConfig, b: int, t: int) -> Work:
+def unfused_attention_core_forward(model: ModelConfig, b: int, t: int, context: Context = ALONE) -> Work:
     """The part of `unfused_forward` that is in the attention core: to fp32, scale, mask, softmax, to fp16."""
-    _, _, _, A = _sizes(model, b, t)
-    return Work(traffic_bytes=(6 + 8 + 8 + 8 + 6 - 3) * A, kernels=4)
+    _, _, _, A = _sizes(model, b, t, context=context)
+    return Work(traffic_bytes=(6 + 8 + 8 + 8 + 6 - 3) * A, kernels=4 * len(context.blocks(model.seq)))
 
 
-def unfused_backward(model: ModelConfig, b: int, t: int, *, scores: bool = True) -> Work:
+def unfused_backward(model: ModelConfig, b: int, t: int, *, scores: bool = True, context: Context = ALONE) -> Work:
     """The additional bytes and kernels of a layer's backward pass without the fusions and the layout of Section 4.2."""
-    _, _, _, A = _sizes(model, b, t)
+    _, _, _, A = _sizes(model, b, t, context=context)
     transposes = Work(traffic_bytes=4 * model.seq * b * model.qkv_width / t, kernels=3)
+    if not scores:
+        return transposes
     # to fp32, softmax, mask, scale, to fp16
-    return transposes + Work(traffic_bytes=(6 + 12 + 8 + 8 + 6 - 6) * A, kernels=4) if scores else transposes
+    core = Work(traffic_bytes=(6 + 12 + 8 + 8 + 6 - 6) * A, kernels=4 * len(context.blocks(model.seq)))
+    return transposes + core
 
 
 def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
@@ -214,24 +324,37 @@ def layer_weight_gradients(model: ModelConfig, b: int, t: int) -> Work:
 
 def column_weight_gradients(model: ModelConfig, b: int, t: int) -> tuple[Gemm, ...]:
     """The GEMMs for the weights of the two column-parallel linears, query-key-value and h to 4h."""
-    gemms = layer_weight_gradients(model, b, t).gemms
-    return gemms[0], gemms[2]
+    return layer_weight_gradients(model, b, t).gemms[::2]
 
 
 def _linears(model: ModelConfig, t: int) -> tuple[tuple[int, int], ...]:
-    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to u, f to h."""
-    h = model.hidden
-    return (h, model.qkv_width // t), (h // t, h), (h, model.mlp_outputs // t), (model.mlp_width // t, h)
+    """The sizes (in, out) of a layer's four linears on a tensor rank: query-key-value, projection, h to u, f to h.
+
+    There are two where nothing is common to all tokens but attention.
+    """
+    h, w, f = model.hidden, model.attention_width // t, model.common_width // t
+    attention = (h, model.qkv_width // t), (w, h)
+    return (*attention, (h, model.common_outputs // t), (f, h)) if f else attention
 
 
-def layer_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel: bool = False, scores: bool = True) -> Work:
+def layer_backward(
+    model: ModelConfig,
+    b: int,
+    t: int,
+    *,
+    sequence_parallel: bool = False,
+    scores: bool = True,
+    context: Context = ALONE,
+    whole_experts: bool = False,
+) -> Work:
     """The backward pass of one transformer layer for one microbatch; two all-reduces if t > 1 (f, Section 2.3).
 
     With sequence parallelism they are two all-gathers and two reduce-scatters, and two inputs are gathered again.
     """
-    _, S, N_t, _ = _sizes(model, b, t, sequence_parallel)
+    _, S, _, _ = _sizes(model, b, t, sequence_parallel)
     tokens, turned = model.seq * b, _turned(model, b, t)
-    c, f, u = (tokens * width / t for width in (model.qkv_width, model.mlp_width, model.mlp_outputs))
+    c, f, u = (tokens * width / t for width in (model.qkv_width, model.common_width, model.common_outputs))
+    w = tokens * model.attention_width / t
     gemms = (
         *((tokens, n_in, n_out, 1) for n_in, n_out in _linears(model, t)),  # gradients of inputs
         *layer_weight_gradients(model, b, t).gemms,
@@ -243,35 +366,43 @@ def layer_backward(model: ModelConfig, b: int, t: int, *, sequence_parallel: boo
         + 2 * (u + c) * model.bias  # bias gradients of the column-parallel linears
         + 4 * c  # gradients of query, key, value put together
         + 4 * turned  # rotary positions
-        + 4 * N_t  # context
+        + 4 * w  # context
     )
     # For each bias + dropout + add up to three kernels, then two bias gradients of the column-parallel linears, two for
     # each norm, one for the activation, two for layouts, two for rotary positions.
-    kernels = 2 * (1 + model.dropout + model.bias) + 2 * model.bias + 2 * 2 + 1 + 2 + 2 * (turned > 0)
-    collectives = layer_passes(model, b, t, sequence_parallel).backward
+    kernels = 2 * (1 + model.dropout + model.bias) + 2 * model.bias + 2 * 2 + (f > 0) + 2 + 2 * (turned > 0)
+    collectives = layer_passes(model, b, t, sequence_parallel, whole_experts).backward
     calls = VIEWS + CORE_VIEWS + FUNCTIONS + CORE_FUNCTIONS + PER_COLLECTIVE * len(collectives)
-    calls += len(layer_parameters(model, 0))  # an AccumulateGrad for each
+    calls += len(usual_layer(model))  # an AccumulateGrad for each
     outside = Work(gemms, traffic, kernels, host_calls=calls) + _communicated(collectives)
-    return outside + _attention_core_backward(model, b, t, scores)
+    return outside + _attention_core_backward(model, b, t, scores, context)
 
 
-def _attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool) -> Work:
+def _attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool, context: Context) -> Work:
     """The part of `layer_backward` that is in the attention core. Scores that were not written are computed again."""
-    _, _, _, A = _sizes(model, b, t)
-    s, head, heads = model.seq, model.head_size, b * model.heads // t
+    _, _, _, A = _sizes(model, b, t, context=context)
+    head, heads, blocks = model.head_size, context.heads(b * model.heads // t), context.blocks(model.seq)
     if not scores:
-        return Work(kernels=3, attention=(FusedAttention(5 * 2 * A * head, s, head, True),))
-    gemms = (
-        (s, s, head, heads),  # of the attention probabilities
-        *(((s, head, s, heads),) * 3),  # of values, queries, keys
+        fused = FusedAttention(5 * 2 * _causal(model, b, t, context) * head, context.longest(model.seq), head, True)
+        return Work(kernels=3 * len(blocks), attention=(fused,))
+    gemms = tuple(
+        gemm
+        for queries, keys in blocks
+        for gemm in (
+            (queries, keys, head, heads),  # of the attention probabilities
+            (keys, head, queries, heads),  # of values
+            (queries, head, keys, heads),  # of queries
+            (keys, head, queries, heads),  # of keys
+        )
     )
-    copied = _copied(model, b, t)
+    copied = _copied(model, b, t, context)
     traffic = (
         5 * A * model.dropout  # attention dropout: read, mask, write
         + 6 * A  # softmax: gradient and result read, write
         + copied
     )
-    return Work(gemms, traffic, kernels=1 + model.dropout + 2 * (copied > 0))
+    kernels = len(blocks) * (1 + model.dropout) + 2 * (copied > 0)
+    return Work(gemms, traffic, kernels=kernels)
 
 
 def gradient_accumulation(parameters: float, tensors: int) -> Work:

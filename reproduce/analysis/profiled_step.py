@@ -165,7 +165,7 @@ def _pipeline(ranks: Sequence[RankStep], parallel: ParallelConfig | None) -> dic
         grid = RankGrid.of(parallel)
         if ranks[-1].rank >= grid.n:
             raise UsageError(f"a trace of rank {ranks[-1].rank}, but the configuration has {grid.n} ranks, from 0 on")
-        return {rank.rank: grid.coordinates(rank.rank).pp for rank in ranks}
+        return {rank.rank: grid.coordinates(rank.rank)["pp"] for rank in ranks}
     stages = {rank.rank: tuple(sorted({e.action.stage for e in rank.passes if e.action})) for rank in ranks}
     if all(stages.values()):
         order = sorted(set(stages.values()))

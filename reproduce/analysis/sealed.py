@@ -68,21 +68,20 @@ PRECISIONS: Mapping[str, str | None] = {
 }
 # Techniques that a run used. None: described, or the hardware or precision says it; else why it cannot be.
 TECHNIQUES = {
-    "CP": "context parallelism",
     "MoE/EP": "experts",
     "MLA": "multi-head latent attention",
     "Mamba": "state-space layers",
     "LoRA": "training of adapters alone",
     "packed SFT": "sequences of mixed lengths",
-    **dict.fromkeys(("FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
+    **dict.fromkeys(("CP", "FP8", "NVFP4", "FSDP", "FSDP (as ZeRO-3)", "ZeRO-2 (SHARD_GRAD_OP)")),
     **{f"{name} cluster": None for name in ("A100-40GB", "GB200 NVL72", "GB200", "GB300", "B300")},
 }
 REMARKS = ("here)", "not published")  # how a need ends that says what was or has to be chosen
-LAYOUT = {"s": "seq"} | {
+LAYOUT = {"s": "seq", "cp": "c"} | {
     name: name for name in ("t", "p", "d", "v", "b", "B", "sequence_parallel", "sharded_optimizer")
 }
 LAYOUT_OTHERS = (
-    *("gpus", "cp", "ep", "fsdp", "recompute", "sharding", "mixed"),
+    *("gpus", "ep", "fsdp", "recompute", "sharding", "mixed"),
     *("overlap", "tp_comm_overlap", "schedule", "cuda_graphs"),
 )
 SIZES = ("gpus", "t", "p", "d", "v", "cp", "ep", "fsdp", "b", "B", "s")
@@ -159,7 +158,7 @@ def predict(row: Mapping[str, Any]) -> PointResult:
         check_keys(entry)
         config = TrainingConfig.from_plain(entry)
         if config.parallel.n != (gpus := _layout(row).get("gpus", config.parallel.n)):
-            raise ConfigurationError(f"p*t*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
+            raise ConfigurationError(f"p*t*c*d={config.parallel.n} is not gpus={gpus}; needs sizes that agree")
         simulated.check_passes(config)
         cluster, reference = simulated.open_cluster(name)
         chosen = row.get("choices", {}).get(SOFTWARE)
@@ -195,9 +194,8 @@ def _point(
 def _not_described(row: Mapping[str, Any]) -> list[str]:
     """What a row has that no configuration, cluster or precision here describes."""
     missing = [why for need, why in TECHNIQUES.items() if why and need in row["needs"]]
-    for size, why in (("cp", TECHNIQUES["CP"]), ("ep", TECHNIQUES["MoE/EP"])):
-        if _layout(row).get(size, 1) > 1 and why not in missing:
-            missing.append(str(why))
+    if _layout(row).get("ep", 1) > 1 and (why := str(TECHNIQUES["MoE/EP"])) not in missing:
+        missing.append(why)
     if PRECISIONS[row["precision"]] is None:
         missing.append(f"precision {row['precision']}")
     name = HARDWARE[row["hardware"]]
@@ -209,8 +207,9 @@ def _not_described(row: Mapping[str, Any]) -> list[str]:
 def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row's configuration, with today's programs' habits where neither the source nor its choices say anything.
 
-    These are: flash attention, sequence parallelism with t > 1, the optimizer's state sharded with d > 1, b=1, v=1, no
-    recomputation; of two stages more than layers, the first and the last have none.
+    These are: flash attention, around a ring of context-parallel ranks, sequence parallelism with t > 1, the
+    optimizer's state sharded with d*c > 1, b=1, v=1, no recomputation; of two stages more than layers, the first and
+    the last have none.
 
     Raises `UsageError` for a model that is not known by its name.
     """
@@ -218,8 +217,10 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     if "name" in model:
         model = dict(with_model_fields({"model": model.pop("name").lower().replace("_", "-"), **model}))
     entry = model | {ours: layout[theirs] for theirs, ours in LAYOUT.items() if theirs in layout}
-    t, p = entry.setdefault("t", 1), entry.setdefault("p", 1)
-    d = entry.setdefault("d", max(1, layout.get("gpus", t * p) // (t * p)))
+    t, p, c = entry.setdefault("t", 1), entry.setdefault("p", 1), entry.get("c", 1)
+    d = entry.setdefault("d", max(1, layout.get("gpus", 1) // (t * p * c)))
+    if c > 1:
+        entry["context_exchange"] = "ring"
     recompute = layout.get("recompute", "none")
     entry |= {"attention": "sdpa", "recompute": RECOMPUTE.get(recompute, recompute)}
     if (recipe := PRECISIONS[row["precision"]]) != "none":
@@ -229,7 +230,7 @@ def configuration(row: Mapping[str, Any]) -> dict[str, Any]:
     else:
         if layout.get("sharding") == "SHARD_GRAD_OP":
             entry["data_parallel"] = "zero2"
-        entry.setdefault("sharded_optimizer", d > 1)
+        entry.setdefault("sharded_optimizer", d * c > 1)
     entry.setdefault("sequence_parallel", t > 1)
     entry |= {name: value for name, value in row.get("choices", {}).items() if name != SOFTWARE}
     if (layers := entry.get("layers")) == entry["p"] * entry.get("v", 1) - 2:

@@ -103,7 +103,7 @@ def _measure_exchanges(
         p2p.close()
     exchanges = [(name, exchange) for name, pattern in patterns.items() for exchange in pattern]
     for (name, exchange), tiny, full in zip(exchanges, *seconds, strict=True):
-        peers = [groups.grid.rank(message.destination, groups.dp.rank, groups.tp.rank) for message in exchange.sends]
+        peers = [groups.rank_at(message.destination) for message in exchange.sends]
         if len(peers) == (1 if name == "pair" else 2):  # the ends of a pipeline have one neighbour
             crossing = {plan.between_nodes(groups.rank, peer) for peer in peers}
             crosses = crossing.pop() if len(crossing) == 1 else None

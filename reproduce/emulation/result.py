@@ -61,7 +61,7 @@ def assemble(
         samples_s=samples,
         iteration_time=statistics.median(samples),
         bubble_fraction=statistics.median(bubbles),
-        timeline=tuple(rows[grid.rank(pp, 0, 0)] for pp in range(grid.p)),
+        timeline=tuple(rows[grid.rank(pp=pp)] for pp in range(grid.size("pp"))),
         order_ok=all(in_order(grid, schedule, ranks) for ranks in iterations),
         peak_stash=max(iteration.peak_stash for ranks in iterations for iteration in ranks),
         traffic={
@@ -78,7 +78,7 @@ def in_order(grid: RankGrid, schedule: Schedule, ranks: Sequence[Iteration]) -> 
     """Whether every rank executed its passes in the order of its schedule."""
     return all(
         tuple(event.action for event in iteration.timeline if event.action is not None)
-        == schedule.ranks[grid.coordinates(rank).pp]
+        == schedule.ranks[grid.coordinates(rank)["pp"]]
         for rank, iteration in enumerate(ranks)
     )
 
@@ -108,7 +108,7 @@ def _timeline(
     arrived: Sequence[dict[Message, float]],
     rank: int,
 ) -> tuple[TimelineEvent[float], ...]:
-    pp, dp, tp = grid.coordinates(rank)
+    here = grid.coordinates(rank)
     iteration = ranks[rank]
     events = []
     for event in iteration.timeline:
@@ -119,11 +119,11 @@ def _timeline(
             peers = [(m, m.destination) for m in event.exchange.sends] + [
                 (m, m.source) for m in event.exchange.receives
             ]
-            start = max(event.start, *(arrived[grid.rank(peer, dp, tp)][message] for message, peer in peers))
+            start = max(event.start, *(arrived[grid.rank(**here | {"pp": peer})][message] for message, peer in peers))
         events.append(event._replace(start=start))
-    group = {rank, *grid.data_group(pp, tp)}
-    if pp in tied_ranks:
-        group |= {grid.rank(other, dp, tp) for other in tied_ranks}
+    group = {rank, *grid.group("dp", **here)}
+    if here["pp"] in tied_ranks:
+        group |= {grid.rank(**here | {"pp": other}) for other in tied_ranks}
     if len(group) > 1:
         together = max(ranks[other].reduction.start for other in group)
         events.append(iteration.reduction._replace(start=min(together, iteration.reduction.end)))

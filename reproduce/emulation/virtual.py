@@ -236,7 +236,7 @@ class RendezvousCommunicator(P2PCommunicator):
 
     def _acknowledge(self, message: Message) -> None:
         groups = self.groups
-        sender = groups.grid.rank(message.source, groups.dp.rank, groups.tp.rank)
+        sender = groups.rank_at(message.source)
         self._socket.sendto(str(message).encode(), str(self._folder / str(sender)))
 
     def _wait_for(self, message: bytes) -> None:

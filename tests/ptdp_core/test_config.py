@@ -124,6 +124,30 @@ def test_vocabulary_is_padded_to_a_multiple_of_128_t(vocab: int, t: int, padded:
             "seq=2048, or sequence_parallel=false",
         ),
         (
+            {"c": 3},
+            "seq=2048 is not divisible by 2*c=6; needs two equal chunks of the sequence on every context rank; "
+            "try seq=2052",
+        ),
+        (
+            {"c": 2, "sequence_parallel": True, "seq": 2040},
+            "seq=2040 is not divisible by c*t=16 with sequence_parallel=True; needs equal parts of the sequence; try "
+            "seq=2048, or sequence_parallel=false",
+        ),
+        (
+            {"c": 16, "context_exchange": "all_to_all"},
+            "c=16 with context_exchange='all_to_all' does not divide the 12 key/value heads of a tensor rank; needs "
+            "whole heads on every context rank; try c=12, or context_exchange='all_gather'",
+        ),
+        (
+            {"c": 2, "context_exchange": "ring"},
+            "context_exchange='ring' with attention='operators', whose softmax needs all scores of a query at once; "
+            "needs fused attention; try attention='sdpa', or context_exchange='all_gather'",
+        ),
+        (
+            {"c": 2, "p": 1, "t": 1, "data_parallel": "zero3"},
+            "data_parallel='zero3' with c=2; needs c=1, the baseline keeps sequences whole; try d=",
+        ),
+        (
             {"sequence_parallel": True, "distribute_checkpointed_activations": True},
             "distribute_checkpointed_activations=True with sequence_parallel=True, by which tensor ranks keep 1/t of a "
             "block's input anyway; needs one of the two; try distribute_checkpointed_activations=false",

@@ -53,22 +53,28 @@ def held_by_chunk(
     ]
 
 
-@given(p=SIZES, t=SIZES, d=SIZES)
-def test_ranks_count_up_with_the_tensor_rank_fastest(p, t, d):
-    grid = RankGrid(p, t, d)
+@given(p=SIZES, t=SIZES, d=SIZES, c=st.integers(1, 3))
+def test_ranks_count_up_with_the_tensor_rank_fastest_and_then_the_context_rank(p, t, d, c):
+    grid = RankGrid.sized(p, t, d, c)
     # An odometer, written independently of the grid's arithmetic.
-    assert [tuple(grid.coordinates(rank)) for rank in range(grid.n)] == list(product(range(p), range(d), range(t)))
-    assert [grid.rank(*grid.coordinates(rank)) for rank in range(grid.n)] == list(range(p * t * d))
+    odometer = list(product(range(p), range(d), range(c), range(t)))
+    places = [grid.coordinates(rank) for rank in range(grid.n)]
+    assert [tuple(place[axis] for axis in ("pp", "dp", "cp", "tp")) for place in places] == odometer
+    assert [grid.rank(**place) for place in places] == list(range(p * t * d * c))
 
 
-@given(p=SIZES, t=SIZES, d=SIZES)
-def test_each_kind_of_group_holds_every_rank_once(p, t, d):
-    grid = RankGrid(p, t, d)
-    for groups, count, size, stride in (
-        (grid.tensor_groups(), p * d, t, 1),
-        (grid.data_groups(), p * t, d, t),
-        (grid.pipelines(), d * t, p, d * t),
+@given(p=SIZES, t=SIZES, d=SIZES, c=st.integers(1, 3))
+def test_each_kind_of_group_holds_every_rank_once(p, t, d, c):
+    grid = RankGrid.sized(p, t, d, c)
+    for axes, count, size, stride in (
+        (("tp",), p * d * c, t, 1),
+        (("cp",), p * d * t, c, t),
+        (("dp",), p * t * c, d, t * c),
+        (("dp", "cp"), p * t, d * c, t),  # those that hold the same parameters
+        (("pp",), d * t * c, p, d * t * c),
     ):
+        groups = grid.groups(*axes)
+        assert grid.size(*axes) == size
         assert sorted(rank for group in groups for rank in group) == list(range(grid.n))
         assert [len(group) for group in groups] == [size] * count
         assert all(b - a == stride for group in groups for a, b in pairwise(group))
@@ -76,12 +82,12 @@ def test_each_kind_of_group_holds_every_rank_once(p, t, d):
 
 @pytest.mark.parametrize(("p", "t", "d"), [(4, 8, 2), (2, 16, 2), (8, 2, 4), (8, 1, 2), (2, 4, 8), (64, 8, 6)])
 def test_the_network_model_places_groups_as_the_grid_does(p, t, d):
-    grid, per_node = RankGrid(p, t, d), 8
+    grid, per_node = RankGrid.sized(p, t, d), 8
     nodes = lambda group: {node_of(rank, per_node) for rank in group}  # noqa: E731
-    assert {len(nodes(group)) for group in grid.tensor_groups()} == {tensor_group(t, per_node).nodes}
-    assert {len(nodes(group)) for group in grid.data_groups()} == {data_group(t, d, per_node).nodes}
+    assert {len(nodes(group)) for group in grid.groups("tp")} == {tensor_group(t, per_node).nodes}
+    assert {len(nodes(group)) for group in grid.groups("dp")} == {data_group(t, d, per_node).nodes}
     for pp in range(p):
-        hops = [(chain[pp], chain[(pp + 1) % p]) for chain in grid.pipelines()]
+        hops = [(chain[pp], chain[(pp + 1) % p]) for chain in grid.groups("pp")]
         assert any(len(nodes(hop)) == 2 for hop in hops) == grid.leaves_node(pp, (pp + 1) % p, per_node)
 
 
@@ -217,7 +223,7 @@ def test_a_layer_reduces_twice_each_way_as_the_cost_model_does():
 
 @pytest.mark.parametrize("t", [1, 2, 8])
 def test_scatter_gather_sends_each_element_once_between_nodes(t):
-    grid, size = RankGrid(2, t, 1), pipeline_elements(MODEL, 1)
+    grid, size = RankGrid.sized(2, t, 1), pipeline_elements(MODEL, 1)
     plain, scattered = (boundary_transfers(grid, 0, 1, 0, size, on) for on in (False, True))
     assert [(s.source, s.destination) for s in plain] == [(rank, rank + t) for rank in range(t)]
     assert [(s.source, s.destination) for s in plain] == [(s.source, s.destination) for s in scattered]
@@ -231,16 +237,16 @@ def test_scatter_gather_sends_each_element_once_between_nodes(t):
 
 
 def test_errors_name_the_number_and_the_fix():
-    with pytest.raises(ValueError, match="t=0 is not positive; needs t >= 1; try t=1"):
-        RankGrid(1, 0, 1)
+    with pytest.raises(ValueError, match="0 ranks along tp are not positive; needs at least 1; try 1"):
+        RankGrid.sized(1, 0, 1)
     with pytest.raises(ValueError, match="rank=8 is outside the grid; needs 0 <= rank < "):
-        RankGrid(2, 2, 2).coordinates(8)
+        RankGrid.sized(2, 2, 2).coordinates(8)
     with pytest.raises(ValueError, match="dp=2 is outside the grid; needs 0 <= dp < 2; try dp=0"):
-        RankGrid(2, 2, 2).rank(0, 2, 0)
+        RankGrid.sized(2, 2, 2).rank(dp=2)
     with pytest.raises(ValueError, match="t=3 does not divide 64 of x; needs equal slices; try t=1"):
         Parameter("x", (64, 8), 0).shard(3, 0)
     with pytest.raises(ValueError, match="t=3 does not divide a boundary tensor of 64 elements"):
-        gather_transfers(RankGrid(2, 3, 1), 1, 0, 64)
+        gather_transfers(RankGrid.sized(2, 3, 1), 1, 0, 64)
 
 
 SIZES_OF_A_LLAMA = {"kv_heads": 4, "ffn_hidden": 96, "activation": "swiglu", "norm": "rmsnorm", "positions": "rotary"}
@@ -260,7 +266,7 @@ def test_the_engine_holds_the_same_slices(p, t, v, model):
     config = TrainingConfig(model, ParallelConfig(p=p, t=t, v=v, B=p))
     grid = RankGrid.of(config.parallel)
     for rank in range(grid.n):
-        pp, _, tp = grid.coordinates(rank)
+        pp, tp = (grid.coordinates(rank)[axis] for axis in ("pp", "tp"))
         axis = Axis("tp", tp, t)
         store = ParameterStore(0, axis, torch.device("cpu"), torch.float32)
         build_chunks(Build(model, Boundary.of(config), store, None, None), looped(p, v), pp)

@@ -46,7 +46,7 @@ def points() -> tuple[Point, ...]:
 
 
 def _sizes(parameters: Mapping[str, Any]) -> tuple[RankGrid, ModelConfig, int, int]:
-    grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
+    grid = RankGrid.sized(parameters["p"], parameters["t"], parameters["d"])
     model = ModelConfig(parameters["layers"], parameters["hidden"], parameters["heads"])
     return grid, model, parameters["v"], parameters["gpus_per_node"]
 
@@ -58,14 +58,15 @@ def derive(point: Point) -> dict[str, Metric]:
     def nodes(group: tuple[int, ...]) -> int:
         return len({node_of(rank, per_node) for rank in group})
 
-    hops = [chain[pp : pp + 2] for chain in grid.pipelines() for pp in range(grid.p - 1)]
-    layers = {sum(map(len, chunk_layers(model.layers, looped(grid.p, v), pp))) for pp in range(grid.p)}
+    p = grid.size("pp")
+    hops = [chain[pp : pp + 2] for chain in grid.groups("pp") for pp in range(p - 1)]
+    layers = {sum(map(len, chunk_layers(model.layers, looped(p, v), pp))) for pp in range(p)}
     between = sum(nodes(hop) > 1 for hop in hops) / len(hops) if hops else 0.0
     return {
         GPU_COUNT: Metric(grid.n, "count", "derived"),
         NODES: Metric(nodes(tuple(range(grid.n))), "count", "derived"),
-        TENSOR_NODES: Metric(max(map(nodes, grid.tensor_groups())), "count", "derived"),
-        DATA_NODES: Metric(max(map(nodes, grid.data_groups())), "count", "derived"),
+        TENSOR_NODES: Metric(max(map(nodes, grid.groups("tp"))), "count", "derived"),
+        DATA_NODES: Metric(max(map(nodes, grid.groups("dp"))), "count", "derived"),
         STAGE: Metric(max(layers), "count", "derived"),
         HOPS_BETWEEN: Metric(between, "1", "derived"),
     }
@@ -87,13 +88,14 @@ def draw(artifact: Artifact, record: Record) -> "Figure":
 
 def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
     grid, model, v, _ = _sizes(parameters)
+    p, t = grid.size("pp"), grid.size("tp")
     right = 0.0
-    for pp in range(grid.p):
+    for pp in range(p):
         left = right
-        for layer in (layer for chunk in chunk_layers(model.layers, looped(grid.p, v), pp) for layer in chunk):
+        for layer in (layer for chunk in chunk_layers(model.layers, looped(p, v), pp) for layer in chunk):
             (up,) = (q for q in layer_parameters(model, layer) if q.name.endswith("mlp.up.weight"))
-            for tp in range(grid.t):
-                shard = up.shard(grid.t, tp)
+            for tp in range(t):
+                shard = up.shard(t, tp)
                 low, high = (row / up.shape[COLUMN] for row in (shard.start, shard.stop))
                 box(axes, right, 1 - high, 0.82, high - low, *COLOURS[pp % 2])
             axes.text(right + 0.41, 1.03, str(layer + 1), ha="center", va="bottom", fontsize=6.5)
@@ -101,12 +103,12 @@ def _draw_layers(axes: "Axes", parameters: Mapping[str, Any]) -> None:
         text = f"pipeline MP partition {pp + 1}\n(pp {pp})"
         axes.text((left + right) / 2 - 0.09, -0.05, text, ha="center", va="top", fontsize=7, color=COLOURS[pp % 2][1])
         right += 0.35
-    for tp in range(grid.t):
-        shard = up.shard(grid.t, tp)
+    for tp in range(t):
+        shard = up.shard(t, tp)
         middle = 1 - (shard.start + shard.stop) / 2 / up.shape[COLUMN]
         axes.text(-0.15, middle, f"tp {tp}", ha="right", va="center", fontsize=5.5)
-    part = f"MLP: {up.shard(grid.t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
-    title = f"layers, each in {grid.t} slices ({part})"
+    part = f"MLP: {up.shard(t, 0).shape[COLUMN]} of {up.shape[COLUMN]} columns"
+    title = f"layers, each in {t} slices ({part})"
     theme.name_panel(axes, "a", title)
     axes.set(xlim=(-1.0, right - 0.3), ylim=(-0.3, 1.18))
 
@@ -116,7 +118,8 @@ def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
 
     grid, _, _, per_node = _sizes(parameters)
     for rank in range(grid.n):
-        pp, dp, _ = grid.coordinates(rank)
+        coordinates = grid.coordinates(rank)
+        pp, dp = coordinates["pp"], coordinates["dp"]
         node, slot = node_of(rank, per_node), rank % per_node
         box(axes, slot + 0.08, -node + 0.14, 0.84, 0.62, *COLOURS[pp % 2])
         axes.text(slot + 0.5, -node + 0.45, str(rank), ha="center", va="center", fontsize=6.5)
@@ -127,11 +130,12 @@ def _draw_ranks(axes: "Axes", parameters: Mapping[str, Any]) -> None:
             colour = COLOURS[pp % 2][1]
             axes.text(per_node + 0.15, -node + 0.45, f"pp {pp}, dp {dp}", va="center", fontsize=6.5, color=colour)
     nodes = node_of(grid.n - 1, per_node) + 1
-    title = f"ranks of (p, t, d) = ({grid.p}, {grid.t}, {grid.d}) on {nodes} nodes of {per_node} GPUs"
+    p, t, d = map(grid.size, ("pp", "tp", "dp"))
+    title = f"ranks of (p, t, d) = ({p}, {t}, {d}) on {nodes} nodes of {per_node} GPUs"
     theme.name_panel(axes, "b", title)
     tensor, data, pipeline = (
         "–".join(map(str, (group[0], group[-1]))) if len(group) > 2 else ", ".join(map(str, group))
-        for group in (grid.tensor_group(0, 0), grid.data_group(0, 0), grid.pipeline(0, 0))
+        for group in map(grid.group, ("tp", "dp", "pp"))
     )
     text = f"rank 0's groups: tensor {tensor}; data {data}; pipeline {pipeline}"
     axes.text(per_node / 2, -nodes + 0.85, text, ha="center", va="top", fontsize=6.5)

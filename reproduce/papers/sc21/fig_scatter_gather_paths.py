@@ -50,7 +50,7 @@ def points() -> tuple[Point, ...]:
 def plan(parameters: Any) -> tuple[RankGrid, int, tuple[Transfer, ...], tuple[Transfer, ...]]:
     """The grid, the boundary tensor's elements, what goes between the stages, and what the receivers gather."""
     model = model_of(parameters)
-    grid = RankGrid(parameters["p"], parameters["t"], parameters["d"])
+    grid = RankGrid.sized(parameters["p"], parameters["t"], parameters["d"])
     elements = pipeline_elements(model, parameters["b"])
     scattered = parameters["scatter_gather"]
     sent = boundary_transfers(grid, 0, 1, 0, elements, scattered)
@@ -93,16 +93,17 @@ def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
     grid, elements, sent, gathered = plan(point.parameters)
     axes.set_axis_off()
     theme.name_panel(axes, letter, point.series)
-    nodes = sorted({node_of(rank, grid.t) for t in sent for rank in (t.source, t.destination)})
+    t = grid.size("tp")
+    nodes = sorted({node_of(rank, t) for each in sent for rank in (each.source, each.destination)})
     left = {node: 10.0 + 62.0 * i for i, node in enumerate(nodes)}
-    top = {rank: 92.0 - 11 * grid.coordinates(rank).tp for rank in range(grid.n)}
+    top = {rank: 92.0 - 11 * grid.coordinates(rank)["tp"] for rank in range(grid.n)}
     for node in nodes:
-        height = 11 * grid.t + 1
+        height = 11 * t + 1
         frame = Rectangle((left[node] - 3, 100.5 - height), 24, height, fill=False, edgecolor="#555555", linewidth=0.7)
         axes.add_patch(frame)
         axes.text(left[node] + 9, 102, f"stage {node + 1}", ha="center", va="bottom", fontsize=6.5)
     for rank in range(grid.n):
-        node, second = node_of(rank, grid.t), grid.coordinates(rank).pp > 0
+        node, second = node_of(rank, t), grid.coordinates(rank)["pp"] > 0
         x, y = left[node], top[rank]
         box(axes, x, y - 1.5, 18, 8, PALE, BLUE)
         for transfer in sent:  # which part of the tensor crosses at this GPU
@@ -112,7 +113,7 @@ def _draw_paths(axes: "Axes", letter: str, point: PointResult) -> None:
         beside, side = (x + 23.5, "left") if second else (x - 5.5, "right")
         axes.text(beside, y + 2.3, str(rank), ha=side, va="center", fontsize=6)
     for transfer in sent:
-        from_x, to_x = (left[node_of(rank, grid.t)] for rank in (transfer.source, transfer.destination))
+        from_x, to_x = (left[node_of(rank, t)] for rank in (transfer.source, transfer.destination))
         ends = top[transfer.source] + 2.5, top[transfer.destination] + 2.5
         arrow(axes, from_x + 21.5, ends[0], to_x - 3.5, ends[1], ORANGE)
     metrics = derive(point)

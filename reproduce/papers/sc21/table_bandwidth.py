@@ -71,11 +71,11 @@ def _data(estimate: Estimate) -> tuple[int, float, float]:
     grid = RankGrid.of(parallel)
     elements = rank_elements(config)
     crossings, sent = 0, 0.0
-    for ring in grid.data_groups():
-        halves = [2 * grid.coordinates(rank).dp < parallel.d for rank in ring]
+    for ring in grid.groups("dp"):
+        halves = [2 * grid.coordinates(rank)["dp"] < parallel.d for rank in ring]
         here = sum(half != halves[i - 1] for i, half in enumerate(halves))
         crossings += here
-        sent += here * 2 * ring_factor(parallel.d) * FP16_BYTES * elements[grid.coordinates(ring[0]).pp]
+        sent += here * 2 * ring_factor(parallel.d) * FP16_BYTES * elements[grid.coordinates(ring[0])["pp"]]
     return crossings, sent, estimate.phase_times["data_parallel"]
 
 

@@ -52,10 +52,10 @@ def settings_of(case: dict[str, Any]) -> Settings:
     return Settings(model, ParallelConfig(**parallel), EngineSettings(**engine), OPTIMIZER)
 
 
-def batches(B: int) -> list[torch.Tensor]:
+def batches(B: int, seq: int = SEQ) -> list[torch.Tensor]:
     """The data of every test: one [B, s+1] tensor of tokens per step."""
     generator = torch.Generator().manual_seed(99)
-    return [torch.randint(0, VOCAB, (B, SEQ + 1), generator=generator) for _ in range(STEPS)]
+    return [torch.randint(0, VOCAB, (B, seq + 1), generator=generator) for _ in range(STEPS)]
 
 
 def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
@@ -63,7 +63,7 @@ def feed(settings: Settings, groups: Groups, data: torch.Tensor) -> Any:
     par = settings.parallel
 
     def batch(j: int) -> tuple[torch.Tensor, torch.Tensor]:
-        start = (j * par.d + groups.dp.rank) * par.b
+        start = (j * par.d + groups.replica) * par.b
         part = data[start : start + par.b]
         return part[:, :-1], part[:, 1:]
 
@@ -116,7 +116,7 @@ def compare(case: dict[str, Any], reference: dict[str, Any], groups: Groups) -> 
     settings, groups, trainer = make(case, groups)
     worst = {"loss": 0.0, "norm": 0.0, "gradient": 0.0, "parameter": 0.0}
     flat = trainer.buffer.grad_data
-    for step, data in enumerate(batches(settings.parallel.B)):
+    for step, data in enumerate(batches(settings.parallel.B, settings.model.seq)):
         captured: dict[str, torch.Tensor] = {}
         finish = trainer.buffer.finish
 
@@ -148,7 +148,7 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
     out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.d, parallel.e
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
@@ -174,7 +174,7 @@ def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.d, parallel.e
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
         groups[layout] = groups.get(layout) or groups_of(settings_of(case))
         rows.append(measure(case, groups[layout]))
     return rows
@@ -231,16 +231,22 @@ def stashed(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[int, dict[str,
     return rows
 
 
-def communicated(beat: Any, case: dict[str, Any]) -> dict[str, int]:
+def communicated(beat: Any, case: dict[str, Any], groups: Groups | None = None) -> dict[str, int]:
     """One batch of a case, its gradients reduced: the calls and bytes of this rank's collectives and messages."""
     from benchmarks.exact.ranks import Counts
 
-    settings, groups, trainer = make(case)
+    settings, groups, trainer = make(case, groups)
     trainer.buffer.zero()
     with Counts(groups) as counts:
-        trainer.executor.run(feed(settings, groups, batches(settings.parallel.B)[0]))
+        trainer.executor.run(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
         trainer.buffer.finish()
     return counts.communication()
+
+
+def all_communicated(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """`communicated` for cases of one layout, which share their process groups."""
+    groups = groups_of(settings_of(cases[0]))
+    return [communicated(beat, case, groups) for case in cases]
 
 
 def places(beat: Any, sizes: tuple[int, int, int]) -> list[int]:
@@ -565,6 +571,44 @@ def narrow_gradients(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[
         rows.append((losses, names))
         beat()
     return rows
+
+
+def kept_of_gathered(beat: Any, case: dict[str, Any]) -> tuple[int, int]:
+    """Of a batch of one microbatch: tensors that autograd would keep of gathered keys and values, of which it keeps
+    the places, and how often they were gathered."""
+    from ptdp_core.engine import context
+
+    hooks, places = context.saved_tensors_hooks, 0
+
+    def spied(pack: Any, unpack: Any) -> Any:
+        def noting(x: torch.Tensor) -> Any:
+            nonlocal places
+            kept = pack(x)
+            places += not isinstance(kept, torch.Tensor)
+            return kept
+
+        return hooks(noting, unpack)
+
+    context.saved_tensors_hooks = spied  # type: ignore[assignment,misc]
+    settings, groups, trainer = make(case)
+    groups.cp.calls.clear()
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    return places, groups.cp.calls["all_gather"]
+
+
+def seeds_of_attention(beat: Any, case: dict[str, Any]) -> list[int]:
+    """The random streams' seeds of the masks of attention in one pass of a model of one layer."""
+    settings, groups, trainer = make(case | {"recompute": "none"})
+    seeds: list[int] = []
+    sharded = trainer.rng.sharded
+
+    def noting(layer: int, site: int) -> None:
+        sharded(layer, site)
+        seeds.append(torch.initial_seed())
+
+    trainer.rng.sharded = noting  # type: ignore[method-assign]
+    trainer.forward_backward(feed(settings, groups, batches(settings.parallel.B, settings.model.seq)[0]))
+    return seeds
 
 
 def evaluated(beat: Any, cases: list[dict[str, Any]]) -> list[tuple[list[float], list[float], list[float]]]:

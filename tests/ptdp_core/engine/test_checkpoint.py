@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from contextlib import nullcontext
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ SAVED = BASE | {"p": 2, "t": 2, "d": 2}
 
 
 def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
-    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
+    ranks = prod(case.get(size, 1) for size in "ptcd")
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
 
@@ -57,6 +58,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"p": 4, "t": 1, "d": 2},
     {},
     {"t": 4},
+    {"p": 2, "c": 2, "d": 2, "sharded_optimizer": True},
     {"d": 4, "sharded_optimizer": True, "data_parallel": "torch", "bucket_mib": 0.002},
 ]
 

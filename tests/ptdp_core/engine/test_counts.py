@@ -6,14 +6,28 @@ from typing import Any
 
 import pytest
 
+from ptdp_core.config import TrainingConfig
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import recomputation_gathers, stage_passes, table_elements, whole_elements
+from ptdp_core.layout import (
+    ALL_REDUCE,
+    FP32,
+    GRADIENT,
+    Boundary,
+    Collective,
+    RankGrid,
+    recomputation_gathers,
+    stage_passes,
+    step_collectives,
+    table_elements,
+    whole_elements,
+)
 from ptdp_core.schedules import build, peak_stash
 from tests.marks import by_default
 from tests.ptdp_core.engine import jobs
 
 # A microbatch outside its layers: embedding g, the head's f, and three small all-reduces of the loss.
 OUTSIDE = 5
+WIDTH = 8  # bytes of an element
 
 
 def measure(ranks: int, *cases: dict[str, Any]) -> Iterator[tuple[dict[str, Any], ...]]:
@@ -115,6 +129,57 @@ def test_sequence_parallelism_communicates_what_the_layout_says(recompute: str) 
         assert {key[3:]: value for key, value in counted.items() if key.startswith("tp ")} == counts
         sent = [value for key, value in counted.items() if key.startswith("pp send") and key.endswith("bytes")]
         assert sent == [(m * bsh // t + table_elements(config)) * size]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    by_default(
+        [{"p": 2, "c": 2}, {"c": 4}, {"c": 2, "t": 2}, {"c": 2, "d": 2}, {"p": 2, "c": 2, "t": 2}, {"p": 2, "c": 4}],
+        {"p": 2, "c": 2, "t": 2},
+    ),
+)
+def test_context_parallelism_communicates_what_the_layout_says(layout: dict[str, int]) -> None:
+    """Calls and bytes of every axis, for each exchange and recomputation: what the simulator prices."""
+    sizes = {"p": 1, "t": 1, "c": 1, "d": 1} | layout
+    same = sizes | {"seq": 16, "layers": 4, "b": 2, "B": 6 * sizes["d"], "heads": 8, "kv_heads": 8, "hidden": 32}
+    cases = [
+        same | {"context_exchange": exchange, "recompute": recompute, "sequence_parallel": sizes["t"] > 1}
+        for exchange in ("all_gather", "all_to_all")
+        for recompute in ("none", "selective", "full")
+    ]
+    ranks = sizes["p"] * sizes["t"] * sizes["c"] * sizes["d"]
+    by_rank = launch(jobs.all_communicated, ranks, (cases,), timeout=120)
+    for case, *rows in zip(cases, *by_rank, strict=True):
+        config = jobs.settings_of(case).training
+        for rank, counted in enumerate(rows):
+            stage = RankGrid.of(config.parallel).coordinates(rank)["pp"]
+            assert {key: value for key, value in counted.items() if key[:2] in ("tp", "cp")} == expected(config, stage)
+            sent = sum(value for key, value in counted.items() if key.startswith("pp send") and key.endswith("bytes"))
+            tied = table_elements(config) if sizes["p"] > 1 else 0
+            messages = config.parallel.m * Boundary.of(config).message_elements if sizes["p"] > 1 else 0
+            assert sent == (messages + tied) * WIDTH
+            (reduced,) = step_collectives(config)[stage][:1]
+            assert (reduced.group, reduced.operation) == ("dp", "all_reduce")
+            replicas = config.parallel.weight_replicas  # to a multiple of which the buffer is padded
+            assert counted["dp all_reduce bytes"] == -(-reduced.elements // replicas) * replicas * WIDTH
+
+
+def expected(config: TrainingConfig, stage: int) -> Counter[str]:
+    """Calls and bytes of a stage's collectives over tp and cp in a batch, by the layout's table."""
+    counts: Counter[str] = Counter()
+    parallel, tokens = config.parallel, config.local_model.seq * config.parallel.b
+    calls = [call for calls in stage_passes(config, stage) for call in calls] * parallel.m
+    if parallel.t > 1:
+        calls += [Collective(ALL_REDUCE, "tp", whole_elements(config)[stage], GRADIENT)]
+        if stage == parallel.p - 1:  # of the cross-entropy, a number per token
+            calls += [Collective(ALL_REDUCE, "tp", tokens, FP32)] * 3 * parallel.m
+    for call in calls:
+        size = parallel.t if call.group == "tp" else parallel.c
+        counts[f"{call.group} {call.operation} calls"] += 1
+        # A rank gives its part to an all-gather, and everything to the others.
+        given = call.elements // (size if call.operation == "all_gather" else 1)
+        counts[f"{call.group} {call.operation} bytes"] += given * WIDTH
+    return counts
 
 
 @pytest.mark.parametrize("t", by_default([2, 4], 2))

@@ -13,6 +13,7 @@ CASES: dict[int, list[dict[str, Any]]] = {
         {"p": 2, "B": 4, "layers": 2, "schedule": "zb-h1", "exchange": "overlapped"},
         {"d": 2, "B": 4, "layers": 2, "sharded_optimizer": True},
         {"t": 2, "B": 2, "layers": 2, "recompute": "none"},
+        {"c": 2, "B": 2, "layers": 2, "recompute": "none"},
     ],
     4: [
         {"p": 2, "t": 2, "b": 2, "B": 4},

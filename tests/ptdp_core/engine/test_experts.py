@@ -21,6 +21,7 @@ MIXTURE = {
     "tied_embeddings": False, "bias": False, "experts": 4, "experts_per_token": 2, "expert_ffn_hidden": 8,
 }  # fmt: skip
 EVERYTHING = MIXTURE | {"layers": 4, "shared_expert_ffn_hidden": 12, "dense_layers": 1, "auxiliary_loss": 0.1}
+GPT = {"activation": "gelu", "norm": "layernorm", "positions": "learned", "tied_embeddings": True, "bias": True}
 
 
 def serial_run(case: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def test_one_rank(tmp_path: Path) -> None:
         {"router": "sigmoid"},
         {"experts_per_token": 1, "router": "softmax_before"},
         {"capacity_factor": 0.7, "recompute": "full", "b": 2},
-        {"schedule": "gpipe"},
+        GPT | {"schedule": "gpipe"},
     ]
     check([EVERYTHING | {"B": 4} | way for way in ways], tmp_path)
 
@@ -63,7 +64,8 @@ def test_one_rank(tmp_path: Path) -> None:
 LAYOUTS: list[dict[str, Any]] = [
     {"d": 2, "e": 2},
     {"d": 2, "e": 1},
-    {"d": 2, "e": 2, "data_parallel": "torch", "bucket_mib": 0.002, "sharded_optimizer": True, "overlapped_gather": True},
+    {"d": 2, "e": 2, "data_parallel": "torch", "bucket_mib": 0.002},
+    {"d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True, "overlapped_gather": True},
     {"t": 2, "recompute": "none"},
     {"t": 2, "sequence_parallel": True, "overlapped_all_reduce": True},
     {"p": 2, "recompute": "none", "schedule": "zb-h1"},
@@ -75,6 +77,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"d": 4, "e": 2, "capacity_factor": 1.0, "data_parallel": "torch", "router": "sigmoid"},
     {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
     {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},
+    GPT | {"p": 2, "d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True},
 ]  # fmt: skip
 
 
@@ -167,7 +170,7 @@ def test_a_gradient_that_is_not_finite_in_one_expert_stops_all_ranks() -> None:
 
 
 def test_groups_of_experts_are_regrouped_data_ranks() -> None:
-    grid = RankGrid(2, 2, 4)
+    grid = RankGrid.sized(p=2, t=2, d=4)
     groups = {grid.expert_group(rank, 2, 2) for rank in range(grid.n)}
     assert (0, 2) in groups  # tensor rank 0 of data ranks 0 and 1
     assert sorted(rank for group in groups for rank in group) == list(range(grid.n))
@@ -180,8 +183,10 @@ def test_groups_of_experts_are_regrouped_data_ranks() -> None:
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ({"data_parallel": "zero3"}, "experts=4 with data_parallel='zero3'; needs 'local' or 'torch'"),
-        ({"t": 2, "etp": 1}, "etp=1 with t=2 is simulated only"),
+        ({"data_parallel": "zero3"}, "data_parallel='zero3' with experts; needs another"),
+        ({"t": 2, "etp": 1}, "etp=1 with t=2, sequence_parallel=False; needs etp=t, or 1 with"),
+        ({"e": 3, "d": 3, "B": 3}, "e=3 does not divide experts=4"),
+        ({"e": 4, "d": 2, "B": 2}, r"e=4 with etp=1 does not divide d\*c\*t=2"),
     ],
 )
 def test_what_the_engine_cannot_do_with_experts(case: dict[str, Any], message: str) -> None:
@@ -201,9 +206,7 @@ def test_the_balance_is_mixtral_s() -> None:
     assert router._balance(scores, scores.topk(2).indices).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "case", [MIXTURE, EVERYTHING, EVERYTHING | {"activation": "gelu", "bias": True, "norm": "layernorm"}]
-)
+@pytest.mark.parametrize("case", [MIXTURE, EVERYTHING, EVERYTHING | GPT])
 def test_parameters_are_those_of_the_layout(case: dict[str, Any]) -> None:
     model = jobs.settings_of(case | {"qk_norm": True}).model
     assert parameters(model) == sum(part.elements for part in chunk_parameters(model, range(model.layers), 1))

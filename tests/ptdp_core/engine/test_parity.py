@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.engine.rng_tracker import RNGTracker
 from ptdp_core.launch.local import launch
+from ptdp_core.schedules import MODES
 from tests.ptdp_core.engine import jobs, serial, serial_later
 
 TOLERANCE = 1e-9
@@ -73,7 +74,7 @@ class References:
             rates = [learning_rate(step, s.optimizer) for step in range(jobs.STEPS)]
             run = serial.train(
                 s.model,
-                jobs.batches(s.parallel.B),
+                jobs.batches(s.parallel.B, s.model.seq),
                 b,
                 jobs.SEED,
                 serial.Dropout(dropout, trackers, along_sequence),
@@ -95,7 +96,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
 def check(cases: list[dict[str, Any]], references: References, job: Any = jobs.compare_all) -> None:
     by_ranks = defaultdict(list)
     for case in cases:
-        by_ranks[case["p"] * case["t"] * case["d"]].append(case)
+        by_ranks[case["p"] * case["t"] * case.get("c", 1) * case["d"]].append(case)
     wrong = []
     for ranks, group in sorted(by_ranks.items()):
         work = [(case, references.path(case)) for case in group]
@@ -228,6 +229,53 @@ def test_parity_of_more_llamas(part: int, references: References) -> None:
 @pytest.mark.parametrize("part", range(1, PARTS))
 def test_parity_of_the_rest(part: int, references: References) -> None:
     check([*GRID[part::PARTS], *SELECTIVE[part::PARTS], *SEQUENCE_PARALLEL[part::PARTS]], references)
+
+
+def context_grid() -> list[dict[str, Any]]:
+    """Every layout with context parallelism, with every schedule and exchange of attention."""
+    rng = random.Random(11)
+    cases = []
+    for (p, t, d), c in itertools.product(LAYOUTS, (2, 4)):
+        for schedule, v in (*PIPELINES[1:3], ("zb-h1", 1)) if p > 1 else [("1f1b", 1)]:
+            for exchange in ("all_gather", "all_to_all") if p * t * d * c <= 8 else ():
+                case = draw_rest(rng, p=p, t=t, d=d, v=v, schedule=schedule, exchange=rng.choice(MODES))
+                case |= {"c": c, "context_exchange": exchange, "seq": 16, "hidden": 32, "heads": 8, "dropout": 0.0}
+                case |= rng.choice(({}, LLAMA)) if exchange == "all_gather" or c * t <= 4 else {}
+                if rng.random() < 0.5:
+                    case |= {"recompute": "selective", "distribute_checkpointed_activations": False}
+                if t > 1 and rng.random() < 0.5:
+                    case |= {"sequence_parallel": True, "distribute_checkpointed_activations": False}
+                cases.append(case)
+    rng.shuffle(cases)
+    return cases
+
+
+CONTEXT = context_grid()
+
+
+def test_the_grid_of_context_parallelism_holds_everything_with_both_exchanges() -> None:
+    assert len(CONTEXT) >= 40
+    for exchange in ("all_gather", "all_to_all"):
+        cases = [case for case in CONTEXT if case["context_exchange"] == exchange]
+        assert {c["c"] for c in cases} == {2, 4}
+        assert {c["recompute"] for c in cases} == {"full", "selective", "none"}
+        assert {c["schedule"] for c in cases} == {"1f1b", "interleaved", "zb-h1"}
+        for field in ("attention", "data_parallel", "sharded_optimizer", "exchange"):
+            assert len({c[field] for c in cases}) == 2
+        for size in ("p", "t", "d"):
+            assert len({c[size] for c in cases}) >= 2
+        assert any("kv_heads" in c for c in cases)
+        assert any(c.get("sequence_parallel") for c in cases)
+
+
+def test_parity_with_context_parallelism(references: References) -> None:
+    check(CONTEXT[::8], references)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(1, 8))
+def test_parity_with_context_parallelism_of_the_rest(part: int, references: References) -> None:
+    check(CONTEXT[part::8], references)
 
 
 def overlapped(case: dict[str, Any]) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def test_choices_stand_in_the_record(seal):
     ("changes", "reason"),
     [
         ({"precision": "NVFP4"}, "not described: precision NVFP4"),
-        ({"needs": ["CP", "MLA"]}, "not described: context parallelism, multi-head latent attention"),
-        ({"layout": ROW["layout"] | {"cp": 2}}, "not described: context parallelism"),
+        ({"needs": ["MoE/EP", "MLA"]}, "not described: experts, multi-head latent attention"),
+        ({"layout": ROW["layout"] | {"ep": 2}}, "not described: experts"),
+        ({"layout": ROW["layout"] | {"cp": 2}}, "p*t*c*d=32 is not gpus=16"),
         ({"layout": ROW["layout"] | {"d": 3}}, "needs"),
         ({"model": {"name": "Unheard-Of 9B"}}, "unknown model"),
     ],
@@ -76,6 +77,17 @@ def test_a_row_without_a_prediction_says_why(seal, changes, reason):
     assert reason in record.points[0].reason
     assert not record.points[0].metrics
     assert record.points[1].metrics
+
+
+def test_ranks_that_share_a_sequence_pass_keys_and_values_around_a_ring_unless_a_source_says_otherwise(seal):
+    shared = ROW | {"layout": ROW["layout"] | {"cp": 2, "d": None}, "needs": ["CP"]}
+    gathers = shared | {"id": "here-001", "choices": {"context_exchange": "all_gather"}}
+    _, _, record = seal(shared, gathers)
+    ring, gathered = (point.parameters for point in record.points)
+    assert [(point["c"], point["d"]) for point in (ring, gathered)] == [(2, 2)] * 2
+    assert ring["context_exchange"] == "ring"
+    assert "context_exchange" not in gathered
+    assert all(point.metrics for point in record.points)
 
 
 @pytest.mark.parametrize(

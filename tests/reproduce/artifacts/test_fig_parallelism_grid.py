@@ -47,7 +47,8 @@ def test_the_figure_shows_the_grid(record):
 
 def test_the_figure_changes_with_the_code(record, monkeypatch):
     def data_fastest(self, rank):
-        return layout.Coordinates(rank // (self.d * self.t), rank % self.d, rank // self.d % self.t)
+        d, t = self.size("dp"), self.size("tp")
+        return {"pp": rank // (d * t), "dp": rank % d, "cp": 0, "tp": rank // d % t}
 
     before, _ = texts(record)
     monkeypatch.setattr(layout.RankGrid, "coordinates", data_fastest)

@@ -44,7 +44,7 @@ def test_the_bubble_is_the_simulators(parallel):
     job = config(LARGE, p=4, b=1, B=8, **parallel)
     cluster = SELENE.in_nodes_of(1)
     estimate = simulate(job, cluster, timeline=True)
-    ranks, grid = as_executed(estimate), RankGrid(4, 1, 1)
+    ranks, grid = as_executed(estimate), RankGrid.sized(p=4)
     bubble = bubble_fraction(grid, job.tied_ranks or (), ranks, estimate.iteration_time, cluster.microbatch_host_time)
     assert bubble == pytest.approx(estimate.bubble_fraction, rel=1e-9)
     for ours, theirs in zip(timelines(grid, job.tied_ranks or (), ranks), estimate.timeline, strict=True):
@@ -58,9 +58,9 @@ def test_the_bubble_is_the_simulators(parallel):
 def test_the_order_is_checked_on_every_rank():
     job = config(LARGE, p=4, b=1, B=8)
     ranks, schedule = as_executed(simulate(job, SELENE, timeline=True)), build("1f1b", 4, 8)
-    assert in_order(RankGrid(4, 1, 1), schedule, ranks)
+    assert in_order(RankGrid.sized(p=4), schedule, ranks)
     swapped = replace(ranks[3], timeline=ranks[3].timeline[::-1])
-    assert not in_order(RankGrid(4, 1, 1), schedule, [*ranks[:3], swapped])
+    assert not in_order(RankGrid.sized(p=4), schedule, [*ranks[:3], swapped])
 
 
 def test_a_fit_finds_latency_and_rate():
