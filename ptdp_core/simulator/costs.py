@@ -343,11 +343,8 @@ class CostModel:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
-        if parallel.c > 1:
-            exchange = context_passes(config)
-            forward += self.context_exchange(config, exchange.forward, layer_forward)
-            recompute += self.context_exchange(config, recomputed_context_passes(config), layer_forward)
-            backward += self.context_exchange(config, exchange.backward, layer_backward)
+        waits = self.context_waits(config)
+        forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
         if parallel.e > 1:
             forward += self.expert_exchange(config)
             recompute += self.expert_exchange(config) if parallel.recompute == "full" else 0.0
@@ -365,20 +362,32 @@ class CostModel:
         size = self.cluster.element_bytes * parallel.expert_imbalance
         return fsum(self.network.all_to_all(group, size * call.elements) for call in experts.passes(config).forward)
 
-    def context_exchange(self, config: TrainingConfig, calls: Sequence[Collective], work: operators.Work) -> float:
-        """Seconds that a layer's pass with this work waits for its exchange over the context-parallel group.
+    def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
+        """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
 
         All-gathers, reduce-scatters and all-to-alls are waited for. Around a ring each GPU attends to one part while it
         passes another one on, and waits for as long as the messages take longer.
         """
-        parallel, cluster = config.parallel, self.cluster
-        group, c = data_group(parallel.t, parallel.c, cluster.gpus_per_node), parallel.c
+        parallel, model = config.parallel, config.local_model
+        if parallel.c == 1:
+            return 0.0, 0.0, 0.0
+        attention = model, parallel.b, parallel.t, False, operators.Context(parallel.c, parallel.context_exchange)
+        forward, backward = operators.attention_core_forward(*attention), operators.attention_core_backward(*attention)
+        calls = context_passes(config)
+        return (
+            self._context_wait(config, calls.forward, forward),
+            self._context_wait(config, calls.backward, backward),
+            self._context_wait(config, recomputed_context_passes(config), forward),
+        )
+
+    def _context_wait(self, config: TrainingConfig, calls: Sequence[Collective], attention: operators.Work) -> float:
+        c, exchange, cluster = config.parallel.c, config.parallel.context_exchange, self.cluster
+        group = data_group(config.parallel.t, c, cluster.gpus_per_node)
         sizes = [cluster.element_bytes * call.elements for call in calls]
-        if parallel.context_exchange == "all_to_all":
-            return fsum(self.network.all_to_all(group, size) for size in sizes)
-        if parallel.context_exchange == "all_gather":
-            return fsum(self.network.one_way(group, size) for size in sizes)
-        attends = fsum(self.kernels.attention(*each) for each in work.attention) / c
+        if exchange != "ring":
+            seconds = self.network.all_to_all if exchange == "all_to_all" else self.network.one_way
+            return fsum(seconds(group, size) for size in sizes)
+        attends = fsum(self.kernels.attention(*each) for each in attention.attention) / c
         step = self.network.message(sum(sizes) / c, group.nodes > 1, 1)
         return (c - 1) * max(0.0, step - attends)
 
