@@ -158,6 +158,11 @@ def _attention_share(cluster: Cluster, software: Software) -> float:
     return cluster.flash_attention_2 if software.flash_attention_2 else 1.0
 
 
+def _has_replicas(config: TrainingConfig) -> bool:
+    """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
+    return max(config.parallel.weight_replicas, config.parallel.expert_replicas) > 1
+
+
 class RankSizes(NamedTuple):
     """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts."""
 
@@ -359,7 +364,7 @@ class CostModel:
         """
         parallel, node = config.parallel, self.cluster.gpus_per_node
         group = tensor_group(parallel.e, node) if parallel.whole_experts else data_group(parallel.t, parallel.e, node)
-        size = self.cluster.element_bytes * parallel.expert_imbalance
+        size = self.cluster.element_bytes * experts.load(config)
         return fsum(self.network.all_to_all(group, size * call.elements) for call in experts.passes(config).forward)
 
     def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
@@ -478,7 +483,7 @@ class CostModel:
         after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
-        if parallel.weight_replicas == 1:
+        if not _has_replicas(config):
             return 0.0
         reduce = self._reduced(config, parameters, of_experts, self.gradient_bytes)
         if parallel.sharded_optimizer:
@@ -491,7 +496,7 @@ class CostModel:
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
-        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.weight_replicas > 1 else 0.0
+        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if _has_replicas(config) else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
@@ -513,8 +518,7 @@ class CostModel:
 
     def weight_gather(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
         """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
-        parallel = config.parallel
-        if parallel.weight_replicas == 1 or not parallel.sharded_optimizer:
+        if not config.parallel.sharded_optimizer or not _has_replicas(config):
             return 0.0
         return self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
 
