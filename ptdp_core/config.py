@@ -23,8 +23,8 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 # Keys that other frameworks have, and what to say of them: a near spelling among ours would be wrong advice.
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
-    "cp": "the letter here is c; try c",
-    "ep": "the letter here is e; try e",
+    "cp": "context parallelism is the letter c here; try c",
+    "ep": "expert parallelism is the letter e here; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
@@ -270,7 +270,10 @@ class ParallelConfig:
         "local",
         choices=("local", "torch", "zero2", "zero3"),
     )
-    sharded_optimizer: bool = described("ZeRO-1: shard the optimizer's states over the d replicas.", False)
+    sharded_optimizer: bool = described(
+        "ZeRO-1: shard the optimizer's states over the d replicas, with c > 1 over the d*c GPUs with the same weights.",
+        False,
+    )
     e: int = counted("Expert-parallel size: groups of GPUs with different experts, among d*c*t/etp.", 1, later=True)
     etp: int = counted("Tensor-parallel size inside experts: t, or 1 with sequence_parallel; 0: t.", 0, later=True)
     capacity_factor: float = described(
@@ -361,7 +364,7 @@ class ParallelConfig:
 
     @property
     def weight_replicas(self) -> int:
-        """GPUs that hold the same weights, over which gradients are reduced and a sharded optimizer is: d*c."""
+        """GPUs that hold the same weights, over which gradients are reduced and the optimizer's states sharded: d*c."""
         return self.d * self.c
 
     @property

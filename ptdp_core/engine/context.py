@@ -82,7 +82,7 @@ class GatheredKeys:
         return saved_tensors_hooks(pack, unpack)
 
 
-class _Gather(torch.autograd.Function):
+class _GatherKeys(torch.autograd.Function):
     """See `attend`: [S/c, 2, N, D] in, [S, 2, N, D] out, the gradient summed over the ranks."""
 
     @staticmethod
@@ -111,7 +111,7 @@ def attend(
     """
     part = torch.stack((k_SND, v_SND), 1)
     keys = GatheredKeys(part.detach(), cp)
-    whole: torch.Tensor = _Gather.apply(part, keys)
+    whole: torch.Tensor = _GatherKeys.apply(part, keys)
     chunk = q_SND.size(0) // 2
     results = []
     with keys.gathered_again(whole) if keeps_part else nullcontext():

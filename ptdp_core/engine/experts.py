@@ -2,7 +2,8 @@
 
 A layer of experts takes an MLP's place. Like it, it begins with f and ends with g of Figure 5: all tensor ranks route
 all tokens of their replica alike, and hold 1/t of each of their E/e experts. What a tensor rank computes between f and
-g, the router's gradient included, is its part of a sum.
+g, the router's gradient included, is its part of a sum. Where tensor ranks have whole experts instead (etp = 1, with
+sequence parallelism), there is no f and no g: each routes the tokens of its part of the sequence.
 
 Tokens go to the ranks of their experts and back by all-to-all over the expert-parallel axis, of which every rank has
 other tokens. How many go where depends on the tokens, so that the counts are exchanged first. An expert takes all
@@ -30,13 +31,20 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 class Routing:
     """What all routers of a rank share: its expert-parallel axis, the capacity, and what a batch changes.
 
+    The ranks along each axis of `sharing` route other tokens of the same sequences; the first one is cp.
     `capacity_factor` is an expert's capacity over the mean number of its tokens, 0 for no limit. `scale` is the factor
     of the auxiliary loss in a microbatch's backward pass. `dropped` counts the pairs of a token and an expert, of this
     rank's tokens in this batch, that were beyond a capacity.
     """
 
-    def __init__(self, ep: Axis | None = None, capacity_factor: float = 0.0, scale: float = 1.0) -> None:
-        self.ep, self.capacity_factor = ep or Axis("ep"), capacity_factor
+    def __init__(
+        self,
+        ep: Axis | None = None,
+        sharing: tuple[Axis, ...] = (),
+        capacity_factor: float = 0.0,
+        scale: float = 1.0,
+    ) -> None:
+        self.ep, self.sharing, self.capacity_factor = ep or Axis("ep"), sharing, capacity_factor
         self.begin(scale)
 
     def begin(self, scale: float) -> None:
@@ -85,10 +93,13 @@ class Router(nn.Module):
     def _balance(self, scores_NE: torch.Tensor, experts_NK: torch.Tensor) -> torch.Tensor:
         """The load-balancing loss (Fedus et al. 2021, equation 4) of a microbatch, as Mixtral's: k if it is even.
 
-        It is E times the sum over experts of the tokens' share that chose it and its mean score.
+        It is E times the sum over experts of the tokens' share that chose it and its mean score. The share is that of
+        whole sequences, and the score of this rank's tokens: the mean over ranks is the loss.
         """
         tokens, experts = scores_NE.shape
         share_E = experts_NK.flatten().bincount(minlength=experts).to(scores_NE.dtype) / tokens
+        for axis in self.routing.sharing:
+            share_E = axis.all_reduce(share_E) / axis.size
         if self.model.router == "sigmoid":
             scores_NE = scores_NE / scores_NE.sum(-1, keepdim=True)
         return experts * (share_E * scores_NE.mean(0)).sum()
@@ -218,12 +229,12 @@ class MixtureOfExperts(nn.Module):
         sequence_parallel: bool,
     ) -> None:
         super().__init__()
-        self.model, self.tp, self.routing, self.sequence_parallel = model, make.tp, routing, sequence_parallel
+        self.model, self.tp, self.routing, self.sequence_parallel = model, make.expert_tp, routing, sequence_parallel
         self.router = Router(model, make, routing, f"{name}.router", stds[0])
         self.experts = Experts(model, make, f"{name}.experts", stds)
         self.has_shared = model.shared_expert_ffn_hidden > 0
-        if self.has_shared:  # between f and g of the whole layer, so without those of its linears
-            inside = Axis("tp"), False, False
+        if self.has_shared:  # inside of f and g of the whole layer, if it has them, so without those of its linears
+            inside = (make.tp if make.expert_tp is not make.tp else Axis("tp"), sequence_parallel, False)
             self.shared_up = ColumnParallelLinear(make, f"{name}.shared.up", stds[0], *inside)
             self.shared_down = RowParallelLinear(make, f"{name}.shared.down", stds[1], *inside)
 

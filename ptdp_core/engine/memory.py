@@ -21,9 +21,9 @@ def check_memory(settings: Settings, device: "torch.device", ranks: int) -> None
     one layer for one microbatch. So a run that passes may still not fit.
     """
     model, parallel = settings.model, settings.parallel
-    replicas = 1 if parallel.sharded_optimizer or parallel.data_parallel == "zero3" else parallel.d
+    replicas = 1 if parallel.sharded_optimizer or parallel.data_parallel == "zero3" else parallel.weight_replicas
     state = STATE_BYTES * parameters(model) * replicas // parallel.n
-    layer_input = DTYPES[settings.engine.dtype] * parallel.b * model.seq * model.hidden // parallel.t
+    layer_input = DTYPES[settings.engine.dtype] * parallel.b * model.seq * model.hidden // (parallel.t * parallel.c)
     if device.type == "cuda":
         import torch
 

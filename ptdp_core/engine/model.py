@@ -191,12 +191,12 @@ class Attention(nn.Module):
         build, qkv_SBF = self.build, self.qkv(x_SBH)
         if self.exchanges_heads:
             qkv_SBF = to_heads(qkv_SBF, build.cp)
-        (s, b, _), d = qkv_SBF.shape, self.build.model.head_size
+        (s, b, _), d = qkv_SBF.shape, build.model.head_size
         *queries, k_SND, v_SND = qkv_SBF.view(s, b * self.heads // self.queries, self.queries + 2, d).unbind(2)
         q_SND = queries[0] if self.queries == 1 else torch.stack(queries, 2).view(s, b * self.heads, d)
         if self.norms is not None:
             q_SND, k_SND = (norm(x) for norm, x in zip(self.norms, (q_SND, k_SND), strict=True))
-        if self.build.model.positions == "rotary":
+        if build.model.positions == "rotary":
             q_SND, k_SND = self._turned(q_SND), self._turned(k_SND)
         core: Core = partial(self._with_sdpa if build.attention == "sdpa" else self._with_operators, b=b)
         if build.cp.size > 1 and not self.exchanges_heads:
@@ -371,9 +371,11 @@ class Chunk(nn.Module):
     ) -> torch.Tensor:
         """Run the chunk on x, or on tokens [B, S] in the first one; the last chunk needs labels [B, S]."""
         build, scattered = self.build, self.build.boundary.is_scattered
+        if build.cp.size > 1 and tokens_BS is not None and labels_BS is not None:
+            tokens_BS, labels_BS = own_chunks(tokens_BS, build.cp, 1), own_chunks(labels_BS, build.cp, 1)
         if self.is_first:
             assert tokens_BS is not None
-            x = self._embed(tokens_BS if build.cp.size == 1 else own_chunks(tokens_BS, build.cp, 1))
+            x = self._embed(tokens_BS)
         assert x is not None
         if self.received and scattered:  # once per message: recomputed blocks stash the gathered tensor
             x = gather(x, build.boundary.shape, build.tp)
@@ -384,7 +386,7 @@ class Chunk(nn.Module):
             x = recomputed(block, x, distributed=distributed) if build.recompute_layers else block(x)
         if self.is_last:
             assert labels_BS is not None
-            return self._loss(x, labels_BS if build.cp.size == 1 else own_chunks(labels_BS, build.cp, 1))
+            return self._loss(x, labels_BS)
         return split(x, build.tp) if self.sent and scattered else x
 
     def _block(self, start: int, stop: int) -> Callable[[torch.Tensor], torch.Tensor]:

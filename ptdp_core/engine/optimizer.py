@@ -262,7 +262,10 @@ class Optimizer:
         sums = self._square(self._counted, self._uncounted)
         if self.buffer.has_experts:
             experts = self._square(self._experts)
-            sums += experts if self.buffer.sharded else self.groups.ep.all_reduce(experts)
+            if not self.buffer.sharded:  # of tensor ranks with experts of their own each then has the sum of all
+                groups = self.groups
+                experts = groups.ep.all_reduce(experts) / (groups.ep.size * groups.edp.size // groups.dp.size)
+            sums += experts
         self.groups.tp.all_reduce(sums)
         self.groups.pp.all_reduce(sums)
         if self.buffer.sharded:

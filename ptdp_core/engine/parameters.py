@@ -32,7 +32,8 @@ class LocalParameter(NamedTuple):
 class ParameterStore:
     """Makes the parameters of a rank as the layout says, and keeps them in the order in which they were made.
 
-    `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them.
+    `weight_gradients` says how linear layers made with them get their gradients; by default autograd adds them. Tensor
+    ranks share each expert, but for `whole_experts`.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class ParameterStore:
         dtype: torch.dtype,
         weight_gradients: WeightGradients | None = None,
         ep: Axis | None = None,
+        whole_experts: bool = False,
     ) -> None:
         self.seed, self.tp, self.device, self.dtype = seed, tp, device, dtype
-        self.ep = ep or Axis("ep")
+        self.ep, self.expert_tp = ep or Axis("ep"), Axis("tp") if whole_experts else tp
         self.weight_gradients = weight_gradients or WeightGradients()
         self.parameters: list[LocalParameter] = []
         self._chunk = 0
@@ -61,7 +63,9 @@ class ParameterStore:
 
         Padding is zero.
         """
-        shard = self._to_make.pop(name).shard(self.tp.size, self.tp.rank, self.ep.size, self.ep.rank)
+        parameter = self._to_make.pop(name)
+        tp = self.expert_tp if parameter.stacked else self.tp
+        shard = parameter.shard(tp.size, tp.rank, self.ep.size, self.ep.rank)
         tensor = torch.zeros(shard.shape, dtype=self.dtype, device=self.device)
         split, matrices = shard.parameter.split or 0, {name: tensor}
         if shard.parameter.stacked:  # drawn as if each expert's matrix were a parameter of its own

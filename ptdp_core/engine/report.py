@@ -76,6 +76,7 @@ class TrainingLog(contextlib.AbstractContextManager["TrainingLog"]):
             f"parallel  p={par.p} t={par.t} d={par.d} v={par.v} b={par.b} B={par.B} m={par.m} {par.schedule} "
             f"{engine.exchange} data_parallel={par.data_parallel} recompute={par.recompute}"
             + (" sequence_parallel" if par.sequence_shards > 1 else "")
+            + (f" c={par.c} context_exchange={par.context_exchange}" if par.c > 1 else "")
             + (f" e={par.e}" if par.e > 1 else "")
         )
         self._say(

@@ -209,18 +209,8 @@ def check(settings: Settings) -> None:
             f"exchange={engine.exchange!r}, bucket_mib={engine.bucket_mib} with data_parallel='zero3', which has "
             "neither a pipeline nor buckets; needs the defaults; try without them"
         )
-    _check_experts(settings.model, parallel)
     _check_overlap(engine, parallel)
     _check_sense(settings)
-
-
-def _check_experts(model: ModelConfig, parallel: ParallelConfig) -> None:
-    """Raise `ConfigurationError` for experts that only the simulator knows."""
-    if model.experts and parallel.expert_tensor_ranks != parallel.t:
-        raise ConfigurationError(
-            f"etp={parallel.etp} with t={parallel.t} is simulated only; needs experts that all tensor ranks share; "
-            f"try etp={parallel.t}"
-        )
 
 
 def check_world_size(world: int, parallel: ParallelConfig) -> None:

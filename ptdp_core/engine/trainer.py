@@ -61,8 +61,11 @@ class Trainer:
         check_order(program)
         self.schedule = program.schedule
         weight_gradients = WeightGradients(self.schedule.is_split, engine.overlapped_all_reduce)
-        self.store = ParameterStore(engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep)
-        self.routing = Routing(groups.ep, parallel.capacity_factor, 1.0 / parallel.m)
+        self.store = ParameterStore(
+            engine.seed, groups.tp, groups.device, dtype, weight_gradients, groups.ep, parallel.whole_experts
+        )
+        sharing = (groups.cp, groups.tp) if parallel.whole_experts else (groups.cp,)
+        self.routing = Routing(groups.ep, sharing, parallel.capacity_factor, 1.0 / parallel.m)
         self.chunks = build_chunks(
             Build.of(settings, self.store, ops, self.rng, self.routing, groups.cp),
             self.schedule.placement,
@@ -123,12 +126,13 @@ class Trainer:
         self.done, self.rng.seed = done, seed
 
     def _dropped(self) -> int:
-        """What the experts of all ranks dropped in the batch; tensor ranks, who drop alike, count once."""
+        """What the experts of all ranks dropped in the batch; tensor ranks that drop alike count once."""
         if not self.routing.capacity_factor:
             return 0
         total = torch.tensor(self.routing.dropped, device=self.groups.device)
-        self.groups.dp.all_reduce(total)
-        return int(self.groups.pp.all_reduce(total).item())
+        for axis in (self.groups.dp, self.groups.pp, *self.routing.sharing[1:]):
+            axis.all_reduce(total)
+        return int(total.item())
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.

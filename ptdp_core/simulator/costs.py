@@ -158,6 +158,11 @@ def _attention_share(cluster: Cluster, software: Software) -> float:
     return cluster.flash_attention_2 if software.flash_attention_2 else 1.0
 
 
+def _has_replicas(config: TrainingConfig) -> bool:
+    """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
+    return max(config.parallel.weight_replicas, config.parallel.expert_replicas) > 1
+
+
 class RankSizes(NamedTuple):
     """The parameters on one GPU of a pipeline rank, the layers of its longest chunk, and the parameters of experts."""
 
@@ -343,11 +348,8 @@ class CostModel:
             layer_forward += operators.RECOMPUTATION_FORWARD
         forward = self.seconds(layer_forward, group)
         weights = self.seconds(self._accumulated(config, weight_gradients, *weights_and_tensors), group)
-        if parallel.c > 1:
-            exchange = context_passes(config)
-            forward += self.context_exchange(config, exchange.forward, layer_forward)
-            recompute += self.context_exchange(config, recomputed_context_passes(config), layer_forward)
-            backward += self.context_exchange(config, exchange.backward, layer_backward)
+        waits = self.context_waits(config)
+        forward, backward, recompute = forward + waits[0], backward + waits[1], recompute + waits[2]
         if parallel.e > 1:
             forward += self.expert_exchange(config)
             recompute += self.expert_exchange(config) if parallel.recompute == "full" else 0.0
@@ -362,23 +364,35 @@ class CostModel:
         """
         parallel, node = config.parallel, self.cluster.gpus_per_node
         group = tensor_group(parallel.e, node) if parallel.whole_experts else data_group(parallel.t, parallel.e, node)
-        size = self.cluster.element_bytes * parallel.expert_imbalance
+        size = self.cluster.element_bytes * experts.load(config)
         return fsum(self.network.all_to_all(group, size * call.elements) for call in experts.passes(config).forward)
 
-    def context_exchange(self, config: TrainingConfig, calls: Sequence[Collective], work: operators.Work) -> float:
-        """Seconds that a layer's pass with this work waits for its exchange over the context-parallel group.
+    def context_waits(self, config: TrainingConfig) -> tuple[float, float, float]:
+        """Seconds that a layer waits for the exchange of context parallelism: forward, backward, where it is repeated.
 
         All-gathers, reduce-scatters and all-to-alls are waited for. Around a ring each GPU attends to one part while it
         passes another one on, and waits for as long as the messages take longer.
         """
-        parallel, cluster = config.parallel, self.cluster
-        group, c = data_group(parallel.t, parallel.c, cluster.gpus_per_node), parallel.c
+        parallel, model = config.parallel, config.local_model
+        if parallel.c == 1:
+            return 0.0, 0.0, 0.0
+        attention = model, parallel.b, parallel.t, False, operators.Context(parallel.c, parallel.context_exchange)
+        forward, backward = operators.attention_core_forward(*attention), operators.attention_core_backward(*attention)
+        calls = context_passes(config)
+        return (
+            self._context_wait(config, calls.forward, forward),
+            self._context_wait(config, calls.backward, backward),
+            self._context_wait(config, recomputed_context_passes(config), forward),
+        )
+
+    def _context_wait(self, config: TrainingConfig, calls: Sequence[Collective], attention: operators.Work) -> float:
+        c, exchange, cluster = config.parallel.c, config.parallel.context_exchange, self.cluster
+        group = data_group(config.parallel.t, c, cluster.gpus_per_node)
         sizes = [cluster.element_bytes * call.elements for call in calls]
-        if parallel.context_exchange == "all_to_all":
-            return fsum(self.network.all_to_all(group, size) for size in sizes)
-        if parallel.context_exchange == "all_gather":
-            return fsum(self.network.one_way(group, size) for size in sizes)
-        attends = fsum(self.kernels.attention(*each) for each in work.attention) / c
+        if exchange != "ring":
+            seconds = self.network.all_to_all if exchange == "all_to_all" else self.network.one_way
+            return fsum(seconds(group, size) for size in sizes)
+        attends = fsum(self.kernels.attention(*each) for each in attention.attention) / c
         step = self.network.message(sum(sizes) / c, group.nodes > 1, 1)
         return (c - 1) * max(0.0, step - attends)
 
@@ -469,7 +483,7 @@ class CostModel:
         after every microbatch, and overlaps each with that microbatch's backward pass.
         """
         parallel = config.parallel
-        if parallel.weight_replicas == 1:
+        if not _has_replicas(config):
             return 0.0
         reduce = self._reduced(config, parameters, of_experts, self.gradient_bytes)
         if parallel.sharded_optimizer:
@@ -482,7 +496,7 @@ class CostModel:
 
     def gradient_copies(self, config: TrainingConfig, parameters: float) -> float:
         """Seconds to flatten a GPU's gradients into the all-reduce's buffer and back."""
-        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if config.parallel.weight_replicas > 1 else 0.0
+        return self.kernels.streamed(GRADIENT_COPY_BYTES * parameters) if _has_replicas(config) else 0.0
 
     def embedding_reduction(self, config: TrainingConfig) -> float:
         """Seconds to sum a tied embedding's gradients over its two pipeline ranks."""
@@ -504,8 +518,7 @@ class CostModel:
 
     def weight_gather(self, config: TrainingConfig, parameters: float, of_experts: float = 0.0) -> float:
         """Seconds to gather the weights that other replicas updated, with a sharded optimizer: half an all-reduce."""
-        parallel = config.parallel
-        if parallel.weight_replicas == 1 or not parallel.sharded_optimizer:
+        if not config.parallel.sharded_optimizer or not _has_replicas(config):
             return 0.0
         return self._reduced(config, parameters, of_experts, self.cluster.element_bytes) / 2
 

@@ -1,14 +1,14 @@
 """The work of a mixture of experts in a layer's MLP's place, on one GPU, for one microbatch: bytes as in `operators`.
 
 A GPU routes T tokens, and sends k rows of h for each of them to their experts' ranks. It has E/e experts and computes
-R rows with them: kT of a balanced router, times `expert_imbalance` on the busiest rank, at most `capacity_factor` times
-as many. Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width;
+R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`. Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width;
 with whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill
 waves together. The host's wait for the numbers of tokens is left out.
 
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 from ptdp_core.config import TrainingConfig
@@ -16,19 +16,27 @@ from ptdp_core.layout import PassCollectives, expert_passes
 from ptdp_core.simulator.fp8 import RECIPES, linears_in_fp8
 from ptdp_core.simulator.operators import Gemm, Work
 
+# Kernels of grouped GEMMs take an expert's rows by 16: their loads are of 16 bytes, in FP8 as many elements.
+ROWS_AT_ONCE = 16
 # Calls that launch no kernel: modules of router and experts, views, autograd functions.
 HOST_CALLS = 20
 # Of the router: scores in fp32, softmax, the k largest, their sum, and numbers of tokens by expert.
 ROUTER_KERNELS = 6
 
 
+def load(config: TrainingConfig) -> float:
+    """Tokens of the busiest expert-parallel rank over the mean: `expert_imbalance`, at most `capacity_factor`."""
+    parallel = config.parallel
+    return min(parallel.expert_imbalance, parallel.capacity_factor or parallel.expert_imbalance)
+
+
 def tokens_and_rows(config: TrainingConfig) -> tuple[int, int]:
-    """The tokens T that a GPU routes, and the rows R that it computes with its experts, rounded up to whole experts."""
+    """The tokens T that a GPU routes, and the rows R that it computes with its experts."""
     model, parallel = config.local_model, config.parallel
     tokens = model.seq * parallel.b // (parallel.t if parallel.whole_experts else 1)
-    most = min(parallel.expert_imbalance, parallel.capacity_factor or parallel.expert_imbalance)
     experts = model.experts // parallel.e
-    return tokens, experts * -(-round(tokens * model.experts_per_token * most) // experts)
+    each = ceil(tokens * model.experts_per_token * load(config) / (experts * ROWS_AT_ONCE))
+    return tokens, experts * ROWS_AT_ONCE * each
 
 
 def _grouped(config: TrainingConfig) -> tuple[int, int, int, int]:

@@ -375,10 +375,10 @@ def layer_backward(
     calls = VIEWS + CORE_VIEWS + FUNCTIONS + CORE_FUNCTIONS + PER_COLLECTIVE * len(collectives)
     calls += len(usual_layer(model))  # an AccumulateGrad for each
     outside = Work(gemms, traffic, kernels, host_calls=calls) + _communicated(collectives)
-    return outside + _attention_core_backward(model, b, t, scores, context)
+    return outside + attention_core_backward(model, b, t, scores, context)
 
 
-def _attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool, context: Context) -> Work:
+def attention_core_backward(model: ModelConfig, b: int, t: int, scores: bool = True, context: Context = ALONE) -> Work:
     """The part of `layer_backward` that is in the attention core. Scores that were not written are computed again."""
     _, _, _, A = _sizes(model, b, t, context=context)
     head, heads, blocks = model.head_size, context.heads(b * model.heads // t), context.blocks(model.seq)

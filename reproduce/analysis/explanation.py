@@ -219,7 +219,7 @@ class Share:
 MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "seq", "activation", "norm", "positions",
          "rope_theta", "tied_embeddings", "bias")  # fmt: skip
 CLUSTER = "cluster"
-LAYOUT = ("p", "t", "d", "v", "schedule", "sequence_parallel", "b", "B")
+LAYOUT = ("p", "t", "d", "c", "context_exchange", "v", "schedule", "sequence_parallel", "b", "B")
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ def _check(config: TrainingConfig, gpus_per_node: int, iterations: int) -> None:
             raise ConfigurationError(f"{name}={value} is not positive; needs {name} >= 1; try {name}=1")
     if config.parallel.sharded_optimizer:
         raise ConfigurationError("sharded_optimizer=True is not emulated; needs false; try sharded_optimizer=false")
+    if config.parallel.c > 1:
+        raise ConfigurationError(f"c={config.parallel.c} is not emulated; needs c=1; try c=1")
     if config.parallel.data_parallel == "zero3":
         raise ConfigurationError(
             "data_parallel='zero3' is not emulated; needs 'local' or 'torch'; try data_parallel='local'"

@@ -87,8 +87,8 @@ def family(model: ModelConfig) -> str:
         raise ValueError(
             f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, shared_expert_ffn_hidden="
             f"{model.shared_expert_ffn_hidden}, dense_layers={model.dense_layers} is neither Mixtral (softmax_after, "
-            "no dense layer, no bias) nor Qwen3-MoE (qk_norm, a softmax); needs one of the two, without a shared expert; "
-            "try exporting another model"
+            "no dense layer, no bias) nor Qwen3-MoE (qk_norm, a softmax); needs one of the two, without a shared "
+            "expert; try exporting another model"
         )
     if replace(model, ffn_hidden=0).is_gpt:
         return GPT_2

@@ -164,7 +164,7 @@ def _nothing(job: TrainingJob, cluster: Cluster, result: Search) -> ReproduceErr
         )
     least, near = least_memory(job, cluster), nearest_gpus(job, cluster)
     if least is None:
-        sizes = sorted({d for _, _, d in grids(job, cluster.gpus_per_node)})
+        sizes = sorted({d for *_, d in grids(job, cluster.gpus_per_node)})
         shown = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
         return UsageError(
             f"batch={job.B} is divisible by no data-parallel size that {job.n} GPUs allow (d = {shown}); "

@@ -2,7 +2,8 @@
 
 A configuration is legal if
 
-- n = p*t*d; t divides the heads, key/value heads and MLP, and d*b the batch
+- n = p*t*c*d; t divides the heads, key/value heads and MLP, and d*b the batch
+- c is 1, or with fused attention and long sequences a power of two (`context_sizes`)
 - its stages are those of `stage_splits`: even ones, and where it saves time fewer layers beside the output
 - t spans at most two nodes, and tensor groups fill nodes evenly: t divides a node's GPUs or is a multiple of them
 - its schedule exists for p, v and the microbatches: the paper's (1F1B for v = 1, interleaved for v > 1), or one of
@@ -31,6 +32,8 @@ from ptdp_core.schedules import default_schedule, exists, looped, placement_of
 LARGEST_TENSOR_GROUP_NODES = 2
 # Of the others each waits as long as one of these or the paper's, and holds as many activations (docs/schedules.md).
 SPLIT_SCHEDULES = ("zb-h1", "zb-v", "v-half", "v-min")
+# Sequences from this length on may be shared by context-parallel ranks, each of which has at least so many tokens.
+LONG_SEQUENCE, LEAST_PART = 8192, 4096
 Techniques = Mapping[str, Sequence[Any]]
 # Values of the fields that decide what a pass does, by field. Fused attention keeps no scores to recompute selectively.
 TECHNIQUES: Techniques = {
@@ -119,14 +122,23 @@ def most_layers(sizes: Sequence[int], p: int, head: float) -> float:
     return max(sum(sizes[rank::p]) + (head if rank == p - 1 else 0) for rank in range(p))
 
 
-def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int]]:
-    """The legal (p, t, d), whether or not d divides the batch; by t, then p."""
+def context_sizes(seq: int, ranks: int) -> list[int]:
+    """The c that `ranks` GPUs with the same weights may have: 1, and the powers of two that leave long enough parts."""
+    if seq < LONG_SEQUENCE:
+        return [1]
+    powers = (1 << k for k in range((seq // LEAST_PART).bit_length()))
+    return [c for c in powers if c == 1 or (ranks % c == 0 and seq % (2 * c) == 0)]
+
+
+def grids(job: TrainingJob, gpus_per_node: int) -> list[tuple[int, int, int, int]]:
+    """The legal (p, t, c, d), whether or not d divides the batch; by t, then p, then c."""
     return [
-        (p, t, job.n // (p * t))
+        (p, t, c, job.n // (p * t * c))
         for t in tensor_sizes(job, gpus_per_node)
         for p in divisors(job.n // t)
         if job.n % t == 0
         if stage_splits(job.model, p)
+        for c in context_sizes(job.model.seq, job.n // (p * t))
     ]
 
 
@@ -172,10 +184,10 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
     With `PAPERS_TECHNIQUES` those that the paper's runs could have, of equal stages.
     """
     plain = techniques is PAPERS_TECHNIQUES
-    for p, t, d in grids(job, gpus_per_node):
-        if job.B % d:
+    for p, t, c, d in grids(job, gpus_per_node):
+        if job.B % d or (plain and c > 1):
             continue
-        sharding = (False,) if plain or d == 1 else (False, True)
+        sharding = (False,) if plain or d * c == 1 else (False, True)
         for b, (v, pipeline_layout) in product(divisors(job.B // d), stage_splits(job.model, p)):
             if plain and (pipeline_layout or job.model.layers % (p * v)):
                 continue
@@ -187,9 +199,11 @@ def families(job: TrainingJob, gpus_per_node: int, techniques: Techniques = TECH
             sizes = {"p": p, "t": t, "d": d, "v": v, "b": b, "B": job.B, "data_parallel": data_parallel_kind(p)}
             if pipeline_layout:
                 sizes["pipeline_layout"] = pipeline_layout
+            if c > 1:
+                sizes["c"] = c
             for choice in product(*techniques.values()):
                 chosen = dict(zip(techniques, choice, strict=True))
-                if has_effect(chosen, t, job.model.seq):
+                if has_effect(chosen, t, job.model.seq, c):
                     yield Family(job.model, sizes | chosen, schedules, sharding)
 
 
@@ -198,9 +212,14 @@ def _takes(schedule: str, p: int, v: int, pipeline_layout: str) -> bool:
     return not pipeline_layout or v == 1 or placement_of(schedule, p, v) == looped(p, v)
 
 
-def has_effect(techniques: Mapping[str, Any], t: int, seq: int) -> bool:
-    """Whether every technique that is on changes something at these t and sequence length, and is possible there."""
-    if techniques.get("sequence_parallel") and (t == 1 or seq % t):
+def has_effect(techniques: Mapping[str, Any], t: int, seq: int, c: int = 1) -> bool:
+    """Whether every technique that is on changes something at these sizes and sequence length, and is possible there.
+
+    Long sequences are shared (c > 1) with fused attention only.
+    """
+    if techniques.get("sequence_parallel") and (t == 1 or seq % (c * t)):
+        return False
+    if c > 1 and techniques.get("attention") != "sdpa":
         return False
     return not (techniques["recompute"] == "selective" and techniques.get("attention") == "sdpa")
 
@@ -214,6 +233,6 @@ def configurations(
 
 def nearest_batch(job: TrainingJob, gpus_per_node: int) -> int | None:
     """The batch size nearest to B (the larger of two) that some legal d divides; None if there is no legal grid."""
-    sizes = {d for _, _, d in grids(job, gpus_per_node)}
+    sizes = {d for *_, d in grids(job, gpus_per_node)}
     near = {batch for d in sizes for batch in (job.B // d * d, (job.B // d + 1) * d) if batch > 0}
     return min(near, key=lambda batch: (abs(batch - job.B), -batch), default=None)

@@ -148,7 +148,7 @@ def compare_all(beat: Any, cases: list[tuple[dict[str, Any], str]]) -> list[dict
     out, optimizers = [], {}
     for case, path in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
         if layout not in optimizers:
             optimizers[layout] = groups_of(settings_of(case))
         out.append(compare(case, torch.load(path), optimizers[layout]))
@@ -174,7 +174,7 @@ def measure_all(beat: Any, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         parallel = settings_of(case).parallel
-        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e
+        layout = parallel.p, parallel.t, parallel.c, parallel.d, parallel.e, parallel.etp
         groups[layout] = groups.get(layout) or groups_of(settings_of(case))
         rows.append(measure(case, groups[layout]))
     return rows

@@ -19,7 +19,8 @@ def initial(model: Any, seed: int) -> Weights:
     """Every parameter of the model, drawn in fp32, as fp64."""
     own: Weights = {}
     h, std, out = model.hidden, 0.02, 0.02 / math.sqrt(2 * model.layers)
-    kv = (model.kv_heads or model.heads) * h // model.heads
+    size = model.head_dim or h // model.heads
+    kv, queries = (model.kv_heads or model.heads) * size, model.heads * size
     width = model.ffn_hidden or 4 * h
     up = 2 * width if model.activation == "swiglu" else width
     matrices = {"embedding.word.weight": ((model.vocab, h), std)}
@@ -30,7 +31,9 @@ def initial(model: Any, seed: int) -> Weights:
     norms, biases = ["norm"], {}
     for i in range(model.layers):
         norms += [f"layers.{i}.attention_norm", f"layers.{i}.mlp_norm"]
-        linears = [("attention.qkv", h + 2 * kv, h, std), ("attention.projection", h, h, out)]
+        if model.qk_norm:
+            norms += [f"layers.{i}.attention.{name}_norm" for name in ("query", "key")]
+        linears = [("attention.qkv", queries + 2 * kv, h, std), ("attention.projection", h, queries, out)]
         if model.experts and i >= model.dense_layers:
             own |= serial_experts.initial(model, f"layers.{i}.mlp", seed, std, out)
         else:
@@ -40,9 +43,10 @@ def initial(model: Any, seed: int) -> Weights:
             biases[f"layers.{i}.{name}.bias"] = rows if model.bias else 0
     weights = {name: serial.drawn(seed, name, shape, spread) for name, (shape, spread) in matrices.items()}
     weights |= own | {name: torch.zeros(size) for name, size in biases.items() if size}
-    weights |= {f"{name}.weight": torch.ones(h) for name in norms}
+    sizes = {name: size if ".attention." in name else h for name in norms}
+    weights |= {f"{name}.weight": torch.ones(width) for name, width in sizes.items()}
     if model.norm == "layernorm":
-        weights |= {f"{name}.bias": torch.zeros(h) for name in norms}
+        weights |= {f"{name}.bias": torch.zeros(width) for name, width in sizes.items()}
     return {name: value.double().requires_grad_() for name, value in weights.items()}
 
 
@@ -86,7 +90,7 @@ def linear(w: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
 
 def norm(model: Any, w: Weights, name: str, x: torch.Tensor) -> torch.Tensor:
     if model.norm == "layernorm":
-        return functional.layer_norm(x, (model.hidden,), w[f"{name}.weight"], w[f"{name}.bias"])
+        return functional.layer_norm(x, w[f"{name}.weight"].shape, w[f"{name}.weight"], w[f"{name}.bias"])
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w[f"{name}.weight"]
 
 
@@ -99,9 +103,11 @@ def activated(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 def attention(model: Any, w: Weights, name: str, x: torch.Tensor, drop: Any, layer: int) -> torch.Tensor:
     b, s, h = x.shape
-    d, groups = h // model.heads, model.kv_heads or model.heads
+    d, groups = model.head_dim or h // model.heads, model.kv_heads or model.heads
     fused = linear(w, f"{name}.qkv", x).view(b, s, groups, -1, d).permute(0, 2, 3, 1, 4)  # group, then head, first
     q, k, v = fused[:, :, :-2].reshape(b, model.heads, s, d), fused[:, :, -2], fused[:, :, -1]
+    if model.qk_norm:
+        q, k = norm(model, w, f"{name}.query_norm", q), norm(model, w, f"{name}.key_norm", k)
     if model.positions == "rotary":
         q, k = turned(model, q), turned(model, k)
     group_of_head = torch.arange(model.heads) // (model.heads // groups)
@@ -109,7 +115,7 @@ def attention(model: Any, w: Weights, name: str, x: torch.Tensor, drop: Any, lay
     causal = torch.ones(s, s, dtype=torch.bool).tril()
     scores = (q @ k.transpose(-1, -2) / math.sqrt(d)).masked_fill(~causal, -torch.inf)
     probs = drop.attention(scores.softmax(-1), layer, 0)
-    return (probs @ v).transpose(1, 2).reshape(b, s, h)
+    return (probs @ v).transpose(1, 2).reshape(b, s, model.heads * d)
 
 
 def turned(model: Any, x_BASD: torch.Tensor) -> torch.Tensor:

@@ -39,7 +39,7 @@ def check(cases: list[dict[str, Any]], folder: Path) -> None:
     for number, case in enumerate(cases):
         path = str(folder / f"{number}.pt")
         torch.save(serial_run(case), path)
-        by_ranks[case.get("p", 1) * case.get("t", 1) * case.get("d", 1)].append((case, path))
+        by_ranks[jobs.settings_of(case).parallel.n].append((case, path))
     wrong = []
     for ranks, work in sorted(by_ranks.items()):
         results = launch(jobs.compare_all, ranks, (work,), timeout=120, process_group=ranks > 1)
@@ -78,6 +78,15 @@ LAYOUTS: list[dict[str, Any]] = [
     {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
     {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},
     GPT | {"p": 2, "d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True},
+    GPT | {"t": 2, "qk_norm": True, "head_dim": 6, "positions": "rotary"},
+    {"t": 2, "sequence_parallel": True, "qk_norm": True, "head_dim": 6},
+    {"t": 2, "etp": 1, "sequence_parallel": True},
+    {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True, "sharded_optimizer": True},
+    {"t": 2, "d": 2, "etp": 1, "e": 4, "sequence_parallel": True, "data_parallel": "torch", "fused_accumulation": True},
+    {"t": 2, "d": 2, "etp": 1, "e": 2, "sequence_parallel": True, "recompute": "none"},
+    {"c": 2, "e": 2},
+    {"c": 2, "d": 2, "e": 4, "sharded_optimizer": True, "qk_norm": True},
+    {"c": 2, "t": 2, "e": 4, "etp": 1, "sequence_parallel": True, "context_exchange": "all_to_all"},
 ]  # fmt: skip
 
 
@@ -86,7 +95,7 @@ def test_layouts(tmp_path: Path) -> None:
 
 
 def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
-    ranks = case.get("p", 1) * case.get("t", 1) * case.get("d", 1)
+    ranks = jobs.settings_of(case).parallel.n
     return launch(function, ranks, (case, *args), timeout=60, process_group=ranks > 1)
 
 

@@ -278,6 +278,19 @@ def test_parity_with_context_parallelism_of_the_rest(part: int, references: Refe
     check(CONTEXT[part::8], references)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_parity_with_context_parallelism_and_overlap(part: int, references: References) -> None:
+    """Also on four stages in a V, and with layers that are not evenly divided."""
+    context = {"seq": 16, "hidden": 32, "heads": 8, "c": (2, 2, 4, 4)[part], "exchange": "overlapped"}
+    context |= {"context_exchange": ("all_gather", "all_to_all")[part % 2]}
+    vs = {"p": 2, "v": 2, "d": 1, "B": 4, "schedule": "zb-v", "data_parallel": "torch", "sharded_optimizer": True}
+    uneven = {"p": 2, "d": 1, "B": 4, "layers": 5, "pipeline_layout": "Ett|tttL", "recompute": "selective"}
+    cases = [overlapped(case) for case in CONTEXT[part::4]]
+    cases += [overlapped(context | {"t": 1} | vs), context | {"t": 1} | uneven]
+    check(cases, references)
+
+
 def overlapped(case: dict[str, Any]) -> dict[str, Any]:
     """A case with everything overlapped and fused that its layout allows."""
     gathers = case["data_parallel"] == "torch" and case["sharded_optimizer"]

@@ -33,6 +33,7 @@ from reproduce.analysis.planning.space import (
     TrainingJob,
     beside_the_output,
     configurations,
+    context_sizes,
     divisors,
     families,
     grids,
@@ -125,6 +126,18 @@ def test_the_legal_configurations_are_all_there_once(job):
     assert len(result) == len(set(result)) == sum(map(len, families(job, PER_NODE)))
     assert set(result) == expected
     assert all(config.parallel.n == job.n for config in result)
+
+
+def test_long_sequences_are_shared_by_context_ranks_with_fused_attention():
+    assert context_sizes(4096, 16) == [1]
+    assert context_sizes(8192, 16) == [1, 2]
+    assert context_sizes(1 << 20, 16) == [1, 2, 4, 8, 16]
+    assert context_sizes(32768, 6) == [1, 2]
+    long = TrainingJob(ModelConfig(4, 1024, 8, 32768), 16, 8)
+    shared = [config.parallel for config in configurations(long, PER_NODE) if config.parallel.c > 1]
+    assert {parallel.c for parallel in shared} == {2, 4, 8}
+    assert all(parallel.n == 16 and parallel.attention == "sdpa" for parallel in shared)
+    assert all(config.parallel.c == 1 for config in configurations(long, PER_NODE, PAPERS_TECHNIQUES))
 
 
 @pytest.mark.parametrize("head", [0.0, 0.4, 1.2, 2.5])
@@ -276,7 +289,7 @@ def test_nothing_legal_and_nothing_that_fits_are_no_errors():
 
 def test_the_nearest_batch_is_legal_and_nearest():
     job = TrainingJob(ModelConfig(2, 4096, 2), 64, 17)
-    sizes = {d for _, _, d in grids(job, PER_NODE)}
+    sizes = {d for *_, d in grids(job, PER_NODE)}
     near = nearest_batch(job, PER_NODE)
     assert any(configurations(replace(job, B=near), PER_NODE))
     assert not any(batch % d == 0 for batch in range(17 - abs(near - 17) + 1, near) for d in sizes)
