@@ -77,25 +77,30 @@ def family(model: ModelConfig) -> str:
     Raises `ValueError` if it is none of them.
     """
     if all(getattr(model, name) == value for name, value in LLAMA_FIELDS.items()):
-        if not model.experts and not model.qk_norm:
-            return LLAMA
-        if model.experts and model.qk_norm and model.router != "sigmoid" and not model.shared_expert_ffn_hidden:
-            return QWEN3_MOE
-        plain = not model.shared_expert_ffn_hidden and not model.dense_layers and not model.bias
-        if model.experts and not model.qk_norm and model.router == "softmax_after" and plain:
-            return MIXTRAL
-        raise ValueError(
-            f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, shared_expert_ffn_hidden="
-            f"{model.shared_expert_ffn_hidden}, dense_layers={model.dense_layers} is neither Mixtral (softmax_after, "
-            "no dense layer, no bias) nor Qwen3-MoE (qk_norm, a softmax); needs one of the two, without a shared "
-            "expert; try exporting another model"
-        )
+        return _llama_or_experts(model)
     if replace(model, ffn_hidden=0).is_gpt:
         return GPT_2
     raise ValueError(
         f"activation={model.activation!r}, norm={model.norm!r}, positions={model.positions!r}, kv_heads="
         f"{model.kv_heads}, bias={model.bias} is neither GPT-2 nor Llama; needs the defaults, or swiglu, rmsnorm and "
         "rotary; try exporting a model of one of the two"
+    )
+
+
+def _llama_or_experts(model: ModelConfig) -> str:
+    """Which kind a model with Llama's computation is, by its experts. Raises `ValueError` if it is none."""
+    if not model.experts and not model.qk_norm:
+        return LLAMA
+    if model.experts and not model.shared_expert_ffn_hidden and not model.bias:
+        if model.qk_norm and model.router != "sigmoid":
+            return QWEN3_MOE
+        if not model.qk_norm and model.router == "softmax_after" and not model.dense_layers:
+            return MIXTRAL
+    raise ValueError(
+        f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, dense_layers={model.dense_layers}, "
+        f"shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is neither Mixtral nor Qwen3-MoE; "
+        "needs softmax_after and no dense layer, or qk_norm and a softmax, and neither a shared expert nor biases; "
+        "try exporting a model of one of the two"
     )
 
 
@@ -122,36 +127,35 @@ def config_of(model: ModelConfig) -> dict[str, Any]:
             "layer_norm_epsilon": EPSILON,
             "tie_word_embeddings": True,
         }
-    return (
-        _experts_config(model)
-        | {
-            "architectures": [ARCHITECTURES[kind]],
-            "model_type": kind,
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-            "num_key_value_heads": model.query_groups,
-            "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
-            "max_position_embeddings": seq,
-            "vocab_size": vocab,
-            "hidden_act": "silu",
-            "rms_norm_eps": EPSILON,
-            "rope_theta": model.rope_theta,
-            "tie_word_embeddings": model.tied_embeddings,
-            "attention_bias": model.bias,
-        }
-        | ({"mlp_bias": model.bias} if kind == LLAMA else {})
-    )
+    common = {
+        "architectures": [ARCHITECTURES[kind]],
+        "model_type": kind,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": model.query_groups,
+        "intermediate_size": model.expert_width if kind == MIXTRAL else model.mlp_width,
+        "max_position_embeddings": seq,
+        "vocab_size": vocab,
+        "hidden_act": "silu",
+        "rms_norm_eps": EPSILON,
+        "rope_theta": model.rope_theta,
+        "tie_word_embeddings": model.tied_embeddings,
+        "attention_bias": model.bias,
+    }
+    if model.head_dim:
+        common["head_dim"] = model.head_dim
+    return common | _own_config(model, kind)
 
 
-def _experts_config(model: ModelConfig) -> dict[str, Any]:
-    """The fields of `config.json` that a mixture of experts has more than a Llama."""
-    if not model.experts:
-        return {}
-    fields = {"num_experts_per_tok": model.experts_per_token, "router_aux_loss_coef": model.auxiliary_loss}
-    if family(model) == MIXTRAL:
-        return fields | {"num_local_experts": model.experts, "sliding_window": None}
-    return fields | {
+def _own_config(model: ModelConfig, kind: str) -> dict[str, Any]:
+    """The fields of `config.json` that only one of the kinds after GPT-2 has, or that experts need."""
+    if kind == LLAMA:
+        return {"mlp_bias": model.bias}
+    experts = {"num_experts_per_tok": model.experts_per_token, "router_aux_loss_coef": model.auxiliary_loss}
+    if kind == MIXTRAL:
+        return experts | {"num_local_experts": model.experts, "sliding_window": None}
+    return experts | {
         "num_experts": model.experts,
         "moe_intermediate_size": model.expert_width,
         "norm_topk_prob": model.router == "softmax_after",
@@ -177,15 +181,12 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
         if kind == LLAMA:
             expected["mlp_bias"] = config.get("attention_bias", False)
         elif kind == MIXTRAL:
-            expected |= {"sliding_window": None, "router_jitter_noise": 0.0}
+            expected |= {"attention_bias": False, "sliding_window": None, "router_jitter_noise": 0.0}
         else:
             dense = config.get("mlp_only_layers") or []
-            expected |= {"use_sliding_window": False, "decoder_sparse_step": 1}
+            expected |= {"attention_bias": False, "use_sliding_window": False, "decoder_sparse_step": 1}
             expected["mlp_only_layers"] = list(range(len(dense))) if dense else config.get("mlp_only_layers")
         names, longest = ("num_hidden_layers", "hidden_size", "num_attention_heads"), "max_position_embeddings"
-        size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        if size * config["num_attention_heads"] != config["hidden_size"]:
-            raise ValueError(f"head_dim={size} is not hidden_size/num_attention_heads; needs heads that fill h")
         if (scaling := rope.get("rope_type", rope.get("type", "default"))) != "default":
             raise ValueError(f"rope_type={scaling!r} is no plain rotary embedding; needs 'default'; try Llama 2 or 3")
     else:
@@ -201,6 +202,7 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
             raise ValueError(f"seq={seq} is beyond {longest}={config[longest]}; needs at most that many positions")
         width = config.get("n_inner") or 4 * hidden
         return ModelConfig(*sizes, ffn_hidden=0 if width == 4 * hidden else width)
+    size = config.get("head_dim") or hidden // heads
     return ModelConfig(
         *sizes,
         kv_heads=config.get("num_key_value_heads") or heads,
@@ -208,8 +210,8 @@ def model_of(config: Mapping[str, Any], seq: int | None = None) -> ModelConfig:
         rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10000.0))),
         tied_embeddings=config.get("tie_word_embeddings", False),
         bias=config.get("attention_bias", False),
-        **_expert_fields(kind, config),
-        **LLAMA_FIELDS,
+        head_dim=0 if size * heads == hidden else size,
+        **(LLAMA_FIELDS | _expert_fields(kind, config)),
     )
 
 

@@ -1,6 +1,6 @@
 """Mixtures of experts: the serial model's loss, gradients and parameters at every layout; counts; checkpoints."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from benchmarks.exact.ranks import Counts
 from ptdp_core.engine.optimizer import learning_rate
 from ptdp_core.formulas import model_flops_per_iteration, parameters
 from ptdp_core.launch.local import launch
-from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes
+from ptdp_core.layout import RankGrid, chunk_parameters, expert_passes, stage_passes
+from tests.marks import by_default
 from tests.ptdp_core.engine import jobs, serial, serial_later
 from tests.ptdp_core.engine.test_parity import TOLERANCE
 
@@ -90,8 +91,22 @@ LAYOUTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_layouts(tmp_path: Path) -> None:
-    check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS], tmp_path)
+@pytest.mark.parametrize("part", by_default(range(2), 1))
+def test_layouts(part: int, tmp_path: Path) -> None:
+    check([EVERYTHING | {"B": 4} | layout for layout in LAYOUTS[part::2]], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_layouts_otherwise(part: int, tmp_path: Path) -> None:
+    """The same layouts with other schedules, with everything overlapped, recomputed in part, and as a GPT."""
+    others: list[dict[str, Any]] = [
+        {"recompute": "selective", "experts_per_token": 3, "router": "softmax_before"},
+        {"fused_accumulation": True, "data_parallel": "torch", "bucket_mib": 0.001, "b": 2, "B": 8},
+        GPT | {"kv_heads": 0, "experts_per_token": 1, "router": "sigmoid", "shared_expert_ffn_hidden": 0},
+        {"layers": 5, "dense_layers": 0, "sharded_optimizer": True, "capacity_factor": 4.0, "exchange": "overlapped"},
+    ]
+    check([EVERYTHING | {"B": 4} | layout | others[part] for layout in LAYOUTS], tmp_path)
 
 
 def run(function: Any, case: dict[str, Any], *args: Any) -> list[Any]:
@@ -130,6 +145,30 @@ def test_tokens_are_exchanged_as_the_layout_says(case: dict[str, Any]) -> None:
         # Before every dispatch each rank says how many tokens are for each expert, in integers of 8 bytes.
         assert counted["ep all_to_all calls"] == len(calls) + runs
         assert counted["ep all_to_all bytes"] == sum(call.elements for call in calls) * size + runs * model.experts * 8
+
+
+@pytest.mark.parametrize("shared", [0, 12])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"t": 2},
+        {"t": 2, "sequence_parallel": True, "recompute": "full"},
+        {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True},
+        {"p": 2, "t": 2, "sequence_parallel": True},
+    ],
+)
+def test_tensor_ranks_communicate_as_the_layout_says(layout: dict[str, Any], shared: int) -> None:
+    """Calls on activations; the all-reduces of losses and of partial gradients are counted elsewhere."""
+    case = {"recompute": "none"} | MIXTURE | {"layers": 2, "B": 2, "shared_expert_ffn_hidden": shared} | layout
+    config = jobs.settings_of(case).training
+    for rank, counted in enumerate(run(jobs.communicated, case)):
+        stage = rank // config.parallel.t if config.parallel.p > 1 else 0
+        calls = Counter(call.operation for part in stage_passes(config, stage) for call in part if call.group == "tp")
+        last = stage == config.parallel.p - 1
+        calls["all_reduce"] += 3 * last  # of the cross-entropy
+        expected = {f"tp {name} calls": count * config.parallel.m for name, count in calls.items() if count}
+        expected["tp all_reduce calls"] = expected.get("tp all_reduce calls", 0) + 1  # of partial gradients
+        assert {key: value for key, value in counted.items() if key.startswith("tp") and "calls" in key} == expected
 
 
 def test_no_token_is_lost_on_the_way_however_they_are_routed() -> None:

@@ -32,7 +32,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
     "mixtral": EXPERTS,
     "qwen3_moe": EXPERTS
-    | {"expert_ffn_hidden": 12, "router": "softmax_before", "dense_layers": 1, "qk_norm": True, "auxiliary_loss": 0.01},
+    | {
+        "expert_ffn_hidden": 12,
+        "head_dim": 6,
+        "router": "softmax_before",
+        "dense_layers": 1,
+        "qk_norm": True,
+        "auxiliary_loss": 0.01,
+    },
 }
 MODELS = {kind: ModelConfig(**SIZES | fields) for kind, fields in KINDS.items()}
 
@@ -83,12 +90,15 @@ def test_what_the_engine_has_not_is_refused() -> None:
         ({"model_type": "bert"}, "model_type='bert' is unknown; needs one of gpt2, llama, mixtral, qwen3_moe"),
         ({"rms_norm_eps": 1e-6}, "rms_norm_eps=1e-06 is another computation than ours; needs 1e-05"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type='llama3' is no plain rotary embedding"),
-        ({"head_dim": 16}, "head_dim=16 is not hidden_size/num_attention_heads"),
+        ({"model_type": "mixtral", "sliding_window": 8}, "sliding_window=8 is another computation than ours"),
     ):
         with pytest.raises(ValueError, match=message):
             hugging_face.model_of(config | change)
     with pytest.raises(ValueError, match="is neither GPT-2 nor Llama"):
         hugging_face.config_of(replace(MODELS["gpt2"], norm="rmsnorm"))
+    for change in ({"router": "sigmoid"}, {"shared_expert_ffn_hidden": 8}, {"dense_layers": 1}, {"bias": True}):
+        with pytest.raises(ValueError, match="is neither Mixtral nor Qwen3-MoE"):
+            hugging_face.config_of(replace(MODELS["mixtral"], **change))
     theirs = hugging_face.to_hugging_face(MODELS["gpt2"], random_weights(MODELS["gpt2"]))
     del theirs["transformer.h.1.mlp.c_fc.bias"]
     with pytest.raises(ValueError, match=r"tensor='transformer.h.1.mlp.c_fc.bias' is missing"):
