@@ -97,8 +97,9 @@ def _llama_or_experts(model: ModelConfig) -> str:
         if not model.qk_norm and model.router == "softmax_after" and not model.dense_layers:
             return MIXTRAL
     raise ValueError(
-        f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, dense_layers={model.dense_layers}, "
-        f"shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is neither Mixtral nor Qwen3-MoE; "
+        f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, dense_layers="
+        f"{model.dense_layers}, shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is neither "
+        "Mixtral nor Qwen3-MoE; "
         "needs softmax_after and no dense layer, or qk_norm and a softmax, and neither a shared expert nor biases; "
         "try exporting a model of one of the two"
     )
