@@ -103,7 +103,7 @@ def test_layouts_otherwise(part: int, tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [
         {"recompute": "selective", "experts_per_token": 3, "router": "softmax_before"},
         {"fused_accumulation": True, "data_parallel": "torch", "bucket_mib": 0.001, "b": 2, "B": 8},
-        GPT | {"kv_heads": 0, "experts_per_token": 1, "router": "sigmoid", "shared_expert_ffn_hidden": 0},
+        GPT | {"positions": "rotary", "experts_per_token": 1, "router": "sigmoid", "shared_expert_ffn_hidden": 0},
         {"layers": 5, "dense_layers": 0, "sharded_optimizer": True, "capacity_factor": 4.0, "exchange": "overlapped"},
     ]
     check([EVERYTHING | {"B": 4} | layout | others[part] for layout in LAYOUTS], tmp_path)
