@@ -24,7 +24,7 @@ OLDER_DTYPES = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float
 KEYS_ELSEWHERE = {
     **{f"{letter}p": f"the paper's letter is {letter}; try {letter}" for letter in "ptd"},
     "cp": "context parallelism is the letter c here; try c",
-    "ep": "expert parallelism is not modelled; p, t, c and d are",
+    "ep": "expert parallelism is the letter e here; try e",
     "pipeline_model_parallel_layout": "try pipeline_layout",
 }
 
