@@ -1,9 +1,10 @@
 """The work of a mixture of experts in a layer's MLP's place, on one GPU, for one microbatch: bytes as in `operators`.
 
 A GPU routes T tokens, and sends k rows of h for each of them to their experts' ranks. It has E/e experts and computes
-R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`. Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width;
-with whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill
-waves together. The host's wait for the numbers of tokens is left out.
+R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`.
+Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width; with
+whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill waves
+together. The host's wait for the numbers of tokens is left out.
 
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """

@@ -73,7 +73,7 @@ def _casting(config: TrainingConfig, inside: float) -> Work:
 
 
 def _linears(config: TrainingConfig) -> int:
-    """The linears of a layer but for experts': those of attention, and of the MLP that all tokens go through, if any."""
+    """The linears of a layer but for experts': attention's, and those of the MLP that all tokens share, if any."""
     return LINEARS if config.model.common_width else LINEARS // 2
 
 

@@ -195,8 +195,9 @@ def rank_memory(
 
     `parameters` are those of that GPU, `of_experts` among them, `layers` those of its longest chunk. `stash` is the
     number of microbatches of a chunk whose activations it holds, and `deferred` of those whose weight gradients are
-    deferred at that moment (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
-    length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
+    deferred at that moment (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a
+    rank's chunks differ in length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being
+    reduced are not counted.
     """
     parallel = config.parallel
     own = updated(config, parameters, of_experts)

@@ -131,7 +131,7 @@ def further_tables(plan: TrainingPlan) -> list[tuple[Table, str]]:
 
 
 def techniques(parallel: ParallelConfig) -> str:
-    """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, c=2, e=8, SP, sdpa, ZeRO-1'."""
+    """The schedule, what is recomputed, and what else a configuration uses: 'zb-h1, none, e=8, SP, sdpa, ZeRO-1'."""
     usual = {"c": 1, "e": 1, "etp": 0}
     also = [f"{name}={value}" for name, size in usual.items() if (value := getattr(parallel, name)) != size]
     also += [name for name, on in (("SP", parallel.sequence_parallel), ("sdpa", not parallel.writes_scores)) if on]
