@@ -1,9 +1,10 @@
 """The work of a mixture of experts in a layer's MLP's place, on one GPU, for one microbatch: bytes as in `operators`.
 
 A GPU routes T tokens, and sends k rows of h for each of them to their experts' ranks. It has E/e experts and computes
-R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`. Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width;
-with whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill
-waves together. The host's wait for the numbers of tokens is left out.
+R rows with them: kT of a balanced router, times `load` on the busiest rank, each expert's filled up to `ROWS_AT_ONCE`.
+Where tensor ranks share experts, T are all tokens of the microbatch, and each has 1/t of every expert's width; with
+whole experts (etp = 1) T is 1/t of them. A product over the local experts is one grouped GEMM, whose tiles fill waves
+together. The host's wait for the numbers of tokens is left out.
 
 What all tokens go through, the shared expert's MLP, is in `operators`.
 """
@@ -137,11 +138,31 @@ def passes(config: TrainingConfig) -> PassCollectives:
 def kept_bytes(config: TrainingConfig) -> int:
     """Bytes that the experts of a layer keep of one microbatch for their backward pass; 0 without experts.
 
-    Of every row: input and output, which the weights' gradient needs, and what is between the two linears; of every
-    token the scores in fp32.
+    Of every row the inputs of both linears, in FP8 if these are, and the first one's output; of every token the scores
+    in fp32. Outputs are not kept: a token's weights multiply its rows before the second linear, as in Megatron-Core
+    since 0.12, so that combining them needs no more than a sum.
     """
     if not config.model.experts:
         return 0
     tokens, rows = tokens_and_rows(config)
     _, _, outputs, width = _grouped(config)
-    return 2 * rows * (2 * config.model.hidden + outputs + width) + 4 * tokens * config.model.experts
+    recipe = config.parallel.fp8_recipe
+    wide = 2.0 if recipe == "none" else RECIPES[recipe].kept
+    return round(rows * (wide * (config.model.hidden + width) + 2 * outputs) + 4 * tokens * config.model.experts)
+
+
+def gradient_bytes(config: TrainingConfig) -> int:
+    """Bytes of the gradients of all that is between the rows sent and their outputs, of a layer's microbatch."""
+    if not config.model.experts:
+        return 0
+    _, rows = tokens_and_rows(config)
+    _, _, outputs, width = _grouped(config)
+    return 2 * rows * (config.model.hidden + outputs + width)
+
+
+def deferred_bytes(config: TrainingConfig) -> int:
+    """Bytes of the inputs and output gradients of a layer's experts, of one microbatch."""
+    if not config.model.experts:
+        return 0
+    _, rows = tokens_and_rows(config)
+    return gradient_bytes(config) + 2 * rows * config.model.hidden

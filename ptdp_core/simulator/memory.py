@@ -128,7 +128,8 @@ def deferred_bytes(config: TrainingConfig, cluster: Cluster, layers: int, comput
     widths = model.qkv_width + model.attention_width + model.common_outputs + model.common_width
     unit = tokens * model.hidden
     logits = 2 * unit + 2 * tokens * config.padded_vocab // t if computes_loss else 0
-    layer = 8 * unit + 2 * tokens * widths // t + experts.kept_bytes(config)
+    between = (8 if model.common_width else 4) * unit
+    layer = between + 2 * tokens * widths // t + experts.deferred_bytes(config)
     return round((layers * layer + logits) / cluster.allocator_efficiency)
 
 
@@ -148,7 +149,7 @@ def working_bytes(config: TrainingConfig, computes_loss: bool, software: Softwar
     if parallel.recompute == "full":
         recomputed = parallel.checkpoint_layers * layer_intermediate_bytes(config)
     in_mlp = 2 * model.seq * parallel.b * (model.common_outputs + model.common_width) // t
-    in_mlp += experts.kept_bytes(config)
+    in_mlp += experts.gradient_bytes(config)
     context = Context(parallel.c, parallel.context_exchange)
     scores = 2 * parallel.b * context.scores(model) if parallel.writes_scores else 0
     in_attention = exchanged_bytes(config) + scores // t - ((5 if model.dropout else 4) * unit // shards + in_mlp)
@@ -194,8 +195,9 @@ def rank_memory(
 
     `parameters` are those of that GPU, `of_experts` among them, `layers` those of its longest chunk. `stash` is the
     number of microbatches of a chunk whose activations it holds, and `deferred` of those whose weight gradients are
-    deferred at that moment (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a rank's chunks differ in
-    length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being reduced are not counted.
+    deferred at that moment (`schedules.stash_fronts`). The peak is in a backward pass, or in the optimizer step. If a
+    rank's chunks differ in length, all are taken to be as long as the longest. Of ZeRO-2 gradients that are being
+    reduced are not counted.
     """
     parallel = config.parallel
     own = updated(config, parameters, of_experts)

@@ -1,6 +1,7 @@
 """Experts in the simulator: products, bytes sent, memory and time against counts made another way."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -8,9 +9,10 @@ from ptdp_core.config import ModelConfig, ParallelConfig, TrainingConfig
 from ptdp_core.errors import ConfigurationError
 from ptdp_core.formulas import attention_core_flops, layer_forward_flops
 from ptdp_core.layout import expert_elements, rank_elements
-from ptdp_core.simulator import experts, load_cluster, operators, simulate
+from ptdp_core.simulator import experts, fp8, load_cluster, operators, simulate
 from ptdp_core.simulator.bounds import family_least_memory, family_least_time, least_time
 from ptdp_core.simulator.costs import CostModel
+from ptdp_core.simulator.memory import deferred_bytes, layer_intermediate_bytes
 
 H100 = load_cluster("h100")
 MODEL = ModelConfig(
@@ -132,8 +134,9 @@ def test_time_and_activations_grow_smoothly_with_imbalance() -> None:
     estimates = [simulate(configured(e=8, expert_imbalance=1 + step / 100), H100) for step in range(0, 31, 3)]
     times = [estimate.iteration_time for estimate in estimates]
     kept = [estimate.memory_bytes["stashed_activations"] for estimate in estimates]
-    assert times == sorted(times) and kept == sorted(kept)
-    assert max(after / before for before, after in zip(times, times[1:], strict=False)) < 1.03
+    assert times == sorted(times)
+    assert kept == sorted(kept)
+    assert max(after / before for before, after in pairwise(times)) < 1.03
 
 
 def test_a_capacity_bounds_what_the_busiest_rank_computes_and_receives() -> None:
@@ -174,3 +177,32 @@ def test_experts_do_not_show_in_a_dense_model_s_values() -> None:
     assert not {"experts", "e", "etp", "head_dim", "capacity_factor", "expert_imbalance"} & shown.keys()
     with pytest.raises(ConfigurationError, match="without experts; needs experts; try e=1"):
         configured(dense, e=2)
+
+
+@pytest.mark.parametrize(("recipe", "wide"), [("none", 2), ("delayed", 1)])
+def test_of_every_row_the_linears_inputs_and_the_first_one_s_output_are_kept(recipe: str, wide: int) -> None:
+    """Outputs are summed as they come, so that none are kept."""
+    config = configured(e=8, b=2, fp8_recipe=recipe)
+    tokens, rows = experts.tokens_and_rows(config)
+    assert (tokens, rows) == (2 * 4096, 2 * 4096 * 4)
+    assert experts.kept_bytes(config) == rows * (wide * (2048 + 1024) + 2 * 2 * 1024) + 4 * tokens * 32
+    dense = configured(replace(MODEL, experts=0, experts_per_token=0), b=2, fp8_recipe=recipe)
+    without = layer_intermediate_bytes(config) - experts.kept_bytes(config)
+    mlp = tokens * (wide * 4096 + 2 * 2 * 4096)
+    # The router keeps its input in bf16, where an MLP's first linear keeps it in FP8.
+    assert layer_intermediate_bytes(dense) - without == mlp - (2 - wide) * tokens * 2048
+
+
+def test_what_is_put_off_are_inputs_and_output_gradients_of_the_rows() -> None:
+    config = configured(p=2, d=4, e=4, schedule="zb-h1")
+    rows = 4096 * 4
+    of_experts = 2 * rows * (2048 + 2 * 1024 + 1024 + 2048)
+    attention = 2 * 4096 * (2 * 2048 + MODEL.qkv_width + MODEL.attention_width)
+    assert deferred_bytes(config, H100, 2, False) == round(2 * (of_experts + attention) / H100.allocator_efficiency)
+
+
+def test_layers_without_a_common_mlp_cast_two_linears_to_fp8() -> None:
+    """The delayed recipe reads 2 bytes of an element and writes 2, in a kernel for each tensor."""
+    alone, with_shared = (fp8.input_casting(configured(model, fp8_recipe="delayed")) for model in (MODEL, SHARED))
+    assert (alone.kernels, alone.traffic_bytes) == (2, 4 * 4096 * (2048 + 2048))
+    assert (with_shared.kernels, with_shared.traffic_bytes) == (4, 4 * 4096 * (2048 + 2048 + 2048 + 2048))
