@@ -31,10 +31,10 @@ from ptdp_core.engine.weight_gradients import DeferredWgrad, WeightGradients
 class Routing:
     """What all routers of a rank share: its expert-parallel axis, the capacity, and what a batch changes.
 
-    The ranks along each axis of `sharing` route other tokens of the same sequences; the first one is cp.
-    `capacity_factor` is an expert's capacity over the mean number of its tokens, 0 for no limit. `scale` is the factor
-    of the auxiliary loss in a microbatch's backward pass. `dropped` counts the pairs of a token and an expert, of this
-    rank's tokens in this batch, that were beyond a capacity.
+    The ranks along each axis of `sharing` route other tokens of the same sequences. `capacity_factor` is an expert's
+    capacity over the mean number of its tokens, 0 for no limit. `scale` is the factor of the auxiliary loss in a
+    microbatch's backward pass. `dropped` counts the pairs of a token and an expert, of this rank's tokens in this
+    batch, that were beyond a capacity.
     """
 
     def __init__(

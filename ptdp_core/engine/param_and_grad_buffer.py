@@ -115,12 +115,12 @@ class ParamAndGradBuffer:
 
         A bucket is closed when it has `limit` elements, if that is given. The tied embedding has a bucket to itself if
         buckets overlap, or if the optimizer is sharded: each rank then owns the same part of both copies. Experts come
-        last, in buckets of their own.
+        after all others, since they may have an axis of their own.
         """
         separates_tied = self.overlap or self.sharded
         tied = {i for i, local in enumerate(parameters) if self._is_tied(local.shard)}
-        order = [i for i in reversed(range(len(parameters))) if i not in tied] + sorted(tied)
-        order.sort(key=lambda i: parameters[i].shard.parameter.stacked)
+        order = [i for i in reversed(range(len(parameters))) if i not in tied]
+        order = sorted(order, key=lambda i: parameters[i].shard.parameter.stacked) + sorted(tied)
         buckets, offset = [Bucket(0, self._axis(parameters[order[0]].shard))], 0
         for i in order:
             tensor, shard, chunk = parameters[i]

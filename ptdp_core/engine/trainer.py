@@ -130,9 +130,10 @@ class Trainer:
         if not self.routing.capacity_factor:
             return 0
         total = torch.tensor(self.routing.dropped, device=self.groups.device)
-        for axis in (self.groups.dp, self.groups.pp, *self.routing.sharing[1:]):
-            axis.all_reduce(total)
-        return int(total.item())
+        self.groups.dp.all_reduce(total)
+        if self.settings.parallel.whole_experts:
+            self.groups.tp.all_reduce(total)
+        return int(self.groups.pp.all_reduce(total).item())
 
     def _mean_loss(self, losses: list[torch.Tensor]) -> torch.Tensor:
         """The batch's mean loss, on every rank, from the microbatches' mean losses on the ranks of the last stage.

@@ -79,6 +79,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"p": 2, "t": 2, "v": 2, "scatter_gather": True, "router": "softmax_before"},
     {"p": 2, "d": 2, "e": 2, "schedule": "zb-h1", "data_parallel": "torch", "fused_accumulation": True},
     GPT | {"p": 2, "d": 2, "e": 2, "data_parallel": "torch", "sharded_optimizer": True},
+    GPT | {"p": 2, "d": 2, "e": 1, "sharded_optimizer": True},
     GPT | {"t": 2, "qk_norm": True, "head_dim": 6, "positions": "rotary"},
     {"t": 2, "sequence_parallel": True, "qk_norm": True, "head_dim": 6},
     {"t": 2, "etp": 1, "sequence_parallel": True},
@@ -190,13 +191,15 @@ def test_gradients_of_experts_are_reduced_over_the_ranks_that_hold_them() -> Non
         assert counted["dp all_reduce bytes"] == others * 8
 
 
-@pytest.mark.parametrize("layout", [{}, {"p": 2, "d": 2, "e": 2}, {"t": 2}], ids=["one", "p d e", "t"])
+@pytest.mark.parametrize(
+    "layout", [{}, {"p": 2, "d": 2, "e": 2}, {"t": 2}, {"t": 2, "etp": 1, "e": 2, "sequence_parallel": True}]
+)
 def test_dropped_tokens_are_counted(layout: dict[str, Any]) -> None:
-    """Every token chooses all experts, of which each takes 3 of its 4."""
-    case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.75, "B": 4, "dense_layers": 1}
+    """Every token chooses all experts, of which each takes half of a rank's."""
+    case = MIXTURE | {"layers": 4, "experts_per_token": 4, "capacity_factor": 0.5, "B": 4, "dense_layers": 1}
     microbatches, layers = 4, 3
     for counts in run(jobs.dropped, case | layout):
-        assert counts == [microbatches * layers * 4 * (jobs.SEQ - 3)] * jobs.STEPS
+        assert counts == [microbatches * layers * 4 * jobs.SEQ // 2] * jobs.STEPS
     assert run(jobs.dropped, case | layout | {"capacity_factor": 1.0})[0] == [0] * jobs.STEPS
 
 
