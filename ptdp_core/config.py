@@ -9,7 +9,7 @@ Every field has a sentence about itself, which command-line help and documentati
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ptdp_core.errors import ConfigurationError
@@ -134,7 +134,7 @@ class ModelConfig:
         """Size of an attention head: `head_dim`, or h/a."""
         return self.head_dim or self.hidden // self.heads
 
-    @property
+    @cached_property
     def attention_width(self) -> int:
         """Inputs of attention's projection: all heads, h unless `head_dim` says otherwise."""
         return self.heads * self.head_size
@@ -149,7 +149,7 @@ class ModelConfig:
         """Whether the model is assumed to be trained with dropout: models without biases were not (PaLM, Llama)."""
         return self.bias
 
-    @property
+    @cached_property
     def qkv_width(self) -> int:
         """Outputs of the query-key-value linear: queries of all heads, and a key and a value head for each group."""
         return self.attention_width + 2 * self.query_groups * self.head_size
@@ -174,12 +174,12 @@ class ModelConfig:
         """Inputs of an expert's second linear: `expert_ffn_hidden`, or those of the MLP."""
         return self.expert_ffn_hidden or self.mlp_width
 
-    @property
+    @cached_property
     def common_width(self) -> int:
         """Width of the MLP that all tokens of a layer go through: with experts that of the shared one, if any."""
         return self.shared_expert_ffn_hidden if self.experts else self.mlp_width
 
-    @property
+    @cached_property
     def common_outputs(self) -> int:
         """Outputs of the first linear of that MLP."""
         return self.common_width * self.branches
@@ -491,14 +491,14 @@ class TrainingConfig:
     def _check_experts(self) -> None:
         """Raise ConfigurationError unless the experts can be divided among the ranks."""
         model, parallel = self.model, self.parallel
-        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
         if not model.experts:
-            if (e, parallel.etp, parallel.capacity_factor) != (1, 0, 0):
+            if parallel.e > 1 or parallel.etp or parallel.capacity_factor:
                 raise ConfigurationError(
-                    f"e={e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model without "
+                    f"e={parallel.e}, etp={parallel.etp}, capacity_factor={parallel.capacity_factor} of a model without "
                     "experts; needs experts; try e=1"
                 )
             return
+        e, etp, ranks = parallel.e, parallel.expert_tensor_ranks, parallel.weight_replicas * parallel.t
         if model.experts % e:
             raise ConfigurationError(
                 f"e={e} does not divide experts={model.experts}; needs as many on every rank; "

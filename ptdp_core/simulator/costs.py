@@ -160,7 +160,7 @@ def _attention_share(cluster: Cluster, software: Software) -> float:
 
 def _has_replicas(config: TrainingConfig) -> bool:
     """Whether other GPUs hold the same weights, or with whole experts on tensor ranks (etp = 1) the same experts."""
-    return max(config.parallel.weight_replicas, config.parallel.expert_replicas) > 1
+    return config.parallel.weight_replicas > 1 or config.parallel.expert_replicas > 1
 
 
 class RankSizes(NamedTuple):

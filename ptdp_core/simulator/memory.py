@@ -167,8 +167,9 @@ def updated(config: TrainingConfig, parameters: float, of_experts: float = 0.0) 
     parallel = config.parallel
     if not parallel.sharded_optimizer:
         return parameters
-    shard = (parameters - of_experts) / parallel.weight_replicas
-    return shard + of_experts / parallel.expert_replicas if of_experts else shard
+    if not of_experts:
+        return parameters / parallel.weight_replicas
+    return (parameters - of_experts) / parallel.weight_replicas + of_experts / parallel.expert_replicas
 
 
 def moment_bytes(config: TrainingConfig, cluster: Cluster, layers: int, computes_loss: bool) -> tuple[int, int]:

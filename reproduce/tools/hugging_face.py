@@ -98,8 +98,8 @@ def _llama_or_experts(model: ModelConfig) -> str:
             return MIXTRAL
     raise ValueError(
         f"experts={model.experts}, qk_norm={model.qk_norm}, router={model.router!r}, dense_layers="
-        f"{model.dense_layers}, shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is neither "
-        "Mixtral nor Qwen3-MoE; "
+        f"{model.dense_layers}, shared_expert_ffn_hidden={model.shared_expert_ffn_hidden}, bias={model.bias} is "
+        "neither Mixtral nor Qwen3-MoE; "
         "needs softmax_after and no dense layer, or qk_norm and a softmax, and neither a shared expert nor biases; "
         "try exporting a model of one of the two"
     )
